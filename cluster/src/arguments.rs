@@ -1,4 +1,4 @@
-//! Which cluster a command boots, as its command line says it.
+//! Which cluster a command boots, from its command line.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,10 +9,10 @@ use niclab_spec::{ClusterName, OnNodeExit, RuleChecking};
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
-    /// Cluster file (TOML; `niclab schema` describes it). The options below win over it.
+    /// Cluster file (TOML; `niclab schema` describes it). The options below override it.
     #[arg(long, value_name = "FILE")]
     pub cluster: Option<PathBuf>,
-    /// How many nodes.
+    /// Number of nodes.
     #[arg(long, value_name = "N")]
     pub nodes: Option<u32>,
     /// NIC model of every node.
@@ -24,44 +24,46 @@ pub struct ClusterArgs {
     /// Virtual CPUs of each node.
     #[arg(long, value_name = "N")]
     pub vcpus: Option<u32>,
-    /// Queue pairs of each node's Ethernet function. Linux uses as many of them as the guest has virtual CPUs.
+    /// Queue pairs of each node's Ethernet function. Linux uses one pair for each virtual CPU of the guest.
     #[arg(long, value_name = "N")]
     pub queues: Option<u32>,
-    /// Driver of your own for the cards: the folder of its source, or a module NAME.ko; NODE=PATH for one node alone.
+    /// Your own driver for the cards: its source folder, or a module NAME.ko; NODE=PATH for one node alone.
     #[arg(long, value_name = "[NODE=]PATH")]
     pub driver: Vec<String>,
     /// Parameters of your driver, as in "debug=1 peer=0".
     #[arg(long, value_name = "ARGS", requires = "driver", allow_hyphen_values = true)]
     pub driver_args: Option<String>,
-    /// Have every NIC do what the manual allows and kind hardware seldom does, drawn from this seed (docs/use/FAULTS.md).
+    /// Make every NIC behave adversarially: as the manual allows, but real hardware seldom does. The seed makes the run
+    /// repeatable (docs/use/FAULTS.md).
     #[arg(long, alias = "unkind", value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
     pub adversarial: Option<u64>,
-    /// The guests' kernel: `debug`, the one that `niclab kernel build` makes, or one of your own: its file, or the
-    /// tree in which it was built, against which drivers are then built.
+    /// The guests' kernel: `debug` for the one that `niclab kernel build` makes, or the file of your own kernel, or its
+    /// build tree. With a build tree, drivers are built against it.
     #[arg(long, value_name = "debug|FILE")]
     pub kernel: Option<PathBuf>,
-    /// Hold drivers to the rules of the device programmer's manual (docs/reference/RULES.md): off, report, fail or stop.
+    /// Check drivers against the rules of the device programmer's manual (docs/reference/RULES.md): off, report,
+    /// fail or stop.
     #[arg(long, value_name = "MODE", value_parser = rule_checking)]
     pub rules: Option<RuleChecking>,
-    /// Debian packages in the guests, separated by commas.
+    /// Debian packages to install in the guests, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "PACKAGE")]
     pub packages: Vec<String>,
-    /// The cluster's name. Several clusters can be up under different names.
+    /// The cluster's name. Clusters with different names can be up at the same time.
     #[arg(long)]
     pub name: Option<ClusterName>,
-    /// Debian mirror to build from, instead of the one that apt on this machine uses.
+    /// Debian mirror to build from. Default: the one that apt uses on this machine.
     #[arg(long, value_name = "URL")]
     pub mirror: Option<String>,
     /// Use no network; fail if something is missing.
     #[arg(long)]
     pub offline: bool,
-    /// Do not show the current folder to the guests.
+    /// Do not share the current folder with the guests.
     #[arg(long)]
     pub no_share: bool,
-    /// Have each node boot by itself, instead of restoring it from a template of a guest that has booted.
+    /// Boot each node, instead of restoring it from a template of a booted guest.
     #[arg(long)]
     pub cold: bool,
-    /// How long the nodes may take until they are healthy, in seconds. Default: 60, and 10 for each node.
+    /// Seconds until all nodes must be healthy. Default: 60, plus 10 for each node.
     #[arg(long, value_name = "SECONDS")]
     pub boot_timeout: Option<u64>,
 }
@@ -77,33 +79,33 @@ pub struct NodeExitArgs {
 }
 
 impl NodeExitArgs {
-    /// What happens where the cluster file says this.
+    /// The option overrides the cluster file's choice.
     #[must_use]
     pub const fn over(self, of_file: OnNodeExit) -> OnNodeExit {
         if self.keep_going { OnNodeExit::Continue } else { of_file }
     }
 }
 
-/// What is done where a driver breaks a rule.
+/// Parses what the daemon does when a driver breaks a rule.
 ///
 /// # Errors
-/// What can be said.
+/// The message lists the valid names.
 pub fn rule_checking(text: &str) -> Result<RuleChecking, String> {
     let names = RuleChecking::ALL.map(|(name, _)| name);
     RuleChecking::named(text).ok_or_else(|| format!("give one of {}", names.join(", ")))
 }
 
-/// From what is drawn.
+/// Parses a seed of the random generator.
 ///
 /// # Errors
-/// What can be said.
+/// The message names the valid range.
 pub fn seed(text: &str) -> Result<u64, String> {
     text.parse()
         .map_err(|_| format!("give a seed, which is a whole number from 0 to {}, such as 7", u64::MAX))
 }
 
 impl ClusterArgs {
-    /// How long `nodes` nodes may take until they are healthy, where `timeout_factor` times as long is waited for everything.
+    /// Time limit until `nodes` nodes are healthy. `timeout_factor` scales the default, not `--boot-timeout`.
     #[must_use]
     pub fn boot_timeout(&self, nodes: usize, timeout_factor: u32) -> Duration {
         // Guests share the host's cores, so the time grows with their number.

@@ -1,21 +1,20 @@
-//! What the `niclab` command does: plans a virtual cluster, boots it, runs programs in it, watches it, and reports.
+//! What the `niclab` command does: plans a virtual cluster, boots it, runs programs in it, observes it, and reports.
 //!
-//! From the inside out; each module uses those above it only:
-//!
-//! * [`arguments`]: which cluster is asked for; [`output`]: how tables are printed;
+//! Each module uses only the modules above it in this list:
+//! * [`arguments`]: which cluster the user asks for; [`output`]: how tables are printed;
 //! * [`host`]: processes that cannot outlive their owner, a cluster's folder, signals;
 //! * [`programs`]: finds niclab's other programs, the simulator among them;
-//! * [`plan`]: what would be started, as data, and what it needs on the host;
-//! * [`guests`]: talks to a guest's agent and to its QEMU; [`daemon`]: asks the daemon, and watches through it;
-//! * [`boot`]: carries a plan out, from templates of guests that have booted, and keeps watch;
-//! * [`supervisor`]: keeps a cluster up behind its socket, for the commands that come later;
-//! * [`debug`]: what a guest debug kernel has found, and which lines of a driver were carried out;
-//! * [`report`]: makes reports of what a cluster did, and shows them;
-//! * [`check`]: holds the runs of scenarios to their budgets; [`conform`]: puts a driver to the test.
+//! * [`plan`]: what the launcher would start, as data, and what it needs on the host;
+//! * [`guests`]: talks to a guest's agent and to its QEMU; [`daemon`]: queries the daemon, and observes through it;
+//! * [`boot`]: carries out a plan, with templates of booted guests, and monitors the processes;
+//! * [`supervisor`]: keeps a cluster up behind its socket, for later commands;
+//! * [`debug_kernel`]: what a guest's debug kernel has found, and which lines of a driver were executed;
+//! * [`report`]: makes reports of what a cluster did, and prints them;
+//! * [`check`]: compares the runs of scenarios with their budgets; [`conform`]: tests a driver.
 //!
 //! The command itself is the package `niclab-cli`; benchmarks and the papers' figures are `niclab-bench`.
 
-// As `std`'s macros, which would panic where nobody reads standard error any more.
+// `std`'s macros would panic if standard error is closed; these do not.
 #[macro_use]
 extern crate niclab_output;
 

@@ -1,8 +1,8 @@
-//! What commands print, line by line, each with its node's name.
+//! The output of commands, line by line, each with its node's name.
 
 use std::io::{self, Write};
 
-/// A line longer than this is printed in pieces, so that a program that never ends its line costs no memory.
+/// A longer line is printed in pieces, so that a program that never ends its line uses no memory here.
 const MAX_LINE_BYTES: usize = 8 * 1024;
 
 /// Puts a prefix before each line of a stream.
@@ -19,10 +19,10 @@ impl Prefixer {
         Self { prefix: format!("{node:width$} | "), line: Vec::new() }
     }
 
-    /// Takes bytes and prints the lines that are whole.
+    /// Adds bytes, and prints the complete lines.
     ///
     /// # Errors
-    /// When `out` cannot be written.
+    /// If `out` cannot be written.
     pub fn push(&mut self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             for part in piece.chunks(MAX_LINE_BYTES) {
@@ -35,26 +35,26 @@ impl Prefixer {
         Ok(())
     }
 
-    /// Prints what is left, as a line.
+    /// Prints the rest as a line.
     ///
     /// # Errors
-    /// When `out` cannot be written.
+    /// If `out` cannot be written.
     pub fn flush(&mut self, out: &mut impl Write) -> io::Result<()> {
         if self.line.is_empty() {
             return Ok(());
         }
-        let mut whole = self.prefix.clone().into_bytes();
-        whole.append(&mut self.line);
-        if !whole.ends_with(b"\n") {
-            whole.push(b'\n');
+        let mut complete = self.prefix.clone().into_bytes();
+        complete.append(&mut self.line);
+        if !complete.ends_with(b"\n") {
+            complete.push(b'\n');
         }
         // One write: lines of several nodes must not mix.
-        out.write_all(&whole)?;
+        out.write_all(&complete)?;
         out.flush()
     }
 }
 
-/// Rows as text columns. The first row is the heading; numbers stand to the right.
+/// Formats rows as text columns. The first row is the heading; numbers are right-aligned.
 #[must_use]
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -95,13 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_get_a_prefix_however_they_arrive() {
+    fn lines_get_a_prefix_in_any_split() {
         assert_eq!(prefixed(&[b"a\nb", b"c\n\nd"]), "n0  | a\nn0  | bc\nn0  | \nn0  | d\n");
         assert_eq!(prefixed(&[]), "");
     }
 
     #[test]
-    fn a_line_without_end_is_printed_in_pieces() {
+    fn endless_line_is_printed_in_pieces() {
         let long = vec![b'x'; 3 * MAX_LINE_BYTES];
         assert_eq!(prefixed(&[&long]).lines().count(), 3);
     }
@@ -110,14 +110,14 @@ mod tests {
         #[test]
         fn no_byte_is_lost(pieces in prop::collection::vec("[a-z\n]{0,20}", 0..10)) {
             let bytes: Vec<&[u8]> = pieces.iter().map(|p| p.as_bytes()).collect();
-            let whole = pieces.concat();
+            let complete = pieces.concat();
             let stripped: Vec<String> = prefixed(&bytes).lines().map(|l| l["n0  | ".len()..].to_owned()).collect();
-            prop_assert_eq!(stripped, whole.lines().map(str::to_owned).collect::<Vec<_>>());
+            prop_assert_eq!(stripped, complete.lines().map(str::to_owned).collect::<Vec<_>>());
         }
     }
 
     #[test]
-    fn numbers_stand_to_the_right() {
+    fn numbers_are_right_aligned() {
         let row = |a: &str, b: &str| vec![a.to_owned(), b.to_owned()];
         assert_eq!(
             table(&[row("name", "count"), row("a", "7"), row("bcdef", "123456")]),

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Packs the module's source as niclab-dkms_VERSION_all.deb, for a user's own Debian guest. Needs dpkg-deb, no root.
+# Packs the module's source as niclab-dkms_VERSION_all.deb, for a user's own Debian guest. Needs dpkg-deb but not root.
 #
 #   build-deb.sh [OUTPUT-FOLDER]      default: the current folder
 #
@@ -17,17 +17,17 @@ die() {
 	echo "build-deb.sh: $1" >&2
 	exit 1
 }
-[ -n "$version" ] || die "no MODULE_VERSION in $here/niclab_main.c"
-[ -f "$abi" ] || die "no $abi; run 'cargo run -p niclab-abi-header'"
-[ -d "$output" ] || die "no folder $output; make it first"
-command -v dpkg-deb >/dev/null || die "no dpkg-deb; install the package dpkg"
+[ -n "$version" ] || die "no MODULE_VERSION in $here/niclab_main.c; restore the line"
+[ -f "$abi" ] || die "$abi is missing; run 'cargo run -p niclab-abi-header'"
+[ -d "$output" ] || die "$output is not a folder; create it first"
+command -v dpkg-deb >/dev/null || die "dpkg-deb is not installed; install the package dpkg"
 
 staging=$(mktemp -d)
 trap 'rm -rf "$staging"' EXIT
 umask 022
 chmod 755 "$staging"
 
-# fill TEMPLATE FILE MODE: the version goes in.
+# fill TEMPLATE FILE MODE: writes FILE from TEMPLATE with the version filled in.
 fill() {
 	sed "s/@VERSION@/$version/g" "$here/debian/$1" >"$2"
 	chmod "$3" "$2"

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Driver of the niclab cluster function: what its parts share.
+ * Driver of the niclab cluster function: shared declarations.
  *
  * niclab_main.c     module, recognition of the device, probe and remove
  * niclab_control.c  requests on the control queue, death of the device
- * niclab_event.c    event queue: which port an interrupt is for
- * niclab_pci.c      what the virtio core does not tell: capabilities, the doorbell's page
+ * niclab_event.c    event queue: dispatches interrupts to the ports that caused them
+ * niclab_pci.c      PCI details that the virtio core does not export: capabilities, the doorbell's page
  * niclab_bar.c      the BAR
  * niclab_port.c     opening and closing a port, its receive memory
  * niclab_region.c   memory of programs, pinned and registered with the device
  * niclab_post.c     requests of programs that post messages
  * niclab_channel.c  requests of programs that own a logical channel
  * niclab_ring.c     descriptor rings and their buffers
- * niclab_active.c   active ports over them: what comes, windows, acknowledgements
- * niclab_send.c     active ports: what programs send
- * niclab_park.c     frames of messages that wait for a buffer of their program
+ * niclab_active.c   active ports over the rings: receive path, windows, acknowledgements
+ * niclab_send.c     active ports: send path
+ * niclab_park.c     frames of messages that wait for a receive buffer of their program
  * niclab_net.c      a network interface over descriptor rings
  * niclab_spill.c    memory for list entries that do not fit into the device
  * niclab_firmware.c firmware of the card
- * niclab_counters.c what the device counts, by name
+ * niclab_counters.c counters of the device, by name
  * niclab_map.c      what a file may map
  * niclab_chr.c      the character device
  * niclab_sysfs.c    attributes
@@ -31,10 +31,10 @@
  *   mmap_lock          the memory manager's, around mmap and fault. Never taken inside niclab.lock: no user memory is
  *                      touched while that is held.
  *   niclab.map_lock    read-write semaphore: what may be mapped. Readers are mmap and fault.
- *   rtnl_lock          the network code's, around the interface's beginning and end. Never taken inside niclab.lock.
+ *   rtnl_lock          the network code's, around registration of the interface. Never taken inside niclab.lock.
  *   niclab_partner.sender mutex: a message to a node, from its first frame to its last.
  *   niclab_rings.lock  mutex: descriptor rings, windows and active ports. No user memory is touched that is not pinned.
- *   niclab.event_lock  spinlock, interrupts off: event queue and what interrupts count.
+ *   niclab.event_lock  spinlock, interrupts off: event queue and interrupt counters.
  */
 #ifndef NICLAB_H
 #define NICLAB_H
@@ -59,16 +59,16 @@
 #error "niclab: every field of the ABI is little-endian and this driver does not swap bytes; build for a little-endian kernel"
 #endif
 
-/* A port's pages are mapped to its owner alone: with larger pages a neighbour's would come along. */
+/* A port's pages are mapped to its owner only: with larger pages a mapping would include a neighbour's. */
 static_assert(PAGE_SIZE == NICLAB_PAGE_BYTES, "niclab needs a kernel with 4 KiB pages");
 
-/* A slice names its sender's port with eight bits, NICLAB_SLICE_PORT_SHIFT. */
+/* A slice holds its sender's port number in eight bits, NICLAB_SLICE_PORT_SHIFT. */
 #define NICLAB_PORTS_LIMIT 256U
 
-/* Event buffers left with the device. More interrupts than this in flight are merged by it. */
+/* Event buffers that the device holds. If more interrupts are in flight, the device merges them. */
 #define NICLAB_EVENT_BUFFERS 64U
 
-/* Causes counted by themselves; index 0 counts those that this driver does not know. */
+/* Interrupt causes with a counter each; index 0 counts causes that this driver does not know. */
 #define NICLAB_CAUSES (NICLAB_CAUSE_LINK + 1)
 
 /* Longest body of a control request: that of NICLAB_OP_REGION_OPEN. */
@@ -76,8 +76,8 @@ static_assert(PAGE_SIZE == NICLAB_PAGE_BYTES, "niclab needs a kernel with 4 KiB 
 	(sizeof(struct niclab_region_open) + NICLAB_MAX_EXTENTS * sizeof(struct niclab_extent))
 
 /**
- * struct niclab_counters_answer - answer to NICLAB_OP_COUNTERS, the longest there is.
- * @head: how many there are.
+ * struct niclab_counters_answer - answer to NICLAB_OP_COUNTERS, the longest of all answers.
+ * @head: the number of counters, in total and in this answer.
  * @counters: some of them.
  */
 struct niclab_counters_answer {
@@ -85,7 +85,7 @@ struct niclab_counters_answer {
 	struct niclab_counter counters[NICLAB_COUNTERS_PER_REPLY];
 };
 
-/* Room for the name of a firmware file and a zero. */
+/* Length limit of a firmware file's name, with its terminating zero. */
 #define NICLAB_FIRMWARE_NAME_BYTES 64U
 
 struct niclab_control_buffer;
@@ -94,10 +94,10 @@ struct niclab_rings;
 struct niclab_active;
 
 /**
- * struct niclab_program - a program that the device has taken.
- * @name: name of its file.
- * @words: its length.
- * @checksum: its checksum, by the device.
+ * struct niclab_program - a program that the device has accepted.
+ * @name: its file name.
+ * @words: its length in words.
+ * @checksum: its checksum, as computed by the device.
  */
 struct niclab_program {
 	char name[NICLAB_FIRMWARE_NAME_BYTES];
@@ -107,9 +107,9 @@ struct niclab_program {
 
 /**
  * struct niclab_bar_window - a window of the BAR.
- * @row: what the information page says of it, checked.
+ * @row: its entry in the information page, validated.
  * @address: physical address of its first page.
- * @memory: the window in kernel space, cached as it is to be for programs.
+ * @memory: the window in kernel space, with the same memory type as in programs.
  */
 struct niclab_bar_window {
 	struct niclab_window row;
@@ -123,36 +123,36 @@ struct niclab_bar_window {
  * @cdev: character device.
  * @index: N of /dev/niclabN.
  * @vdev: virtio device; its queues must not be touched once @dead.
- * @config: configuration space, checked.
+ * @config: configuration space, validated.
  * @queues: virtqueues by their NICLAB_QUEUE_ index.
  * @lock: see the top of this file.
  * @control: buffers of the one control request in flight.
- * @dead: the device did not answer, or the driver has let go of it: nothing reaches it any more. Set under @lock and
+ * @dead: the device did not answer, or the driver released it: the driver no longer accesses it. Set under @lock and
  *        never cleared.
  * @files: open files, under @lock.
- * @counters: what the device counts.
- * @spill: memory for list entries that the device does not hold, or NULL. Under @lock.
+ * @counters: the device's counters.
+ * @spill: memory for list entries that do not fit into the device, or NULL. Under @lock.
  * @spill_bytes: its size, whole pages.
  * @rings: descriptor rings, or NULL. Set before the NIC is published, and never changed.
  * @builtin: the program that the device is built with.
  * @firmware: the program that was loaded last, under @lock.
- * @fallbacks: programs that the device had replaced by @builtin when that was loaded: if there are more now, it is not
- *             what runs.
+ * @fallbacks: how many programs the device had replaced by @builtin when @firmware was loaded. If the number has grown
+ *             since, the device runs @builtin.
  * @info: information page of the BAR.
  * @bar_address: physical address of the BAR.
- * @windows: what else is in the BAR.
- * @window_count: how many windows there are.
+ * @windows: the BAR's windows, validated.
+ * @window_count: number of windows.
  * @doorbell_address: physical address of the doorbell's page; zero when it cannot be mapped.
  * @map_lock: see the top of this file.
- * @removed: the hardware may be gone: every access of a mapping faults, and every fault is refused. Under @map_lock.
+ * @removed: the hardware may be gone: mappings fault, and the driver refuses every fault. Under @map_lock.
  * @event_lock: see the top of this file.
  * @events: the event queue's buffers.
- * @is_cut: the device says that the card's link is cut. Under @event_lock.
- * @event_buffers: how many of them the device gets back again and again. Under @event_lock.
+ * @is_cut: the device reports that the card's link is cut. Under @event_lock.
+ * @event_buffers: number of these buffers in circulation. Under @event_lock.
  * @owners: for each port the file that owns it, or NULL. Under @event_lock; changed with @lock held as well.
- * @interrupts: interrupts that brought at least one event. Under @event_lock.
- * @causes: causes that events stood for, by kind. Under @event_lock.
- * @handed_over: those who wait until a program that was loaded runs.
+ * @interrupts: interrupts that delivered at least one event. Under @event_lock.
+ * @causes: interrupt causes reported by events, by kind. Under @event_lock.
+ * @handed_over: callers that wait until the device runs the program they loaded.
  */
 struct niclab {
 	struct device dev;
@@ -198,12 +198,12 @@ struct niclab {
  * struct niclab_region - memory that is pinned and, while it is in a file's list, registered.
  * @entry: in &niclab_file.regions.
  * @name: the device's name for it.
- * @quiet: the device will not touch it: it never heard of it, or has closed it.
- * @mm: the process whose pinned memory it counts as; perhaps dead already.
+ * @quiet: the device will not access it: it was never registered, or the device has closed it.
+ * @mm: the process that its pinned pages are charged to; that process may have exited.
  * @pages: its pages.
- * @count: how many they are.
- * @offset: of the memory in the first one.
- * @writable: they may be written.
+ * @count: number of pages.
+ * @offset: offset of the memory in the first page.
+ * @writable: the device may write to the pages.
  */
 struct niclab_region {
 	struct list_head entry;
@@ -223,7 +223,7 @@ struct niclab_region {
  * @mapping: address space in which this file's mappings are found.
  * @open: the file owns a port. Under &niclab.lock; changed with &niclab.map_lock held for writing as well.
  * @port: its number.
- * @generation: counts the file's ports, so that a mapping of an earlier port is not taken for one of this.
+ * @generation: counts the file's ports, to tell mappings of an earlier port from those of the current one.
  * @memory: receive memory: status line, then slices.
  * @memory_bytes: its size, whole pages.
  * @regions: memory registered for the port, under &niclab.lock.
@@ -254,8 +254,8 @@ static inline bool niclab_is_dead(const struct niclab *nic)
 }
 
 /*
- * Whether an error of niclab_control() is the device's own no, which promises that it holds no memory that the request
- * named. Silence and nonsense promise nothing.
+ * Whether an error of niclab_control() is a refusal by the device. A refusal promises that the device holds no memory
+ * that the request named. A missing or malformed reply promises nothing.
  */
 static inline bool niclab_is_refusal(int err)
 {
@@ -268,7 +268,7 @@ static inline bool niclab_has(const struct niclab *nic, u64 features)
 	return (nic->config.features & features) == features;
 }
 
-/* Bytes from the beginning of a window to a port's part of it; none where the window is the card's. */
+/* Byte offset of a port's part of a window; zero if the window belongs to the card as a whole. */
 static inline size_t niclab_window_offset(const struct niclab_bar_window *window, u32 port)
 {
 	return (size_t)window->row.stride * port * NICLAB_PAGE_BYTES;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Active ports: what comes. Frames are taken out of the ring by whoever looks, a program that polls or the work behind
- * an interrupt, and each is copied once, to a buffer of the port that it is for, whosever that is.
+ * Active ports: the receive path. A program that polls, or the work item after an interrupt, takes frames out of the
+ * ring. It copies each frame once, into a buffer of the destination port, also if another program owns that port.
  *
- * What is lost, damaged or unwanted is told and counted, never repaired.
+ * The driver reports and counts lost, damaged and unwanted frames. It never repairs them.
  */
 #include <linux/bitmap.h>
 #include <linux/highmem.h>
@@ -12,13 +12,13 @@
 
 #include "niclab_ring.h"
 
-/* Errors that are told one by one, beside messages. */
+/* Room for error reports, in addition to messages. When it is full, errors are merged. */
 #define NICLAB_ACTIVE_ERRORS 64U
 
-/* Of frames for an earlier driver every so many is answered, where nothing is acknowledged. */
+/* If acknowledgements are off, one in this many frames for an earlier driver of this node is answered. */
 #define NICLAB_STALE_FRAMES 32U
 
-/* How long a message waits for a buffer of its port, and with it all of its sender behind it. */
+/* How long a message waits for a buffer of its port. All later frames of its sender wait with it. */
 #define NICLAB_ACTIVE_TIMEOUT (HZ / 10)
 
 static void niclab_active_free(struct niclab *nic, struct niclab_active *active)
@@ -31,7 +31,7 @@ static void niclab_active_free(struct niclab *nic, struct niclab_active *active)
 	kfree(active);
 }
 
-/* Makes a port that has no number. Pins memory of the process that calls. */
+/* Creates a port without a number. Pins memory of the calling process. */
 static struct niclab_active *niclab_active_alloc(struct niclab_file *file, const struct niclab_active_open *argument)
 {
 	u64 bytes = (u64)argument->buffers * argument->buffer_bytes;
@@ -58,7 +58,7 @@ static struct niclab_active *niclab_active_alloc(struct niclab_file *file, const
 	return active;
 }
 
-/* Gives a port its number, with the rings locked. */
+/* Assigns a number to a port, with the rings locked. */
 static int niclab_active_enter(struct niclab_active *active, u32 wanted)
 {
 	struct niclab_rings *rings = active->rings;
@@ -70,7 +70,7 @@ static int niclab_active_enter(struct niclab_active *active, u32 wanted)
 		return -ENODEV;
 	if (active->file->active)
 		return -EBUSY;
-	/* What came for an earlier owner is not for this one. */
+	/* Frames for an earlier owner must not reach this one. */
 	niclab_active_serve(rings, NULL);
 	if (wanted == NICLAB_PORT_ANY)
 		for (port = 0; port < ports && rings->ports[port]; port++)
@@ -119,11 +119,11 @@ int niclab_active_open(struct niclab_file *file, void __user *user)
 		niclab_active_free(file->nic, active);
 		return err;
 	}
-	/* A program that does not hear of its port has it until it closes the file. */
+	/* If the copy fails, the program still owns the port until it closes the file. */
 	return copy_to_user(user, &argument, sizeof(argument)) ? -EFAULT : 0;
 }
 
-/* Tells a port of a message or an error. */
+/* Reports a message or an error to a port. */
 static void niclab_active_tell(struct niclab_active *active, const struct niclab_active_receive *event)
 {
 	struct niclab_active_receive *place;
@@ -153,7 +153,7 @@ static void niclab_active_tell_error(struct niclab_active *active, u32 node, u32
 	niclab_active_tell(active, &event);
 }
 
-/* The message that a node is in the middle of sending will not be whole. Returns whose it was. */
+/* Drops the message that a node is sending, which will be incomplete. Returns the port that it was for. */
 static struct niclab_active *niclab_active_drop(struct niclab_rings *rings, struct niclab_partner *peer)
 {
 	struct niclab_active *active = rings->ports[peer->target_port];
@@ -163,7 +163,7 @@ static struct niclab_active *niclab_active_drop(struct niclab_rings *rings, stru
 	return active;
 }
 
-/* As many frames of a node did not come, the next of which is for @next, if that is open. */
+/* Reports @lost lost frames of a node. @next is the port of the frame after them, if that port is open. */
 static void niclab_active_on_lost(struct niclab_rings *rings, u32 node, u32 lost, struct niclab_active *next,
 				  const struct niclab_frame_head *head)
 {
@@ -184,7 +184,7 @@ static void niclab_active_on_lost(struct niclab_rings *rings, u32 node, u32 lost
 		niclab_active_tell_error(next, node, head->source_port, errors | NICLAB_ACTIVE_ERROR_LOST, lost);
 }
 
-/* Whether the first frame of a message need not wait for a buffer: there is one, or it is dropped. */
+/* Whether the first frame of a message need not wait: a buffer is free, or the message will be dropped. */
 static bool niclab_active_is_prompt(struct niclab_active *active)
 {
 	if (!bitmap_full(active->busy, active->buffers) || active->is_slow)
@@ -195,7 +195,7 @@ static bool niclab_active_is_prompt(struct niclab_active *active)
 	return active->is_slow;
 }
 
-/* A message begins, for a port that may be nobody's. */
+/* Begins a message; @active is NULL if its port is not open. */
 static void niclab_active_begin(struct niclab_rings *rings, u32 node, struct niclab_active *active,
 				const struct niclab_frame_head *head)
 {
@@ -220,7 +220,7 @@ static void niclab_active_begin(struct niclab_rings *rings, u32 node, struct nic
 	peer->come = 0;
 }
 
-/* The one copy: out of the ring's buffer into the program's. */
+/* The only copy: from the ring's buffer to the program's buffer. */
 static void niclab_active_copy(struct niclab_active *active, u32 buffer, u32 offset, const void *data, u32 bytes)
 {
 	u64 at = active->region->offset + (u64)buffer * active->buffer_bytes + offset;
@@ -235,7 +235,7 @@ static void niclab_active_copy(struct niclab_active *active, u32 buffer, u32 off
 	}
 }
 
-/* A part of the message that a node is in the middle of sending. */
+/* Appends a frame's data to the message that its node is sending. */
 static void niclab_active_join(struct niclab_rings *rings, u32 node, const struct niclab_frame_head *head,
 			       const void *data, u32 bytes)
 {
@@ -258,7 +258,7 @@ static void niclab_active_join(struct niclab_rings *rings, u32 node, const struc
 	niclab_active_tell(active, &event);
 }
 
-/* Tells a node up to which frame this one has taken its frames, and which driver says so. */
+/* Sends a node an acknowledgement of its frames up to the last taken, with this driver's incarnation. */
 static void niclab_active_answer(struct niclab_rings *rings, u32 node)
 {
 	struct niclab_frame_head head = {
@@ -272,8 +272,8 @@ static void niclab_active_answer(struct niclab_rings *rings, u32 node)
 }
 
 /**
- * niclab_active_announce - tells all nodes of a driver that was not the first.
- * @rings: the rings, which the card walks.
+ * niclab_active_announce - notifies all nodes if this driver is not the first of its node.
+ * @rings: the rings, which the card processes already.
  */
 void niclab_active_announce(struct niclab_rings *rings)
 {
@@ -287,7 +287,7 @@ void niclab_active_announce(struct niclab_rings *rings)
 	mutex_unlock(&rings->lock);
 }
 
-/* Whether a driver of a node comes behind another. */
+/* Whether @driver is a later incarnation than @other. */
 static bool niclab_active_is_later(u8 driver, u8 other)
 {
 	u32 ahead = (driver + NICLAB_INCARNATIONS - other) % NICLAB_INCARNATIONS;
@@ -295,8 +295,8 @@ static bool niclab_active_is_later(u8 driver, u8 other)
 	return ahead && ahead <= NICLAB_INCARNATIONS / 2;
 }
 
-/* Another driver of a node is there: frames from it, and to it, are numbered from 1 again, and no window is used. */
-static void niclab_active_begin_anew(struct niclab_rings *rings, u32 node)
+/* A node has a new driver: frames from it and to it are numbered from 1 again, and its window is unused. */
+static void niclab_active_restart_peer(struct niclab_rings *rings, u32 node)
 {
 	struct niclab_partner *peer = &rings->peers[node];
 
@@ -315,7 +315,7 @@ static void niclab_active_begin_anew(struct niclab_rings *rings, u32 node)
 	peer->is_known = true;
 }
 
-/* Looks which drivers a frame is of and for. Returns false where one of them is gone: nothing more is done with it. */
+/* Checks the incarnations of a frame's source and target. Returns false if either is stale: the frame is dropped. */
 static bool niclab_active_is_current(struct niclab_rings *rings, u32 node, const struct niclab_frame_head *head)
 {
 	struct niclab_partner *peer = &rings->peers[node];
@@ -327,12 +327,15 @@ static bool niclab_active_is_current(struct niclab_rings *rings, u32 node, const
 		if (!source || (peer->incarnation && !niclab_active_is_later(source, peer->incarnation)))
 			return false;
 		if (peer->incarnation)
-			niclab_active_begin_anew(rings, node);
+			niclab_active_restart_peer(rings, node);
 		peer->incarnation = source;
 	}
 	if (!target || target == rings->incarnation)
 		return true;
-	/* It does not know yet. Not each time: a node keeps a buffer for one answer. */
+	/*
+	 * The sender does not know this driver yet. Not every frame is answered: a node reserves a buffer for one
+	 * answer.
+	 */
 	if ((head->kind & NICLAB_FRAME_KIND_MASK) == NICLAB_FRAME_DATA && !(peer->stale_frames++ % every) &&
 	    niclab_ring_free_count(&rings->send))
 		niclab_active_answer(rings, node);
@@ -340,8 +343,8 @@ static bool niclab_active_is_current(struct niclab_rings *rings, u32 node, const
 }
 
 /*
- * The first frame of a node may be the next of those that an earlier driver of this one took: it cannot be said whether
- * some are lost. Its sender gets its window back, of which part may be used for those.
+ * The first frame from a node may follow frames that an earlier driver of this node took, so the driver cannot tell
+ * whether frames are lost. It returns the sender's window, part of which those earlier frames may have used.
  */
 static void niclab_active_meet(struct niclab_rings *rings, struct niclab_partner *peer, u32 number)
 {
@@ -352,7 +355,7 @@ static void niclab_active_meet(struct niclab_rings *rings, struct niclab_partner
 	peer->is_known = true;
 }
 
-/* Gives a node its window back when that is due, if there is a descriptor for it. */
+/* Acknowledges a node's frames when an acknowledgement is due and a descriptor is free. */
 static void niclab_active_acknowledge(struct niclab_rings *rings, u32 node)
 {
 	struct niclab_partner *peer = &rings->peers[node];
@@ -367,7 +370,7 @@ static void niclab_active_acknowledge(struct niclab_rings *rings, u32 node)
 	niclab_active_answer(rings, node);
 }
 
-/* Part of a message has come. Returns false when it must wait for a buffer. */
+/* Receives one frame of a message. Returns false if it must wait for a buffer. */
 static bool niclab_active_on_data(struct niclab_rings *rings, u32 node, const struct niclab_frame_head *head,
 				  const void *data, u32 bytes)
 {
@@ -379,7 +382,7 @@ static bool niclab_active_on_data(struct niclab_rings *rings, u32 node, const st
 	ahead = head->number - peer->taken;
 
 	active = head->target_port < NICLAB_ACTIVE_PORTS ? rings->ports[head->target_port] : NULL;
-	/* In the half behind the last one are those that have come. */
+	/* Numbers up to half the range behind the last one are duplicates. */
 	if (!ahead || ahead > U32_MAX / 2) {
 		rings->raised[NICLAB_RAISED_OLD]++;
 		return true;
@@ -403,7 +406,7 @@ static bool niclab_active_on_data(struct niclab_rings *rings, u32 node, const st
 	return true;
 }
 
-/* The same, for which this makes room in the ring: it waits beside it, behind what waits there already. */
+/* Like niclab_active_on_data(), but a frame that must wait is parked after the node's other parked frames. */
 static bool niclab_active_on_part(struct niclab_rings *rings, u32 node, const struct niclab_frame_head *head,
 				  const void *data, u32 bytes)
 {
@@ -413,7 +416,7 @@ static bool niclab_active_on_part(struct niclab_rings *rings, u32 node, const st
 	       niclab_park_put(rings, peer, head, data, bytes);
 }
 
-/* Looks whether what waits for buffers finds some now, or waits no longer. Returns whether anything did. */
+/* Retries parked frames: they find a buffer, or their timeout has passed. Returns whether any frame was taken. */
 static bool niclab_active_unpark(struct niclab_rings *rings)
 {
 	struct niclab_parked *parked;
@@ -429,7 +432,7 @@ static bool niclab_active_unpark(struct niclab_rings *rings)
 	return any;
 }
 
-/* A node says that it has taken all frames up to one. */
+/* Processes an acknowledgement: the node has taken all frames up to @number. */
 static void niclab_active_on_acknowledgement(struct niclab_rings *rings, u32 node, u32 number)
 {
 	struct niclab_partner *peer = &rings->peers[node];
@@ -441,7 +444,7 @@ static void niclab_active_on_acknowledgement(struct niclab_rings *rings, u32 nod
 		rings->raised[NICLAB_RAISED_STRAY]++;
 }
 
-/* The node that a sound frame came from; none where it is no frame of active ports. */
+/* The node that a valid frame came from; an error if it is not a frame of active ports. */
 static int niclab_active_source(const struct niclab_rings *rings, const struct niclab_frame *frame)
 {
 	const struct niclab_device_config *config = &rings->nic->config;
@@ -449,7 +452,8 @@ static int niclab_active_source(const struct niclab_rings *rings, const struct n
 	u32 node = source[4] << 8 | source[5];
 	int i;
 
-	if (frame->ethernet.h_proto != htons(NICLAB_ACTIVE_ETHER_TYPE) || frame->head.protocol != rings->terms.protocol ||
+	if (frame->ethernet.h_proto != htons(NICLAB_ACTIVE_ETHER_TYPE) ||
+	    frame->head.protocol != rings->terms.protocol ||
 	    node >= config->nodes || node == config->node)
 		return -ENOENT;
 	for (i = 0; i < 4; i++)
@@ -458,7 +462,7 @@ static int niclab_active_source(const struct niclab_rings *rings, const struct n
 	return node;
 }
 
-/* A frame of an active port has come, or an acknowledgement. Returns false when it must wait for a buffer. */
+/* Receives a data frame or an acknowledgement. Returns false if it must wait for a buffer. */
 static bool niclab_active_on_frame(struct niclab_rings *rings, u32 node, const struct niclab_frame *frame, u32 bytes)
 {
 	struct niclab_partner *peer = &rings->peers[node];
@@ -473,21 +477,21 @@ static bool niclab_active_on_frame(struct niclab_rings *rings, u32 node, const s
 	head.target_port &= NICLAB_PORT_MASK;
 	if ((head.kind & NICLAB_FRAME_KIND_MASK) == NICLAB_FRAME_DATA)
 		return niclab_active_on_part(rings, node, &head, frame + 1, bytes - sizeof(*frame));
-	/* What another driver has taken is of numbers that are no more. */
+	/* An acknowledgement that restarts the peer refers to numbers that are no longer valid. */
 	if ((head.kind & NICLAB_FRAME_KIND_MASK) == NICLAB_FRAME_ACKNOWLEDGEMENT && begun == peer->begun &&
 	    (head.number || peer->acknowledged))
 		niclab_active_on_acknowledgement(rings, node, head.number);
 	return true;
 }
 
-/* Whether a frame is of another protocol: that is for the network interface. */
+/* Whether a frame belongs to another protocol and goes to the network interface. */
 static bool niclab_active_is_other(const struct niclab_frame *frame, u32 status, u32 bytes)
 {
 	return !(status & NICLAB_RING_ERROR) && bytes >= ETH_HLEN &&
 	       frame->ethernet.h_proto != htons(NICLAB_ACTIVE_ETHER_TYPE);
 }
 
-/* Takes the next frame out of the ring. Returns false when there is none, or it must wait for a buffer. */
+/* Takes the next frame out of the ring. Returns false if there is none, or if it must wait for a buffer. */
 static bool niclab_active_take(struct niclab_rings *rings)
 {
 	const struct niclab_frame *frame;
@@ -524,11 +528,11 @@ static void niclab_active_settle(struct niclab_rings *rings)
 }
 
 /**
- * niclab_active_serve - looks through both rings.
+ * niclab_active_serve - polls both rings.
  * @rings: the rings, locked.
- * @until: takes no more once this port has something; NULL: takes all that there is.
+ * @until: stops once this port has a message or an error; NULL: takes all frames.
  *
- * Return: whether there was something, or still is.
+ * Return: whether frames were taken, or are still pending.
  */
 bool niclab_active_serve(struct niclab_rings *rings, struct niclab_active *until)
 {
@@ -570,7 +574,7 @@ void niclab_active_serve_others(struct niclab_rings *rings)
 }
 
 /**
- * niclab_active_count_others - how many frames of other protocols stand in the ring.
+ * niclab_active_count_others - counts frames of other protocols in the ring.
  * @rings: the rings, locked.
  *
  * Return: their number.
@@ -585,7 +589,7 @@ u32 niclab_active_count_others(const struct niclab_rings *rings)
 	return others;
 }
 
-/* Takes a buffer back that the program has done with. */
+/* Takes back a buffer that the program has finished reading. */
 static int niclab_active_give_back(struct niclab_active *active, u32 buffer)
 {
 	if (buffer == NICLAB_ACTIVE_NO_BUFFER)
@@ -613,7 +617,10 @@ static int niclab_active_next(struct niclab_active *active, struct niclab_active
 	return 0;
 }
 
-/* Sleeps until there is a message or an error, or as long as the program wants, with the rings locked before and behind. */
+/*
+ * Sleeps until there is a message or an error, or until the program's timeout. The rings are locked on entry and on
+ * return.
+ */
 static int niclab_active_wait(struct niclab_active *active, struct niclab_active_receive *event)
 {
 	long left = msecs_to_jiffies(event->timeout_ms) + 1;
@@ -625,7 +632,7 @@ static int niclab_active_wait(struct niclab_active *active, struct niclab_active
 		mutex_unlock(&rings->lock);
 		is_called = niclab_ring_sleep(rings, active, &left);
 		mutex_lock(&rings->lock);
-		/* All of it: what is another's is waited for by nobody else. */
+		/* Take all frames: this program was woken also for frames of other ports. */
 		if (is_called && niclab_active_serve(rings, NULL))
 			niclab_ring_look_again(rings);
 		err = niclab_active_next(active, event);
@@ -634,7 +641,7 @@ static int niclab_active_wait(struct niclab_active *active, struct niclab_active
 }
 
 /**
- * niclab_active_receive - gives a buffer back, and takes the next message or error.
+ * niclab_active_receive - returns a buffer, and takes the next message or error.
  * @file: the file.
  * @user: the argument of NICLAB_IOCTL_ACTIVE_RECEIVE.
  *
@@ -667,7 +674,7 @@ int niclab_active_receive(struct niclab_file *file, void __user *user)
  * niclab_active_is_ready - whether a file's active port has a message or an error.
  * @file: the file.
  *
- * Return: true when it has; false when not, or it has no active port.
+ * Return: true if it has; false if not, or if the file has no active port.
  */
 bool niclab_active_is_ready(struct niclab_file *file)
 {
@@ -684,7 +691,7 @@ bool niclab_active_is_ready(struct niclab_file *file)
 	return is_ready;
 }
 
-/* Nobody waits for what is coming to this port, and nobody hears when what it sent has left. */
+/* Detaches a port: messages for it are dropped and counted, and its sent messages are completed without it. */
 static void niclab_active_leave(struct niclab_active *active)
 {
 	struct niclab_rings *rings = active->rings;
@@ -709,7 +716,7 @@ static void niclab_active_leave(struct niclab_active *active)
 
 /**
  * niclab_active_close - closes a file's active port: its messages are dropped and counted.
- * @file: the file, of which no call is under way. Without an active port nothing happens.
+ * @file: the file, with no call in progress. Without an active port nothing happens.
  */
 void niclab_active_close(struct niclab_file *file)
 {
@@ -720,7 +727,7 @@ void niclab_active_close(struct niclab_file *file)
 	mutex_lock(&active->rings->lock);
 	if (!active->rings->is_stopped) {
 		niclab_active_leave(active);
-		/* What it sent without waiting stays pinned until it has left. */
+		/* Messages sent without blocking stay pinned until they have left. */
 		if (active->sendings)
 			mod_delayed_work(system_unbound_wq, &active->rings->work, 1);
 	}
@@ -729,7 +736,7 @@ void niclab_active_close(struct niclab_file *file)
 }
 
 /**
- * niclab_active_stop - takes the ports of a card away that the driver lets go of.
+ * niclab_active_stop - detaches all ports of a card that the driver releases.
  * @rings: the rings, locked and stopped.
  */
 void niclab_active_stop(struct niclab_rings *rings)

@@ -10,10 +10,10 @@
 #define NICLAB_MAGIC_PAUSE_US 200U
 
 /**
- * niclab_bar_init - finds the BAR; what is behind it need not be there yet.
+ * niclab_bar_init - finds the BAR; the device need not have mapped its memory yet.
  * @nic: the NIC.
  *
- * Return: 0, or an error after telling what is missing.
+ * Return: 0, or an error, with a message that says what is missing.
  */
 int niclab_bar_init(struct niclab *nic)
 {
@@ -27,7 +27,7 @@ int niclab_bar_init(struct niclab *nic)
 		return -ENXIO;
 	}
 	if (region.len < need || !PAGE_ALIGNED(region.addr)) {
-		dev_err(&nic->dev, "shared-memory region %u has %llu bytes at %#llx where %llu are due; device daemon and QEMU do not match\n",
+		dev_err(&nic->dev, "shared-memory region %u has %llu bytes at %#llx instead of %llu; device daemon and QEMU do not match, use the QEMU that niclab builds\n",
 			NICLAB_REGION, region.len, region.addr, need);
 		return -ENXIO;
 	}
@@ -43,10 +43,10 @@ int niclab_bar_init(struct niclab *nic)
 }
 
 /**
- * niclab_bar_is_live - whether the information page says that the device is there.
+ * niclab_bar_is_live - whether the device has published the information page.
  * @nic: the NIC.
  *
- * Return: true when its magic word is.
+ * Return: true if the page holds the magic word.
  */
 bool niclab_bar_is_live(struct niclab *nic)
 {
@@ -66,20 +66,20 @@ static int niclab_info_check(struct niclab *nic, const struct niclab_info_page *
 		return -EPROTO;
 	}
 	if (info->windows > NICLAB_MAX_WINDOWS) {
-		dev_err(&nic->dev, "the information page tells of %u windows, of which there are at most %u; the device daemon is at fault\n",
+		dev_err(&nic->dev, "the information page lists %u windows, more than the maximum of %u; the device daemon is at fault\n",
 			info->windows, NICLAB_MAX_WINDOWS);
 		return -EPROTO;
 	}
 	return 0;
 }
 
-/* Page behind the last one of a window; no sum or product of these overflows in 64 bits. */
+/* Page after a window's last one. The sums and products do not overflow in 64 bits. */
 static u64 niclab_window_end(struct niclab *nic, const struct niclab_window *row)
 {
 	return row->first_page + (u64)row->stride * (nic->config.ports - 1) + row->pages;
 }
 
-/* Whether windows that were checked before, all of the BAR's so far, have nothing in common with one more. */
+/* Whether a window neither overlaps a window that was checked before nor has its kind. */
 static bool niclab_window_is_apart(struct niclab *nic, const struct niclab_window *row)
 {
 	const struct niclab_window *other;
@@ -88,7 +88,8 @@ static bool niclab_window_is_apart(struct niclab *nic, const struct niclab_windo
 	for (i = 0; i < nic->window_count; i++) {
 		other = &nic->windows[i].row;
 		if (row->kind == other->kind ||
-		    (row->first_page < niclab_window_end(nic, other) && other->first_page < niclab_window_end(nic, row)))
+		    (row->first_page < niclab_window_end(nic, other) &&
+		     other->first_page < niclab_window_end(nic, row)))
 			return false;
 	}
 	return true;
@@ -100,13 +101,13 @@ static int niclab_window_check(struct niclab *nic, const struct niclab_window *r
 
 	if (!row->first_page || !row->pages || (row->stride && row->stride < row->pages) ||
 	    niclab_window_end(nic, row) > nic->config.bar_pages)
-		wrong = "is not inside of the BAR";
+		wrong = "is not inside the BAR";
 	else if (row->caching < NICLAB_CACHING_UNCACHED || row->caching > NICLAB_CACHING_WRITE_BACK)
-		wrong = "is cached in a way that this driver does not know";
+		wrong = "has a caching attribute that this driver does not know";
 	else if (row->access < NICLAB_ACCESS_READ_ONLY || row->access > NICLAB_ACCESS_READ_WRITE)
-		wrong = "is accessed in a way that this driver does not know";
+		wrong = "has an access attribute that this driver does not know";
 	else if (!niclab_window_is_apart(nic, row))
-		wrong = "is in the place of another, or of its kind";
+		wrong = "overlaps another window, or has the same kind";
 	if (!wrong)
 		return 0;
 	dev_err(&nic->dev, "window %u of the BAR (kind %u, page %u, %u pages, stride %u, caching %u, access %u) %s; the device daemon is at fault, or newer than this driver\n",
@@ -116,9 +117,9 @@ static int niclab_window_check(struct niclab *nic, const struct niclab_window *r
 }
 
 /*
- * Maps a window into kernel space. The pages of user mappings get their memory type from here, whatever is asked for
- * there: on x86, a page of device memory has the type that was reserved for its address, and is uncached where none
- * was. So each window is reserved by itself. Where the machine's firmware says uncached, write-back becomes that.
+ * Maps a window into kernel space. This mapping decides the memory type of user mappings too: on x86, a page of device
+ * memory has the type that was reserved for its address, and is uncached if none was. So each window is reserved on its
+ * own. If the machine's firmware declares a range uncached, write-back becomes uncached.
  */
 static int niclab_window_map(struct niclab *nic, struct niclab_bar_window *window)
 {
@@ -141,7 +142,7 @@ static int niclab_window_map(struct niclab *nic, struct niclab_bar_window *windo
 	return window->memory ? 0 : -ENOMEM;
 }
 
-/* Reads the information page, once: what it says later is not believed. */
+/* Reads the information page once. Later changes to the page have no effect. */
 static int niclab_bar_read(struct niclab *nic)
 {
 	struct niclab_bar_window *window;
@@ -165,12 +166,12 @@ static int niclab_bar_read(struct niclab *nic)
 }
 
 /**
- * niclab_bar_wait - waits until the device is behind the BAR, finds the windows, and empties what ports have of them.
+ * niclab_bar_wait - waits until the device has mapped the BAR, finds the windows, and zeroes the ports' parts of them.
  * @nic: the NIC, whose device has had a request.
  *
- * The device maps its memory a moment after the driver announced itself, and writes the magic word last.
+ * The device maps its memory shortly after the driver's first request, and writes the magic word last.
  *
- * Return: 0; -ETIMEDOUT or -EPROTO after telling why; -ENOMEM.
+ * Return: 0; -ETIMEDOUT or -EPROTO with a message that says why; -ENOMEM.
  */
 int niclab_bar_wait(struct niclab *nic)
 {
@@ -180,13 +181,13 @@ int niclab_bar_wait(struct niclab *nic)
 
 	while (!niclab_bar_is_live(nic)) {
 		if (time_after(jiffies, deadline)) {
-			dev_err(&nic->dev, "no magic word in the BAR after %u ms; see the device daemon's log for why it could not map its memory\n",
+			dev_err(&nic->dev, "no magic word in the BAR after %u ms: the device daemon has not mapped its memory; see its log for the reason\n",
 				nic->config.control_timeout_ms);
 			return -ETIMEDOUT;
 		}
 		usleep_range(NICLAB_MAGIC_PAUSE_US, 2 * NICLAB_MAGIC_PAUSE_US);
 	}
-	/* The magic word is written last, so that it must be read first. */
+	/* The device writes the magic word last, so the driver must read it first. */
 	rmb();
 	err = niclab_bar_read(nic);
 	for (port = 0; port < nic->config.ports && !err; port++)
@@ -195,12 +196,12 @@ int niclab_bar_wait(struct niclab *nic)
 }
 
 /**
- * niclab_bar_clear_port - empties what a closed port had of each window.
+ * niclab_bar_clear_port - zeroes a closed port's part of each window.
  * @nic: the NIC.
  * @port: the port.
  *
- * The next owner must not see what the last one sent, and the device must not take the last one's launch words for
- * the next one's.
+ * The next owner must not see the previous owner's messages, and the device must not take the previous owner's launch
+ * words for the next owner's.
  */
 void niclab_bar_clear_port(struct niclab *nic, u32 port)
 {
@@ -210,6 +211,6 @@ void niclab_bar_clear_port(struct niclab *nic, u32 port)
 		if (window->row.stride)
 			memset_io(window->memory + niclab_window_offset(window, port), 0,
 				  (size_t)window->row.pages * NICLAB_PAGE_BYTES);
-	/* Out of the write-combining buffers before the device is told of a new owner. */
+	/* Flush the write-combining buffers before the driver names a new owner to the device. */
 	wmb();
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Requests of programs that own a logical channel: where payload goes, and what others may write.
+ * Requests of programs that own a logical channel: the payload region, and regions that other nodes may write to.
  */
 #include <linux/uaccess.h>
 
 #include "niclab.h"
 
 /**
- * niclab_channel_payload - says where the payload of messages for a file's port goes.
+ * niclab_channel_payload - sets where the device stores the payload of messages for a file's port.
  * @file: the file; its NIC is not locked.
  * @user: the argument of NICLAB_IOCTL_CHANNEL_PAYLOAD.
  *
@@ -26,7 +26,7 @@ int niclab_channel_payload(struct niclab_file *file, void __user *user)
 }
 
 /**
- * niclab_channel_expose - lets memory messages write into a region of a file's port, or takes that back.
+ * niclab_channel_expose - lets memory messages write to a region of a file's port, or revokes that.
  * @file: the file; its NIC is not locked.
  * @user: the argument of NICLAB_IOCTL_CHANNEL_EXPOSE.
  *

@@ -9,7 +9,7 @@
 
 #include "niclab.h"
 
-/* NICs of one guest. */
+/* Maximum number of NICs in a guest. */
 #define NICLAB_MINORS 64U
 
 static dev_t niclab_first;
@@ -40,7 +40,7 @@ static int niclab_open(struct inode *inode, struct file *filp)
 	return stream_open(inode, filp);
 }
 
-/* Runs when the last descriptor is closed, be it by the death of the process; cannot fail. */
+/* Runs when the last descriptor is closed, also when the process dies; cannot fail. */
 static int niclab_release(struct inode *inode, struct file *filp)
 {
 	struct niclab_file *file = filp->private_data;
@@ -59,12 +59,13 @@ static int niclab_release(struct inode *inode, struct file *filp)
 
 /*
  * Whether @command is NICLAB_IOCTL_INFO of any version of the contract. Their structures differ in size, but all begin
- * with magic word and version: so a program of another version can say what is to be fixed.
+ * with magic word and version. So a program of another version can report the mismatch and its fix.
  */
 static bool niclab_is_info(unsigned int command)
 {
 	return _IOC_TYPE(command) == NICLAB_IOCTL_TYPE && _IOC_NR(command) == _IOC_NR(NICLAB_IOCTL_INFO) &&
-	       _IOC_DIR(command) == _IOC_READ && _IOC_SIZE(command) >= offsetofend(struct niclab_device_config, abi_version);
+	       _IOC_DIR(command) == _IOC_READ &&
+	       _IOC_SIZE(command) >= offsetofend(struct niclab_device_config, abi_version);
 }
 
 static long niclab_ioctl_info(struct niclab_file *file, unsigned int command, void __user *user)
@@ -90,7 +91,7 @@ static long niclab_ioctl_open_port(struct niclab_file *file, void __user *user)
 	if (err || !copy_to_user(user, &argument, sizeof(argument)))
 		return err;
 
-	/* The program does not know its port: it must not keep it. */
+	/* The program does not know the port's number, so it must not keep the port. */
 	mutex_lock(&file->nic->lock);
 	niclab_port_close(file, &regions);
 	mutex_unlock(&file->nic->lock);
@@ -289,7 +290,7 @@ static const struct file_operations niclab_operations = {
 
 static char *niclab_devnode(const struct device *dev, umode_t *mode)
 {
-	/* For everyone: a laboratory's guest has nobody to hide a NIC from, and ports are kept apart by the pages. */
+	/* Every user may open the NIC: a laboratory's guest needs no protection of it, and pages separate the ports. */
 	if (mode)
 		*mode = 0666;
 	return NULL;

@@ -2,9 +2,8 @@
 /*
  * Requests on the control queue: one at a time, each bounded in time.
  *
- * The control queue does not interrupt (the event queue alone does, so that interrupts can be counted exactly): the
- * driver looks for the reply, sleeping in between. Requests open ports and change tables; none is on the path of a
- * message.
+ * Only the event queue interrupts, so that interrupts can be counted exactly. The driver therefore polls the control
+ * queue for the reply and sleeps in between. Requests open ports and change tables; no message waits for one.
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
@@ -13,16 +12,16 @@
 
 #include "niclab.h"
 
-/* Pauses between two looks for the reply: the first, and the longest to which it doubles. */
+/* Pauses between two polls for the reply: the first one, and the maximum to which the pause doubles. */
 #define NICLAB_PAUSE_FIRST_US 10U
 #define NICLAB_PAUSE_LONGEST_US 1000U
 
 /**
- * struct niclab_control_buffer - what the device reads and writes for one request.
- * @request: head, and right behind it the body.
- * @body: as long as the longest there is.
- * @reply: head, and right behind it the body.
- * @answer: as long as the longest there is.
+ * struct niclab_control_buffer - the buffers of one request, which the device reads and writes.
+ * @request: head, directly followed by the body.
+ * @body: room for the longest body of a request.
+ * @reply: head, directly followed by the body.
+ * @answer: room for the longest body of a reply.
  */
 struct niclab_control_buffer {
 	struct niclab_request request;
@@ -43,7 +42,7 @@ void niclab_control_free(struct niclab *nic)
 	kfree(nic->control);
 }
 
-/* Wakes everyone who waits for an interrupt that will not come. */
+/* Wakes all threads that wait for an interrupt, which will not come. */
 static void niclab_wake_all(struct niclab *nic)
 {
 	struct niclab_file *file;
@@ -54,7 +53,7 @@ static void niclab_wake_all(struct niclab *nic)
 }
 
 /**
- * niclab_bury - lets go of the device: from here on every call fails with -ENODEV.
+ * niclab_bury - marks the device dead: from here on every call fails with -ENODEV.
  * @nic: the NIC, locked.
  */
 void niclab_bury(struct niclab *nic)
@@ -65,10 +64,10 @@ void niclab_bury(struct niclab *nic)
 }
 
 /**
- * niclab_lock - locks a living NIC.
+ * niclab_lock - locks a NIC whose device is not dead.
  * @nic: the NIC.
  *
- * Return: 0 with &niclab.lock held; -EINTR when the process is killed meanwhile; -ENODEV when the device is gone.
+ * Return: 0 with &niclab.lock held; -EINTR if the process is killed while it waits; -ENODEV if the device is dead.
  */
 int niclab_lock(struct niclab *nic)
 {
@@ -169,7 +168,7 @@ static int niclab_control_result(struct niclab *nic, u32 written, void *answer, 
 		return err;
 	}
 	if (control->reply.body_bytes != answer_bytes || written < sizeof(control->reply) + answer_bytes) {
-		dev_err(&nic->dev, "control request %u: answer of %u bytes where %u are due; device and driver do not match, update the older\n",
+		dev_err(&nic->dev, "control request %u: answer of %u bytes instead of %u; device and driver do not match, update the older\n",
 			operation, control->reply.body_bytes, answer_bytes);
 		return -EPROTO;
 	}
@@ -178,7 +177,7 @@ static int niclab_control_result(struct niclab *nic, u32 written, void *answer, 
 }
 
 /**
- * niclab_control - makes one request and waits for the reply.
+ * niclab_control - sends one request and waits for the reply.
  * @nic: the NIC, locked.
  * @operation: a NICLAB_OP_ constant.
  * @body: body of the request.
@@ -186,10 +185,10 @@ static int niclab_control_result(struct niclab *nic, u32 written, void *answer, 
  * @answer: body of the reply, written on success.
  * @answer_bytes: its length.
  *
- * The wait cannot be interrupted, but is bounded by the device's own control_timeout_ms. A device that exceeds it is
- * buried: it still owns the request's buffers, which is why they are never used again.
+ * The wait cannot be interrupted, but is bounded by the device's control_timeout_ms. The driver marks a device dead
+ * that exceeds it. That device still owns the request's buffers, so they are never used again.
  *
- * Return: 0; -ENODEV when the device is dead; -EPROTO for a malformed reply; otherwise the status as an errno.
+ * Return: 0; -ENODEV if the device is dead; -EPROTO for a malformed reply; otherwise the status as an errno.
  */
 int niclab_control(struct niclab *nic, u32 operation, const void *body, u32 body_bytes, void *answer, u32 answer_bytes)
 {
@@ -211,7 +210,7 @@ int niclab_control(struct niclab *nic, u32 operation, const void *body, u32 body
 	if (!written)
 		written = niclab_control_wait(nic);
 	if (written < 0) {
-		dev_err(&nic->dev, "control request %u: no reply within %u ms (%pe); the device is taken for dead, restart the cluster\n",
+		dev_err(&nic->dev, "control request %u: no reply within %u ms (%pe); the driver gives the device up; restart the cluster\n",
 			operation, nic->config.control_timeout_ms, ERR_PTR(written));
 		niclab_bury(nic);
 		return -ENODEV;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Counters of the device, by name as ethtool -S shows those of others: which there are is the device's to say. Each is
- * a file of /sys/class/niclab/niclabN/statistics, and asks the device at each read.
+ * Counters of the device. The device names them, as with ethtool -S. Each is a file in
+ * /sys/class/niclab/niclabN/statistics that asks the device at each read.
  */
 #include <linux/slab.h>
 #include <linux/sysfs.h>
@@ -11,8 +11,8 @@
 /**
  * struct niclab_counter_file - one counter.
  * @attribute: its file.
- * @number: by which the device knows it.
- * @name: its name, with a zero at its end.
+ * @number: its number in requests to the device.
+ * @name: its name, zero-terminated.
  */
 struct niclab_counter_file {
 	struct device_attribute attribute;
@@ -22,11 +22,11 @@ struct niclab_counter_file {
 
 /**
  * struct niclab_counters - all counters of a NIC.
- * @count: how many.
+ * @count: number of counters.
  * @files: one for each.
  * @attributes: their attributes, and NULL.
- * @group: the folder that they are in.
- * @groups: the folder, and NULL.
+ * @group: their sysfs group.
+ * @groups: the group, and NULL.
  * @answer: the last answer of the device. Under &niclab.lock.
  */
 struct niclab_counters {
@@ -38,7 +38,7 @@ struct niclab_counters {
 	struct niclab_counters_answer answer;
 };
 
-/* Asks for the counters from number @first on. With the NIC locked. */
+/* Asks for the counters from number @first on. The NIC is locked. */
 static int niclab_counters_ask(struct niclab *nic, u32 first)
 {
 	struct niclab_counters_answer *answer = &nic->counters->answer;
@@ -48,7 +48,7 @@ static int niclab_counters_ask(struct niclab *nic, u32 first)
 	if (err)
 		return err;
 	if (answer->head.total > NICLAB_MAX_COUNTERS || answer->head.count > NICLAB_COUNTERS_PER_REPLY) {
-		dev_err(&nic->dev, "%u counters, %u of them at once; device and driver do not match, update the older\n",
+		dev_err(&nic->dev, "counters reply out of range: %u counters in total, %u in one reply; device and driver do not match, update the older\n",
 			answer->head.total, answer->head.count);
 		return -EPROTO;
 	}
@@ -68,12 +68,12 @@ static int niclab_counter_value(struct niclab *nic, u32 number, u64 *value)
 }
 
 /**
- * niclab_counter_read - reads the counter of a name.
+ * niclab_counter_read - reads a counter by name.
  * @nic: the NIC, locked.
  * @name: the name.
  * @value: the count, written on success.
  *
- * Return: 0; -ENOENT when this NIC has none of this name; another error of niclab_control().
+ * Return: 0; -ENOENT if this NIC has no counter of this name; another error of niclab_control().
  */
 int niclab_counter_read(struct niclab *nic, const char *name, u64 *value)
 {
@@ -102,7 +102,7 @@ static ssize_t niclab_counter_show(struct device *dev, struct device_attribute *
 	return err ? err : sysfs_emit(text, "%llu\n", value);
 }
 
-/* Whether @name, of NICLAB_COUNTER_NAME_BYTES, can be that of a file. */
+/* Whether @name, of NICLAB_COUNTER_NAME_BYTES, is a valid file name. */
 static bool niclab_counter_name_is_plain(const char *name)
 {
 	size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
@@ -110,14 +110,16 @@ static bool niclab_counter_name_is_plain(const char *name)
 	return length && !name[length];
 }
 
-/* Takes over the counter that comes next. */
+/* Adds the next counter. */
 static int niclab_counter_add(struct niclab *nic, const struct niclab_counter *counter)
 {
 	struct niclab_counters *counters = nic->counters;
 	struct niclab_counter_file *file = &counters->files[counters->count];
 	u32 i;
 
-	/* The first four words are the name, first byte lowest, which is how a name lies in memory here. */
+	/*
+	 * The first four words are the name, first byte lowest; on a little-endian machine that is its order in memory.
+	 */
 	memcpy(file->name, counter, sizeof(file->name));
 	file->name[sizeof(file->name) - 1] = '\0';
 	if (!niclab_counter_name_is_plain(file->name))
@@ -133,13 +135,13 @@ static int niclab_counter_add(struct niclab *nic, const struct niclab_counter *c
 	counters->attributes[counters->count++] = &file->attribute.attr;
 	return 0;
 bad:
-	dev_err(&nic->dev, "counter %u has no name of its own; device and driver do not match, update the older\n",
+	dev_err(&nic->dev, "counter %u has an invalid name, or that of another counter; device and driver do not match, update the older\n",
 		counters->count);
 	return -EPROTO;
 }
 
 /**
- * niclab_counters_start - learns from the device what it counts.
+ * niclab_counters_start - reads the list of counters from the device.
  * @nic: the NIC, locked; its class device is not added yet.
  *
  * Return: 0 or an error.
@@ -162,7 +164,9 @@ int niclab_counters_start(struct niclab *nic)
 			if (err)
 				return err;
 		}
-		/* No more may come, whatever was announced: each round adds one at least, or is the last. */
+		/*
+		 * The loop is bounded for any total that the device announces: each round adds a counter, or is the last.
+		 */
 	} while (i && counters->count < counters->answer.head.total);
 	counters->group.name = "statistics";
 	counters->group.attrs = counters->attributes;
@@ -172,7 +176,7 @@ int niclab_counters_start(struct niclab *nic)
 }
 
 /**
- * niclab_counters_free - forgets the counters.
+ * niclab_counters_free - frees the counters.
  * @nic: the NIC, whose class device is gone.
  */
 void niclab_counters_free(struct niclab *nic)

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Event queue: the card has one interrupt line, and the cause of an interrupt travels in a buffer of this queue.
+ * Event queue. The card has one interrupt line; the cause of an interrupt is in a buffer of this queue.
  *
- * Callbacks are never switched off, not even while events are drained, because an interrupt for every event is the
- * thing to be measured.
+ * Callbacks are never disabled, not even while events are drained: measurements count one interrupt for every event.
  */
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
@@ -33,7 +32,7 @@ static int niclab_event_give(struct niclab *nic, struct niclab_event *event, gfp
 }
 
 /**
- * niclab_event_fill - leaves buffers with the device; afterwards it can interrupt.
+ * niclab_event_fill - gives buffers to the device; afterwards it can interrupt.
  * @nic: the NIC, whose device is ready.
  *
  * Return: 0, or the error of the queue.
@@ -70,7 +69,7 @@ static void niclab_event_dispatch(struct niclab *nic, const struct niclab_event 
 	}
 	nic->causes[event->cause] += event->count;
 	if (event->cause == NICLAB_CAUSE_FIRMWARE)
-		dev_err_ratelimited(&nic->dev, "the firmware misbehaved, and the device goes on with its built-in program; fix it, then write its name to the attribute firmware\n");
+		dev_err_ratelimited(&nic->dev, "the firmware misbehaved, so the device continues with its built-in program; fix the firmware, then write its name to the attribute firmware\n");
 	if (event->cause == NICLAB_CAUSE_HANDED_OVER)
 		wake_up_all(&nic->handed_over);
 	if (event->cause == NICLAB_CAUSE_FRAMES)
@@ -88,7 +87,7 @@ static void niclab_event_dispatch(struct niclab *nic, const struct niclab_event 
 	wake_up_interruptible(&owner->wait);
 }
 
-/* Takes what the device has filled and gives the buffers back. Returns how many there were. */
+/* Processes the buffers that the device has filled, and gives them back. Returns their number. */
 static unsigned int niclab_event_drain(struct niclab *nic)
 {
 	struct virtqueue *queue = nic->queues[NICLAB_QUEUE_EVENT];
@@ -100,7 +99,7 @@ static unsigned int niclab_event_drain(struct niclab *nic)
 
 	lockdep_assert_held(&nic->event_lock);
 	while ((event = virtqueue_get_buf(queue, &written))) {
-		/* Read once: a faulty device may still write there. */
+		/* Read once: a faulty device may still write to the buffer. */
 		memcpy(&told, event, sizeof(told));
 		barrier();
 		if (written >= sizeof(told))
@@ -112,12 +111,12 @@ static unsigned int niclab_event_drain(struct niclab *nic)
 		if (err && nic->event_buffers > 1)
 			nic->event_buffers--;
 		if (err)
-			dev_err_ratelimited(&nic->dev, "event queue: a buffer is lost (%pe); reload the driver to get it back\n",
+			dev_err_ratelimited(&nic->dev, "event queue: a buffer cannot be given back to the device (%pe); reload the driver to restore it\n",
 					    ERR_PTR(err));
 	}
 	/*
-	 * The device keeps causes back for want of a buffer, and only then wants to hear of one. It had none for a moment only
-	 * where as many as there are came back from that moment on.
+	 * The device holds causes back while it has no buffer, and only then needs a kick. It was without one only if
+	 * this loop took all buffers in circulation.
 	 */
 	if (count >= nic->event_buffers)
 		virtqueue_kick(queue);
@@ -125,7 +124,7 @@ static unsigned int niclab_event_drain(struct niclab *nic)
 }
 
 /**
- * niclab_event_interrupt - callback of the event queue.
+ * niclab_event_interrupt - interrupt callback of the event queue.
  * @queue: the event queue.
  */
 void niclab_event_interrupt(struct virtqueue *queue)
@@ -140,7 +139,7 @@ void niclab_event_interrupt(struct virtqueue *queue)
 }
 
 /**
- * niclab_event_attach - from now on the port's interrupts are the file's.
+ * niclab_event_attach - delivers the port's interrupts to the file.
  * @file: owner of an open port.
  */
 void niclab_event_attach(struct niclab_file *file)
@@ -154,10 +153,10 @@ void niclab_event_attach(struct niclab_file *file)
 }
 
 /**
- * niclab_event_detach - the port's interrupts are nobody's.
+ * niclab_event_detach - stops delivering the port's interrupts.
  * @file: owner of a port that the device has closed, or of a device that is gone.
  *
- * Drains the queue first, so that no event of this owner is left over for the next.
+ * Drains the queue first, so that no event of this owner reaches the next one.
  */
 void niclab_event_detach(struct niclab_file *file)
 {
@@ -173,10 +172,10 @@ void niclab_event_detach(struct niclab_file *file)
 }
 
 /**
- * niclab_event_take - how often the port's interrupt was raised since the last call.
+ * niclab_event_take - reads and clears the number of the port's interrupt causes.
  * @file: the file.
  *
- * Return: causes; zero when there was none.
+ * Return: causes since the last call.
  */
 u64 niclab_event_take(struct niclab_file *file)
 {

@@ -2,8 +2,8 @@
 /*
  * Firmware of the card: loaded by name through the kernel's firmware loader.
  *
- * The device keeps its program whatever a driver resets, and cannot be asked which it runs. The driver therefore loads
- * the built-in program when it starts, and notes what it loads from then on.
+ * The device keeps its program across driver resets, and cannot report its name. The driver therefore loads the
+ * built-in program when it starts, and records what it loads from then on.
  */
 #include <linux/firmware.h>
 #include <linux/slab.h>
@@ -13,47 +13,47 @@
 #include "niclab.h"
 
 #define NICLAB_FIRMWARE_BUILTIN "builtin"
-/* Folder of the firmware search path in which names are looked for first. */
+/* Folder of the firmware search path that is searched first. */
 #define NICLAB_FIRMWARE_FOLDER "niclab/"
-/* What runs where neither this driver nor the card's maker has chosen it: the host of the cluster has. */
+/* Name of a program that the cluster's host chose, and neither this driver nor the card's maker. */
 #define NICLAB_FIRMWARE_OTHER "other"
-/* Longest image that is passed on to the device: more than any control store holds. */
+/* Longest image that is passed to the device: longer than any control store. */
 #define NICLAB_FIRMWARE_MOST_BYTES SZ_256K
 
-/* What to do about an image that the device refused. */
+/* Why the device refused an image, and the fix. */
 static const char *niclab_firmware_fix(int err)
 {
 	switch (err) {
 	case -ENOEXEC:
-		return "it is no image of niclab asm, or not all of one; copy it again";
+		return "the file is not an image of niclab asm, or is incomplete; copy it again";
 	case -EBADMSG:
-		return "its checksum does not fit its content; copy it again";
+		return "its checksum does not match its content; copy it again";
 	case -EPROTONOSUPPORT:
-		return "it is of a version that this device does not run; assemble it with the niclab that runs the device";
+		return "this device does not run images of its version; assemble it with the niclab that runs the device";
 	case -EILSEQ:
-		return "a word of it has a value that is not defined; assemble it with the niclab that runs the device";
+		return "one of its words has an undefined value; assemble it with the niclab that runs the device";
 	case -ERANGE:
-		return "it is whole, and makes no sense on this card; check it with the niclab that runs the device";
+		return "it is intact, but not valid on this card; check it with the niclab that runs the device";
 	case -EBUSY:
-		return "the card is taking another program already; try again when that runs";
+		return "the card is loading another program; try again when that one runs";
 	case -EFBIG:
-		return "it is longer than the control store; shorten the program";
+		return "it does not fit into the control store; shorten the program";
 	default:
-		return "the device did not take it; see its log";
+		return "the device refused it; see the device daemon's log";
 	}
 }
 
-/* Programs that the device has replaced since it was made. */
+/* Reads how many programs the device has replaced since it was created. */
 static int niclab_firmware_fallbacks(struct niclab *nic, u64 *fallbacks)
 {
 	*fallbacks = 0;
-	/* Parts of a protocol have no endless loops. */
+	/* Protocol components have no endless loops, so the device never replaces them. */
 	if (niclab_has(nic, NICLAB_FEATURE_HAND_OVER))
 		return 0;
 	return niclab_counter_read(nic, "firmware_fallbacks", fallbacks);
 }
 
-/* Loads @bytes bytes of @image, or with none the built-in program, and notes that it runs. With the NIC locked. */
+/* Loads @bytes bytes of @image, or the built-in program if @bytes is 0, and records it. The NIC is locked. */
 static int niclab_firmware_load(struct niclab *nic, const char *name, void *image, size_t bytes)
 {
 	struct niclab_firmware_load request = { .address = bytes ? virt_to_phys(image) : 0, .bytes = bytes };
@@ -61,7 +61,7 @@ static int niclab_firmware_load(struct niclab *nic, const char *name, void *imag
 	u64 fallbacks;
 	int err;
 
-	/* First, so that a program which is replaced as soon as it runs is not missed. */
+	/* Read first, so that a replacement directly after the load is not missed. */
 	err = niclab_firmware_fallbacks(nic, &fallbacks);
 	if (err)
 		return err;
@@ -85,7 +85,7 @@ static u64 niclab_firmware_handed_over(struct niclab *nic)
 	return count;
 }
 
-/* Waits until a program runs that was loaded when @before programs had been handed over. With the NIC not locked. */
+/* Waits until the firmware reload after reload number @before is complete. The NIC is not locked. */
 static int niclab_firmware_wait(struct niclab *nic, u64 before)
 {
 	int err;
@@ -100,10 +100,10 @@ static int niclab_firmware_wait(struct niclab *nic, u64 before)
 }
 
 /**
- * niclab_firmware_start - loads the built-in program, whatever an earlier driver has loaded.
+ * niclab_firmware_start - loads the built-in program, also if an earlier driver loaded another.
  * @nic: the NIC, locked; its card takes firmware.
  *
- * A card that is handed over keeps what it has: the cards of a cluster must have the same.
+ * A card that reloads its program while it runs keeps it: all cards of a cluster must run the same program.
  *
  * Return: 0 or an error.
  */
@@ -134,7 +134,7 @@ static int niclab_firmware_find(struct niclab *nic, const char *name, const stru
 	return err;
 }
 
-/* Loads a firmware file, with the NIC not locked: files may be slow. */
+/* Loads a firmware file. The NIC is not locked, because reading files may be slow. */
 static int niclab_firmware_load_file(struct niclab *nic, const char *name, const struct firmware *file)
 {
 	bool quiet = true;
@@ -146,7 +146,7 @@ static int niclab_firmware_load_file(struct niclab *nic, const char *name, const
 	/* Without bytes the request would mean the built-in program. */
 	if (!file->size)
 		return -ENOEXEC;
-	/* The loader's own copy need not be one piece of physical memory. */
+	/* The loader's own copy need not be physically contiguous. */
 	image = kmemdup(file->data, file->size, GFP_KERNEL);
 	if (!image)
 		return -ENOMEM;
@@ -156,21 +156,21 @@ static int niclab_firmware_load_file(struct niclab *nic, const char *name, const
 		quiet = !err || niclab_is_refusal(err);
 		mutex_unlock(&nic->lock);
 	}
-	/* A device that does not answer may still read it; what it reads does not matter, but where it is does. */
+	/* A device that does not answer may still read this memory, so the memory must not be reused. */
 	if (quiet)
 		kfree(image);
 	return err;
 }
 
 /**
- * niclab_firmware_store - loads the firmware of a name.
+ * niclab_firmware_store - loads a firmware by name.
  * @nic: the NIC, not locked; its card takes firmware.
- * @text: a file name, or "builtin", or nothing but blanks for the same; blanks around it do not count.
+ * @text: a file name, or "builtin", or only blanks for the built-in program; surrounding blanks are ignored.
  *
- * A program that is refused changes nothing. Of a card that is handed over, this returns when the program runs: what
- * was under way has ended then.
+ * A program that is refused changes nothing. If the card reloads programs while it runs, this function returns when the
+ * new program runs. Work of the old program has then ended.
  *
- * Return: 0; -EINVAL or -ENAMETOOLONG for an impossible name; the error of the firmware loader; -ENOEXEC, -EBADMSG,
+ * Return: 0; -EINVAL or -ENAMETOOLONG for an invalid name; the error of the firmware loader; -ENOEXEC, -EBADMSG,
  * -EPROTONOSUPPORT, -EILSEQ or -EFBIG for a bad image; another error of niclab_control().
  */
 int niclab_firmware_store(struct niclab *nic, const char *text)
@@ -202,12 +202,12 @@ int niclab_firmware_store(struct niclab *nic, const char *text)
 	err = niclab_firmware_load_file(nic, name, file);
 	release_firmware(file);
 	if (err && err != -EINTR)
-		dev_err(&nic->dev, "firmware %s is not loaded (%pe): %s; the program before goes on\n", name, ERR_PTR(err),
+		dev_err(&nic->dev, "firmware %s is not loaded (%pe): %s; the previous program continues\n", name, ERR_PTR(err),
 			niclab_firmware_fix(err));
 	return err ? err : niclab_firmware_wait(nic, before);
 }
 
-/* What a card that is handed over runs, which the host of the cluster may have chosen. */
+/* Finds the program of a card that reloads while it runs: the cluster's host may have chosen it. */
 static int niclab_firmware_running(struct niclab *nic, struct niclab_program *program)
 {
 	u64 checksum;
@@ -222,7 +222,7 @@ static int niclab_firmware_running(struct niclab *nic, struct niclab_program *pr
 }
 
 /**
- * niclab_firmware_show - tells which program runs.
+ * niclab_firmware_show - names the program that runs.
  * @nic: the NIC, not locked; its card takes firmware.
  * @text: a page for the text: name, words, checksum.
  *

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * niclab_main.c - the module: recognises the device, starts it, lets go of it.
+ * niclab_main.c - the module: recognises the device, starts it, releases it.
  */
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -8,11 +8,11 @@
 
 #include "niclab.h"
 
-/* Bounds for the device's control_timeout_ms: long enough for a busy host, and short enough for a user's patience. */
+/* Bounds for the device's control_timeout_ms: long enough for a busy host, and short enough for a user who waits. */
 #define NICLAB_TIMEOUT_LEAST_MS 100U
 #define NICLAB_TIMEOUT_MOST_MS 60000U
 
-/* Whether the configuration space begins as ours does; the device may be a foreign one with less than that. */
+/* Whether the configuration space begins with niclab's magic word; a foreign device may have a shorter space. */
 static bool niclab_is_ours(struct virtio_device *vdev)
 {
 	u64 magic = 0;
@@ -22,25 +22,25 @@ static bool niclab_is_ours(struct virtio_device *vdev)
 	return magic == NICLAB_MAGIC;
 }
 
-/* Reads the configuration space by words: each access goes all the way to the device daemon. */
+/* Reads the configuration space by words: each access is a round trip to the device daemon. */
 static void niclab_config_read(struct virtio_device *vdev, struct niclab_device_config *config)
 {
 	__virtio_cread_many(vdev, 0, config, sizeof(*config) / sizeof(u64), sizeof(u64));
 }
 
-/* First look at a device, before any of its queues exists: a foreign one must not notice us. */
+/* Recognises the device before any of its queues exists: a foreign device must not be disturbed. */
 static int niclab_validate(struct virtio_device *vdev)
 {
 	if (!niclab_is_ours(vdev)) {
-		dev_info(&vdev->dev, "virtio device %u without niclab's magic word: not ours, left alone\n",
+		dev_info(&vdev->dev, "virtio device %u has no niclab magic word: it is not a niclab NIC and is left alone\n",
 			 vdev->id.device);
 		return -ENODEV;
 	}
 	if (virtio_has_feature(vdev, VIRTIO_F_ACCESS_PLATFORM)) {
-		dev_err(&vdev->dev, "the device addresses memory through an IOMMU, which it cannot; remove iommu_platform=on from QEMU's device\n");
+		dev_err(&vdev->dev, "the device is configured to address memory through an IOMMU, which it cannot do; remove iommu_platform=on from QEMU's device\n");
 		return -EINVAL;
 	}
-	/* With event indices an interrupt may be left out while another is handled; here they are to be counted. */
+	/* With event indices the device may skip an interrupt while another is handled; this driver counts each. */
 	__virtio_clear_bit(vdev, VIRTIO_RING_F_EVENT_IDX);
 	return 0;
 }
@@ -56,7 +56,7 @@ static void niclab_free(struct device *dev)
 	kfree(nic);
 }
 
-/* Whoever fails after this drops the reference of @dev, which frees the structure with all that hangs on it. */
+/* A caller that fails after this drops the reference of @dev, which frees the structure and its members. */
 static struct niclab *niclab_alloc(struct virtio_device *vdev)
 {
 	struct niclab *nic = kzalloc(sizeof(*nic), GFP_KERNEL);
@@ -91,7 +91,7 @@ static int niclab_config_check(struct niclab *nic)
 	}
 	if (!config->ports || config->ports > NICLAB_PORTS_LIMIT || config->max_slices < NICLAB_MIN_SLICES ||
 	    !config->bar_pages || config->bar_pages > NICLAB_MAX_BAR_PAGES) {
-		dev_err(dev, "impossible configuration: %u ports, %u slices, %u BAR pages; the device daemon is at fault\n",
+		dev_err(dev, "invalid configuration: %u ports, %u slices, %u BAR pages; the device daemon is at fault\n",
 			config->ports, config->max_slices, config->bar_pages);
 		return -EPROTO;
 	}
@@ -99,9 +99,9 @@ static int niclab_config_check(struct niclab *nic)
 }
 
 /*
- * All five queues are set up, also those that this model leaves idle, because virtio_pci numbers the queues that are
- * asked for: leaving one out would shift the next. The doorbell never holds a buffer, but without a ring QEMU would
- * not hand its notify register to the device.
+ * All five queues are set up, also those that this model does not use: virtio_pci numbers the requested queues, so
+ * leaving one out would shift the next. The doorbell queue never holds a buffer, but without a ring QEMU would not pass
+ * its notify register to the device.
  */
 static int niclab_queues_create(struct niclab *nic)
 {
@@ -120,7 +120,7 @@ static int niclab_queues_create(struct niclab *nic)
 	return err;
 }
 
-/* What the card has beside ports. */
+/* Starts the card's features other than ports. */
 static int niclab_features_start(struct niclab *nic)
 {
 	int err = niclab_counters_start(nic);
@@ -134,7 +134,7 @@ static int niclab_features_start(struct niclab *nic)
 	return err;
 }
 
-/* Wakes the device, waits for its BAR, and closes what an earlier driver may have left open. */
+/* Starts the device, waits for its BAR, and closes ports that an earlier driver left open. */
 static int niclab_start(struct niclab *nic)
 {
 	int err;
@@ -154,7 +154,7 @@ static int niclab_start(struct niclab *nic)
 	return err ? err : niclab_bar_wait(nic);
 }
 
-/* Takes everything away from the files that are open, and lets go of the device. */
+/* Closes the ports, regions and mappings of all open files, and releases the device. */
 static void niclab_quit(struct niclab *nic)
 {
 	struct niclab_file *file;
@@ -212,7 +212,7 @@ static int niclab_probe(struct virtio_device *vdev)
 	if (err)
 		goto unreserve;
 	err = niclab_start(nic);
-	/* Before the device is published: who finds it without an interface need not wait for one. */
+	/* Before the device is published: a program that finds the device finds its interface too, if it has one. */
 	if (!err)
 		err = niclab_net_start(nic);
 	if (!err)
@@ -244,7 +244,7 @@ static void niclab_remove(struct virtio_device *vdev)
 	put_device(&nic->dev);
 }
 
-/* Before a reboot or kexec: memory that the next kernel uses must not be written by this one's device. */
+/* Before a reboot or kexec: the device must not write to memory that the next kernel uses. */
 static void niclab_shutdown(struct device *dev)
 {
 	struct virtio_device *vdev = dev_to_virtio(dev);

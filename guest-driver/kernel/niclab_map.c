@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a file may map: the information page; and, with a port, its part of each window of the BAR, the windows of the
- * card, the doorbell, and receive memory.
+ * Mappings of a file: the information page. With a port: its part of each window of the BAR, the windows of the card,
+ * the doorbell, and receive memory.
  *
- * Pages are inserted on fault and not at mmap, so that a mapping outlives neither its port nor the device: both take
- * the pages away and refuse the faults that follow.
+ * Pages are inserted on fault and not at mmap, so that a mapping ends with its port and with the device: both remove
+ * the pages and refuse later faults.
  */
 #include <linux/mm.h>
 #include <linux/nospec.h>
@@ -12,12 +12,12 @@
 #include "niclab.h"
 
 /**
- * struct niclab_view - what is behind an offset of the file.
+ * struct niclab_view - the memory at an offset of the file.
  * @pfn: page frame.
  * @pages: pages from there to the end of what can be mapped in one piece.
  * @caching: how it is cached, NICLAB_CACHING_.
  * @writable: programs may write there.
- * @generation: whose it is: &niclab_file.generation, or zero for the NIC's own.
+ * @generation: &niclab_file.generation of the owning port; zero if no port owns it.
  */
 struct niclab_view {
 	unsigned long pfn;
@@ -42,7 +42,7 @@ static int niclab_view_of_memory(struct niclab_file *file, unsigned long page, s
 	return 0;
 }
 
-/* The card's windows too go with the port: nobody has them without one. */
+/* The card's windows too are mapped only while the file has a port. */
 static int niclab_view_of_window(struct niclab_file *file, unsigned long page, struct niclab_view *view)
 {
 	unsigned long number = page / (NICLAB_MAP_WINDOW_STRIDE >> PAGE_SHIFT);
@@ -65,10 +65,10 @@ static int niclab_view_of_window(struct niclab_file *file, unsigned long page, s
 }
 
 /*
- * Finds what is behind page @offset of a file, with map_lock held.
+ * Finds the memory at page @offset of a file, with map_lock held.
  *
- * Return: 0; -ENODEV when the device is gone; -ENOTCONN when that takes a port and the file has none; -ENXIO when this
- * NIC's doorbell cannot be mapped; -EINVAL when nothing is there.
+ * Return: 0; -ENODEV if the device is gone; -ENOTCONN if the memory belongs to a port and the file has none; -ENXIO if
+ * this NIC's doorbell cannot be mapped; -EINVAL for any other offset.
  */
 static int niclab_view_find(struct niclab_file *file, unsigned long offset, struct niclab_view *view)
 {
@@ -124,7 +124,9 @@ static const struct vm_operations_struct niclab_vm_ops = {
 
 static void niclab_vma_prepare(struct vm_area_struct *vma, const struct niclab_view *view)
 {
-	/* Bare page frames, which a child does not inherit: a port belongs to the process that maps it. */
+	/*
+	 * Page frames without struct page. A child does not inherit them: a port belongs to the process that maps it.
+	 */
 	vm_flags_set(vma, VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
 	vm_flags_clear(vma, view->writable ? VM_MAYEXEC : VM_MAYEXEC | VM_MAYWRITE);
 	if (view->caching == NICLAB_CACHING_UNCACHED)
@@ -135,10 +137,10 @@ static void niclab_vma_prepare(struct vm_area_struct *vma, const struct niclab_v
 	vma->vm_ops = &niclab_vm_ops;
 }
 
-/* Refuses a mapping that what is there does not allow. */
+/* Refuses a mapping that its memory does not allow. */
 static int niclab_vma_check(struct vm_area_struct *vma, const struct niclab_view *view)
 {
-	/* A private mapping would be a copy, in which the device does not look. */
+	/* A private mapping would be a copy, which the device does not see. */
 	if (!(vma->vm_flags & VM_MAYSHARE) || vma_pages(vma) > view->pages)
 		return -EINVAL;
 	if (vma->vm_flags & VM_EXEC || (vma->vm_flags & VM_WRITE && !view->writable))
@@ -149,10 +151,10 @@ static int niclab_vma_check(struct vm_area_struct *vma, const struct niclab_view
 /**
  * niclab_mmap - the character device's mmap.
  * @filp: the file.
- * @vma: the mapping wanted; its offset is one of NICLAB_MAP_, or a page further in the receive memory or in a window.
+ * @vma: the requested mapping; its offset is a NICLAB_MAP_ constant, or a later page of receive memory or of a window.
  *
- * Return: 0; -ENODEV, -ENOTCONN, -ENXIO or -EINVAL by offset; -EINVAL when it is too long or private; -EACCES when it
- * asks for more than is allowed.
+ * Return: 0; -ENODEV, -ENOTCONN, -ENXIO or -EINVAL by offset; -EINVAL if it is too long or private; -EACCES if it
+ * requests access that is not allowed.
  */
 int niclab_mmap(struct file *filp, struct vm_area_struct *vma)
 {
@@ -173,7 +175,7 @@ int niclab_mmap(struct file *filp, struct vm_area_struct *vma)
 }
 
 /**
- * niclab_map_remove - takes all mappings of the NIC away, for good.
+ * niclab_map_remove - removes all mappings of the NIC permanently.
  * @nic: the NIC, locked.
  */
 void niclab_map_remove(struct niclab *nic)

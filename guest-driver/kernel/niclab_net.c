@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A network interface over descriptor rings: other protocols, such as IP, share rings, buffers, interrupts and wire
+ * A network interface over descriptor rings: other protocols, such as IP, share rings, buffers, interrupts and link
  * with active ports, under an address of their own.
  *
- * Frames that come are copied out of the ring at once, by whoever looks through it. Those that are sent are copied into
- * memory that the card reaches. The kernel's network code runs behind neither lock nor system call of active ports, but
- * in this interface's own work.
+ * The code that polls the ring copies received frames out of it at once. Frames to send are copied into memory that the
+ * card reaches. The kernel's network code runs in this interface's own work item, and not inside a lock or a system
+ * call of active ports.
  *
- * The card cannot tell whose a frame is before it stores it. So this interface keeps to its part of the buffers by what
- * it takes: where more of its frames stand in the ring than are its own, the oldest are dropped, which is how the
- * senders of other protocols learn to send less.
+ * The card stores a frame before the driver can tell its protocol. So the driver limits this interface's share of the
+ * buffers afterwards: if more of its frames are in the ring than its share, the driver drops the oldest. From the loss
+ * the senders of other protocols learn to send less.
  *
- * Where the card does not interrupt, since programs poll, the interface polls as well: it takes its own frames, and
- * leaves those of active ports to the programs unless nobody looks.
+ * If the card does not interrupt because programs poll, the interface polls as well. It takes its own frames, and
+ * leaves frames of active ports to the programs unless no program polls.
  */
 #include <linux/delay.h>
 #include <linux/ethtool.h>
@@ -23,32 +23,35 @@
 
 #include "niclab_ring.h"
 
-/* Frames of the kernel's that wait for a descriptor. */
+/* Maximum number of the kernel's frames that wait for a descriptor. */
 #define NICLAB_NET_QUEUE 64U
 
-/* Without interrupts: for how long after a frame the interface looks without rest, how often it does, and how often else. */
+/*
+ * Polling without interrupts: how long the interface polls continuously after a frame, the pause between two such
+ * polls, the slow polling interval, and how long after a frame the interface polls every jiffy.
+ */
 #define NICLAB_NET_BUSY_JIFFIES 3
 #define NICLAB_NET_PAUSE_US 30U
 #define NICLAB_NET_LAZY_JIFFIES (HZ / 50)
 #define NICLAB_NET_AWAKE_JIFFIES HZ
 
-/* How long a frame of an active port may stand before the ring's programs count as asleep. */
+/* How long a frame of an active port may wait before the driver assumes that no program polls the ring. */
 #define NICLAB_NET_TIMEOUT_JIFFIES 2
 
 /**
  * struct niclab_net - the interface.
- * @netdev: as the kernel knows it.
+ * @netdev: the kernel's network device.
  * @rings: the rings.
- * @outbound: what the kernel wants to send.
- * @inbound: what came, copied.
- * @work: carries both on.
- * @is_up: somebody has switched it on. Under &niclab_rings.lock, as all that follows.
- * @last: when a frame of it last came or went, in jiffies.
- * @stood_at: the descriptor at which the ring stood at the last look.
- * @stood_since: since when, in jiffies.
- * @measured_at: the descriptor at which the ring was measured.
- * @measured_in: when, in jiffies.
- * @surplus: frames in the ring, of those counted then, that are more than its part.
+ * @outbound: frames that the kernel sends.
+ * @inbound: copies of received frames.
+ * @work: sends and delivers both.
+ * @is_up: the interface is up. Under &niclab_rings.lock, like all fields after it.
+ * @last: time of its last received or sent frame, in jiffies.
+ * @stood_at: the descriptor of the oldest frame in the ring at the last poll.
+ * @stood_since: when the ring reached that descriptor, in jiffies.
+ * @measured_at: the descriptor of the oldest frame when the ring was last measured.
+ * @measured_in: time of that measurement, in jiffies.
+ * @surplus: frames counted in that measurement that exceed its share.
  */
 struct niclab_net {
 	struct net_device *netdev;
@@ -65,7 +68,7 @@ struct niclab_net {
 	u32 surplus;
 };
 
-/* The longest frame: those of active ports get a check sequence from the card. */
+/* The longest frame. It may use the bytes of the check sequence, which the card adds to frames of active ports only. */
 static u32 niclab_net_frame_bytes(const struct niclab_rings *rings)
 {
 	return rings->terms.frame_bytes + NICLAB_CHECK_BYTES;
@@ -77,7 +80,7 @@ static void niclab_net_kick(struct niclab_net *net)
 }
 
 /**
- * niclab_net_measure - counts the interface's frames in the ring, before some are taken out of it.
+ * niclab_net_measure - counts the interface's frames in the ring, before the driver takes some out.
  * @rings: the rings, locked.
  */
 void niclab_net_measure(struct niclab_rings *rings)
@@ -88,7 +91,7 @@ void niclab_net_measure(struct niclab_rings *rings)
 
 	if (!net || !net->is_up)
 		return;
-	/* A ring that stands is not counted again and again. */
+	/* Do not count an unchanged ring again in the same jiffy. */
 	if (net->measured_at == rings->receive.taken && net->measured_in == jiffies)
 		return;
 	net->measured_at = rings->receive.taken;
@@ -99,10 +102,10 @@ void niclab_net_measure(struct niclab_rings *rings)
 }
 
 /**
- * niclab_net_take - takes a frame of another protocol than active ports'.
+ * niclab_net_take - receives a frame of a protocol other than that of active ports.
  * @rings: the rings, locked.
  * @frame: the frame, in the ring.
- * @bytes: its length, a header's at least.
+ * @bytes: its length, at least that of an Ethernet header.
  */
 void niclab_net_take(struct niclab_rings *rings, const void *frame, u32 bytes)
 {
@@ -138,9 +141,9 @@ void niclab_net_take(struct niclab_rings *rings, const void *frame, u32 bytes)
 }
 
 /**
- * niclab_net_on_sent - a frame of the interface has left, or was refused.
+ * niclab_net_on_sent - a frame of the interface has left, or the card refused it.
  * @rings: the rings, locked.
- * @status: what the card says of it.
+ * @status: its status from the card.
  */
 void niclab_net_on_sent(struct niclab_rings *rings, u32 status)
 {
@@ -158,7 +161,7 @@ static void *niclab_net_buffer(const struct niclab_rings *rings, u32 number)
 	return rings->other_pages[place / 2] + place % 2 * NICLAB_FRAME_BYTES;
 }
 
-/* Gives frames to the card as far as its descriptors go. */
+/* Gives frames to the card while it has free descriptors. */
 static void niclab_net_send(struct niclab_net *net)
 {
 	struct niclab_rings *rings = net->rings;
@@ -170,7 +173,7 @@ static void niclab_net_send(struct niclab_net *net)
 	       (skb = skb_dequeue(&net->outbound))) {
 		buffer = niclab_net_buffer(rings, rings->others_given++);
 		piece = (struct niclab_piece){ .address = virt_to_phys(buffer), .bytes = skb->len };
-		/* It has as many bytes: their number was looked at when it came. */
+		/* Its length was checked in ndo_start_xmit. */
 		WARN_ON_ONCE(skb_copy_bits(skb, 0, buffer, skb->len));
 		niclab_ring_post_other(rings, &piece);
 		net->last = jiffies;
@@ -183,7 +186,7 @@ static void niclab_net_send(struct niclab_net *net)
 		netif_wake_queue(net->netdev);
 }
 
-/* Looks through the ring as it is to be done where the card interrupts, and where it does not. */
+/* Polls the ring, in the way for cards that interrupt or in the way for cards that do not. */
 static void niclab_net_look(struct niclab_net *net)
 {
 	struct niclab_rings *rings = net->rings;
@@ -204,7 +207,7 @@ static void niclab_net_look(struct niclab_net *net)
 	}
 }
 
-/* What came goes to the kernel's network code, with nothing locked. */
+/* Passes received frames to the kernel's network code, without locks. */
 static void niclab_net_deliver(struct niclab_net *net)
 {
 	struct sk_buff *skb;
@@ -215,7 +218,7 @@ static void niclab_net_deliver(struct niclab_net *net)
 	local_bh_enable();
 }
 
-/* When to look again, in jiffies; less than nothing: when something happens. */
+/* Time until the next poll, in jiffies; negative: no poll until an event. */
 static long niclab_net_pause(const struct niclab_net *net)
 {
 	bool is_polling = !net->rings->terms.interrupt_frames;
@@ -251,7 +254,7 @@ static void niclab_net_work(struct work_struct *work)
 	niclab_net_deliver(net);
 	if (!pause)
 		usleep_range(NICLAB_NET_PAUSE_US, 2 * NICLAB_NET_PAUSE_US);
-	/* Not later than somebody else wants it. */
+	/* If the work is already queued for an earlier time, it keeps that time. */
 	if (pause >= 0)
 		queue_delayed_work(system_unbound_wq, &net->work, pause);
 }
@@ -269,7 +272,7 @@ static netdev_tx_t niclab_net_start_xmit(struct sk_buff *skb, struct net_device 
 	skb_queue_tail(&net->outbound, skb);
 	if (skb_queue_len(&net->outbound) >= NICLAB_NET_QUEUE)
 		netif_stop_queue(netdev);
-	/* Behind this the work finds the frame, and the queue that was stopped. */
+	/* After this call the work item sees both the frame and the stopped queue. */
 	niclab_net_kick(net);
 	return NETDEV_TX_OK;
 }
@@ -302,7 +305,10 @@ static int niclab_net_close(struct net_device *netdev)
 	return 0;
 }
 
-/* No other address: the card sends nothing in another name. The card takes what is for all, and this interface wants it. */
+/*
+ * The address is fixed: the card sends frames under its own address only. There is no receive filter, because the
+ * interface wants all broadcasts, and the card receives them.
+ */
 static const struct net_device_ops niclab_net_operations = {
 	.ndo_open = niclab_net_open,
 	.ndo_stop = niclab_net_close,
@@ -315,7 +321,7 @@ static const struct ethtool_ops niclab_net_ethtool_operations = {
 };
 
 /**
- * niclab_net_carrier - shows whether the card's link is cut.
+ * niclab_net_carrier - sets the carrier state from the card's link state.
  * @nic: the NIC, whose &niclab.event_lock is held.
  */
 void niclab_net_carrier(struct niclab *nic)
@@ -331,7 +337,7 @@ void niclab_net_carrier(struct niclab *nic)
 		netif_carrier_on(rings->net->netdev);
 }
 
-/* From now on there is this interface, or none. Returns the one before. */
+/* Sets the interface, or none. Returns the previous one. */
 static struct niclab_net *niclab_net_set(struct niclab_rings *rings, struct niclab_net *net)
 {
 	struct niclab_net *before;
@@ -380,7 +386,7 @@ static int niclab_net_register(struct niclab *nic, u32 most)
 }
 
 /**
- * niclab_net_start - registers the interface, where the card has rings and buffers for one.
+ * niclab_net_start - registers the interface, if the card has rings and buffers for it.
  * @nic: the NIC, not locked.
  *
  * Return: 0 or an error.
@@ -393,7 +399,7 @@ int niclab_net_start(struct niclab *nic)
 		return 0;
 	most = niclab_net_frame_bytes(nic->rings) - ETH_HLEN;
 	if (!nic->rings->terms.other_buffers || most < ETH_MIN_MTU) {
-		dev_info(&nic->dev, "no network interface: active ports leave %u buffers, of %u bytes\n",
+		dev_info(&nic->dev, "no network interface: active ports leave it %u buffers of %u bytes, too few or too short\n",
 			 nic->rings->terms.other_buffers, most);
 		return 0;
 	}
@@ -401,7 +407,7 @@ int niclab_net_start(struct niclab *nic)
 }
 
 /**
- * niclab_net_stop - takes the interface away. Frames of it that are in the rings are the rings'.
+ * niclab_net_stop - unregisters the interface. Its frames in the rings stay there and belong to the rings.
  * @nic: the NIC, not locked.
  */
 void niclab_net_stop(struct niclab *nic)
@@ -418,7 +424,7 @@ void niclab_net_stop(struct niclab *nic)
 }
 
 /**
- * niclab_net_quit - the rings are walked no more.
+ * niclab_net_quit - the card no longer processes the rings.
  * @rings: the rings, locked and stopped.
  */
 void niclab_net_quit(struct niclab_rings *rings)

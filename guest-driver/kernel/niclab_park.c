@@ -1,33 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Frames of messages for which their programs have no buffer: they are copied out of the ring, and wait beside it, each
- * node's in their order. So neither other protocols nor other nodes wait with them, and the ring's buffers go back to
- * the card.
+ * Parked frames: frames of messages for which their programs have no free buffer. The driver copies them out of the
+ * ring and keeps them in order, per node. So neither other protocols nor other nodes wait for them, and the ring's
+ * buffers go back to the card.
  *
- * A node has no more frames on their way than its window has, and gets none of it back for frames that wait: all of
- * them fit into what buffers active ports have. Without windows frames beyond that wait in the ring.
+ * A node has no more frames in flight than its window, and parked frames are not acknowledged. So they always fit into
+ * the share of buffers that active ports have. Without windows, frames beyond that share wait in the ring.
  */
 #include <linux/slab.h>
 
 #include "niclab_ring.h"
 
 /**
- * niclab_park_put - has a frame wait for a buffer.
+ * niclab_park_put - parks a frame until a buffer is free.
  * @rings: the rings, locked.
- * @peer: the node that it is of.
- * @head: its head, with ports alone.
- * @data: its part of a message.
- * @bytes: length of that, a frame's at most.
+ * @peer: its source node.
+ * @head: its head, with the incarnation bits removed from the ports.
+ * @data: its message data.
+ * @bytes: length of the data.
  *
- * Return: whether it waits now; false where no more may.
+ * Return: true if the frame is parked; false if the limit is reached or memory is short.
  */
 bool niclab_park_put(struct niclab_rings *rings, struct niclab_partner *peer, const struct niclab_frame_head *head,
 		     const void *data, u32 bytes)
 {
 	struct niclab_parked *parked;
 
-	/* What a node without a window sends on and on, to a program that takes nothing, would take all memory. */
-	if (rings->parked >= rings->terms.receive_buffers - min(rings->terms.other_buffers, rings->terms.receive_buffers))
+	/*
+	 * Attack: without a window, a node that never stops sending to a program that takes nothing would use up all
+	 * memory.
+	 */
+	if (rings->parked >=
+	    rings->terms.receive_buffers - min(rings->terms.other_buffers, rings->terms.receive_buffers))
 		return false;
 	parked = kmalloc(struct_size(parked, data, bytes), GFP_KERNEL | __GFP_NOWARN);
 	if (!parked)
@@ -42,10 +46,10 @@ bool niclab_park_put(struct niclab_rings *rings, struct niclab_partner *peer, co
 }
 
 /**
- * niclab_park_first - the frame of a node that has waited longest.
+ * niclab_park_first - the oldest parked frame of a node.
  * @peer: the node.
  *
- * Return: the frame, which stays until niclab_park_drop(); NULL where none waits.
+ * Return: the frame, which stays until niclab_park_drop(); NULL if the node has none.
  */
 struct niclab_parked *niclab_park_first(const struct niclab_partner *peer)
 {
@@ -53,7 +57,7 @@ struct niclab_parked *niclab_park_first(const struct niclab_partner *peer)
 }
 
 /**
- * niclab_park_drop - a frame waits no longer.
+ * niclab_park_drop - frees a parked frame.
  * @rings: the rings, locked.
  * @parked: the frame.
  */
@@ -65,7 +69,7 @@ void niclab_park_drop(struct niclab_rings *rings, struct niclab_parked *parked)
 }
 
 /**
- * niclab_park_empty - no frame of a node waits any longer.
+ * niclab_park_empty - frees all parked frames of a node.
  * @rings: the rings, locked.
  * @peer: the node.
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the virtio core does not tell about a device: the extent of its configuration space, and where the notify
- * register of a queue is. Both are in the PCI function's capabilities.
+ * PCI details of a device that the virtio core does not export: the extent of its configuration space, and the address
+ * of a queue's notify register. Both are in the PCI function's capabilities.
  */
 #include <linux/pci.h>
 #include <linux/virtio_pci.h>
@@ -10,10 +10,10 @@
 
 /**
  * struct niclab_capability - a virtio capability of a PCI function: a piece of one of its BARs.
- * @at: where in PCI configuration space.
- * @bar: which BAR.
- * @offset: where in it the piece begins.
- * @bytes: how long it is.
+ * @at: its offset in PCI configuration space.
+ * @bar: index of the BAR.
+ * @offset: offset of the piece in the BAR.
+ * @bytes: length of the piece.
  */
 struct niclab_capability {
 	int at;
@@ -45,11 +45,11 @@ static int niclab_capability_find(struct pci_dev *pci, u8 type, struct niclab_ca
 
 /**
  * niclab_pci_config_bytes - extent of a device's configuration space.
- * @vdev: the device, perhaps a foreign one.
+ * @vdev: the device, which may be a foreign one.
  *
  * virtio_pci stops the kernel (BUG) when a driver reads further than that.
  *
- * Return: bytes; zero when it has none or is not a PCI device.
+ * Return: bytes; zero if it has none or is not a PCI device.
  */
 u32 niclab_pci_config_bytes(struct virtio_device *vdev)
 {
@@ -62,11 +62,11 @@ u32 niclab_pci_config_bytes(struct virtio_device *vdev)
 }
 
 /**
- * niclab_pci_find_doorbell - finds the doorbell's page, or says why programs cannot map it and goes on without.
+ * niclab_pci_find_doorbell - finds the doorbell's page; if programs cannot map it, logs why and continues without it.
  * @nic: the NIC.
  *
  * queue_notify_off is not in the capability but in the common configuration, which belongs to virtio_pci. In QEMU it
- * equals the queue's index, and this device exists in QEMU alone.
+ * equals the queue's index, and this device exists only in QEMU.
  */
 void niclab_pci_find_doorbell(struct niclab *nic)
 {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Opening and closing a port, and the memory into which the device writes what the port receives.
+ * Opening and closing a port, and the memory to which the device writes the slices or events that the port receives.
  *
- * The device addresses guest-physical memory (the driver refuses VIRTIO_F_ACCESS_PLATFORM), hence pages in one piece
- * and their physical address.
+ * The device addresses guest-physical memory (the driver refuses VIRTIO_F_ACCESS_PLATFORM). So the driver allocates
+ * physically contiguous pages and passes their physical address.
  */
 #include <linux/log2.h>
 #include <linux/slab.h>
 
 #include "niclab.h"
 
-/* Slices of a program that does not care. */
+/* Slices if the program asks for no number. */
 #define NICLAB_SLICES_DEFAULT 256U
 
-/* Fills in the defaults and refuses what the device would refuse, or could not express. */
+/* Fills in the defaults. Refuses values that the device would refuse, or that a request cannot express. */
 static int niclab_port_check(struct niclab *nic, struct niclab_open_port *argument)
 {
 	u32 most = min(nic->config.max_slices, NICLAB_MAX_SLICES);
@@ -30,7 +30,7 @@ static int niclab_port_check(struct niclab *nic, struct niclab_open_port *argume
 	return 0;
 }
 
-/* Asks the device for a port; its number goes into @argument. */
+/* Asks the device for a port and stores its number in @argument. */
 static int niclab_port_ask(struct niclab *nic, struct niclab_open_port *argument, void *memory)
 {
 	struct niclab_port_open request = {
@@ -49,7 +49,7 @@ static int niclab_port_ask(struct niclab *nic, struct niclab_open_port *argument
 	if (err)
 		return err;
 	if (opened.port >= nic->config.ports || nic->owners[opened.port]) {
-		dev_err(&nic->dev, "the device opened port %u, which does not exist or is in use; it is taken for dead, restart the cluster\n",
+		dev_err(&nic->dev, "the device opened port %u, which does not exist or is in use; the driver gives the device up; restart the cluster\n",
 			opened.port);
 		niclab_bury(nic);
 		return -ENODEV;
@@ -59,18 +59,18 @@ static int niclab_port_ask(struct niclab *nic, struct niclab_open_port *argument
 }
 
 /**
- * niclab_memory_free - frees memory that the device was given to write into, unless it keeps it.
+ * niclab_memory_free - frees memory that the device may write to, unless the device kept it.
  * @nic: the NIC.
  * @memory: the memory, from alloc_pages_exact().
  * @bytes: its size.
- * @quiet: the device promised not to write there any more. If it never does, the memory is never used again.
+ * @quiet: the device promised not to write to it any more. Without that promise the memory is never used again.
  */
 void niclab_memory_free(struct niclab *nic, void *memory, size_t bytes, bool quiet)
 {
 	if (quiet)
 		free_pages_exact(memory, bytes);
 	else
-		dev_warn(&nic->dev, "%zu bytes stay set aside, because a device that does not answer may still write there; they come back with a reboot\n",
+		dev_warn(&nic->dev, "%zu bytes stay allocated, because a device that does not answer may still write to them; a reboot frees them\n",
 			 bytes);
 }
 
@@ -113,14 +113,14 @@ int niclab_port_open(struct niclab_file *file, struct niclab_open_port *argument
 	return 0;
 }
 
-/* Takes the port's mappings away: whoever touches them from now on gets SIGBUS. */
+/* Removes the port's mappings: a program that accesses them from now on gets SIGBUS. */
 static void niclab_port_unmap(struct niclab_file *file)
 {
-	/* First refuse new faults, then undo those that came before. */
+	/* First refuse new faults, then remove pages that earlier faults inserted. */
 	down_write(&file->nic->map_lock);
 	file->open = false;
 	up_write(&file->nic->map_lock);
-	/* All but the information page, which is nobody's. */
+	/* All but the information page, which belongs to no port. */
 	unmap_mapping_range(file->mapping, NICLAB_MAP_INFO + PAGE_SIZE, 0, 1);
 }
 
@@ -136,7 +136,7 @@ static bool niclab_port_ask_close(struct niclab_file *file)
 	return !err;
 }
 
-/* Forgets the port, which the device has closed or never will. */
+/* Releases the port's resources after the device closed it, or failed to. */
 static void niclab_port_forget(struct niclab_file *file, bool quiet, struct list_head *regions)
 {
 	struct niclab *nic = file->nic;
@@ -150,25 +150,27 @@ static void niclab_port_forget(struct niclab_file *file, bool quiet, struct list
 }
 
 /**
- * niclab_port_close - closes a file's port, and forgets it whatever the device says.
+ * niclab_port_close - closes a file's port, and releases it even if the device refuses.
  * @file: the file; its NIC is locked. Without a port nothing happens.
- * @regions: where its regions go, for niclab_region_release().
+ * @regions: receives its regions, for niclab_region_release().
  */
 void niclab_port_close(struct niclab_file *file, struct list_head *regions)
 {
 	lockdep_assert_held(&file->nic->lock);
 	if (!file->open)
 		return;
-	/* The owner loses its pages before the device hears of it, lest it store into pages that are somebody else's. */
+	/*
+	 * The owner loses its pages before the device closes the port, or it could store into pages of the next owner.
+	 */
 	niclab_port_unmap(file);
 	niclab_port_forget(file, niclab_port_ask_close(file), regions);
 }
 
 /**
- * niclab_port_abandon - takes a file's port away when the driver lets go of the device.
+ * niclab_port_abandon - closes a file's port when the driver releases the device.
  * @file: the file; its NIC is locked. Without a port nothing happens.
  * @quiet: the device promised to have closed all ports.
- * @regions: where its regions go, for niclab_region_release().
+ * @regions: receives its regions, for niclab_region_release().
  */
 void niclab_port_abandon(struct niclab_file *file, bool quiet, struct list_head *regions)
 {
@@ -183,10 +185,10 @@ void niclab_port_abandon(struct niclab_file *file, bool quiet, struct list_head 
  * niclab_port_request - makes a request for a file's port.
  * @file: the file; its NIC is not locked.
  * @operation: NICLAB_OP_.
- * @request: the body, which begins with the port's number: it is put there.
- * @bytes: of the body.
+ * @request: the body, which begins with the port's number; this function fills the number in.
+ * @bytes: length of the body.
  *
- * Return: 0, or the error of that request; -ENOTCONN when the file has no port.
+ * Return: 0, or the error of that request; -ENOTCONN if the file has no port.
  */
 int niclab_port_request(struct niclab_file *file, u32 operation, void *request, u32 bytes)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Requests of programs that post messages: when their card interrupts, and groups of nodes.
+ * Requests of programs that post messages: interrupt rules and groups of nodes.
  */
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -35,7 +35,7 @@ int niclab_post_rules(struct niclab_file *file, void __user *user)
 }
 
 /**
- * niclab_post_group - makes a group of nodes for a file's port, or drops it.
+ * niclab_post_group - creates or removes a group of nodes for a file's port.
  * @file: the file; its NIC is not locked.
  * @user: the argument of NICLAB_IOCTL_GROUP.
  *

@@ -2,14 +2,14 @@
 /*
  * Regions: memory of programs that the device reads and writes by itself.
  *
- * A region's pages are pinned from before the device hears of them until after it has promised to touch them no more.
- * A device that never does keeps them: they stay pinned, and the kernel's log says so.
+ * A region's pages are pinned before the device gets their addresses, and unpinned after the device has promised not to
+ * access them any more. Without that promise they stay pinned, and the kernel's log says so.
  *
- * Pinning and unpinning touch user memory and may take long, so that both happen with the NIC unlocked: what is taken
- * from a file under the lock is collected in a list, and let go behind it.
+ * Pinning and unpinning access user memory and may take long, so both happen with the NIC unlocked. Under the lock the
+ * driver only moves a file's regions to a list, and frees them after unlocking.
  *
  * Pages are counted in &mm_struct.pinned_vm (VmPin in /proc/PID/status) against RLIMIT_MEMLOCK, as InfiniBand's are.
- * Unlike the count of mlock it takes no mmap_lock, which a process that dies or a reboot may have to wait for.
+ * Unlike the count of mlock, this takes no mmap_lock, which an exiting process or a reboot may have to wait for.
  */
 #include <linux/capability.h>
 #include <linux/overflow.h>
@@ -19,10 +19,10 @@
 
 #include "niclab.h"
 
-/* Pages pinned at a time: between two such pieces a process can be killed. */
+/* Pages pinned at a time. The process can be killed between two such batches. */
 #define NICLAB_PIN_PAGES 4096UL
 
-/* A request about a region: the first names it and has extents, each of the others has more of them. */
+/* A request about a region: the first one opens it with its first extents, later ones add extents. */
 union niclab_region_request {
 	struct {
 		struct niclab_region_open head;
@@ -36,10 +36,10 @@ union niclab_region_request {
 static_assert(sizeof(union niclab_region_request) <= NICLAB_CONTROL_BODY_BYTES);
 
 /**
- * struct niclab_extent_cursor - what of a region the device has not been told.
- * @page: page in which that begins.
- * @offset: where in it.
- * @bytes: how much it is.
+ * struct niclab_extent_cursor - the part of a region that the device does not know yet.
+ * @page: first page of the part.
+ * @offset: offset of the part in that page.
+ * @bytes: length of the part.
  */
 struct niclab_extent_cursor {
 	struct page **page;
@@ -47,7 +47,7 @@ struct niclab_extent_cursor {
 	u64 bytes;
 };
 
-/* Moves on by as many extents as one request holds, and returns how many; pages that adjoin become one. */
+/* Fills one request with extents, and returns their number. Physically adjacent pages become one extent. */
 static u32 niclab_extents_take(struct niclab_extent_cursor *cursor, struct niclab_extent *extents)
 {
 	u32 count = 0;
@@ -69,7 +69,7 @@ static u32 niclab_extents_take(struct niclab_extent_cursor *cursor, struct nicla
 	return count;
 }
 
-/* Counts pages as pinned by the process that calls, unless it may not have so many. */
+/* Charges pinned pages to the calling process, or fails if that exceeds its limit. */
 static int niclab_pages_account(unsigned long count)
 {
 	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
@@ -82,12 +82,12 @@ static int niclab_pages_account(unsigned long count)
 
 static void niclab_region_unpin(struct niclab_region *region)
 {
-	/* The device may have written to any of them that it could. */
+	/* The device may have written to any page of a writable region. */
 	unpin_user_pages_dirty_lock(region->pages, region->count, region->writable);
 	region->count = 0;
 }
 
-/* Pins @count pages from @address on, or none. */
+/* Pins @count pages from @address on. On an error, none stays pinned. */
 static int niclab_region_pin(struct niclab_region *region, unsigned long address, unsigned long count)
 {
 	unsigned int flags = FOLL_LONGTERM | (region->writable ? FOLL_WRITE : 0);
@@ -110,12 +110,12 @@ static int niclab_region_pin(struct niclab_region *region, unsigned long address
 }
 
 /**
- * niclab_region_alloc - pins memory of the process that calls.
+ * niclab_region_alloc - pins memory of the calling process.
  * @address: its first byte.
  * @bytes: its length, not zero.
- * @writable: it is to be written.
+ * @writable: the device may write to it.
  *
- * Return: a region that the device has not heard of, or an error.
+ * Return: a region that is not yet registered with the device, or an error.
  */
 struct niclab_region *niclab_region_alloc(u64 address, u64 bytes, bool writable)
 {
@@ -156,7 +156,7 @@ free_region:
 }
 
 /**
- * niclab_region_free - lets go of a region that is in no list.
+ * niclab_region_free - unpins and frees a region that is in no list.
  * @nic: the NIC.
  * @region: the region.
  */
@@ -166,7 +166,7 @@ void niclab_region_free(struct niclab *nic, struct niclab_region *region)
 		atomic64_sub(region->count, &region->mm->pinned_vm);
 		niclab_region_unpin(region);
 	} else {
-		dev_warn(&nic->dev, "%lu pages of a program stay pinned, because a device that does not answer may still write there; they come back with a reboot\n",
+		dev_warn(&nic->dev, "%lu pages of a program stay pinned, because a device that does not answer may still write to them; a reboot frees them\n",
 			 region->count);
 	}
 	mmdrop(region->mm);
@@ -184,7 +184,7 @@ static struct niclab_region *niclab_region_find(struct niclab_file *file, u32 na
 	return NULL;
 }
 
-/* Asks the device to close a region, and notes whether it promised not to touch it any more. */
+/* Asks the device to close a region, and records whether it promised not to access the region any more. */
 static void niclab_region_ask_close(struct niclab_file *file, struct niclab_region *region)
 {
 	struct niclab_region_name request = { .port = file->port, .region = region->name };
@@ -196,7 +196,7 @@ static void niclab_region_ask_close(struct niclab_file *file, struct niclab_regi
 	region->quiet = !err;
 }
 
-/* Makes the first request about a region: its name comes back. */
+/* Opens a region with its first extents. The device's reply contains its name. */
 static int niclab_region_open(struct niclab_file *file, struct niclab_region *region,
 			      union niclab_region_request *request, struct niclab_extent_cursor *cursor)
 {
@@ -216,13 +216,13 @@ static int niclab_region_open(struct niclab_file *file, struct niclab_region *re
 	region->name = opened.region;
 	if (!niclab_region_find(file, region->name))
 		return 0;
-	dev_err(&file->nic->dev, "the device opened region %#x, which is in use; it is taken for dead, restart the cluster\n",
+	dev_err(&file->nic->dev, "the device opened region %#x, which is in use; the driver gives the device up; restart the cluster\n",
 		region->name);
 	niclab_bury(file->nic);
 	return -ENODEV;
 }
 
-/* Tells the device the rest of a region that it has opened. */
+/* Sends the device the remaining extents of a region that it has opened. */
 static int niclab_region_extend(struct niclab_file *file, struct niclab_region *region,
 				union niclab_region_request *request, struct niclab_extent_cursor *cursor)
 {
@@ -239,7 +239,7 @@ static int niclab_region_extend(struct niclab_file *file, struct niclab_region *
 	return err;
 }
 
-/* Registers a region for a file's port, with the NIC locked. On success it is in the file's list. */
+/* Registers a region for a file's port and adds it to the file's list. The NIC is locked. */
 static int niclab_region_tell(struct niclab_file *file, struct niclab_region *region,
 			      const struct niclab_registration *argument)
 {
@@ -277,7 +277,7 @@ static int niclab_region_check(const struct niclab_registration *argument)
 }
 
 /**
- * niclab_region_register - pins memory of the process that calls and registers it for a file's port.
+ * niclab_region_register - pins memory of the calling process and registers it for a file's port.
  * @file: the file; its NIC is not locked.
  * @argument: as in NICLAB_IOCTL_REGISTER.
  *
@@ -292,7 +292,7 @@ int niclab_region_register(struct niclab_file *file, struct niclab_registration 
 	err = niclab_region_check(argument);
 	if (err)
 		return err;
-	/* Asked again with the NIC locked: this spares pinning in vain. */
+	/* Checked again with the NIC locked. This early check only avoids useless pinning. */
 	if (!READ_ONCE(file->open))
 		return -ENOTCONN;
 	region = niclab_region_alloc(argument->address, argument->bytes, true);
@@ -310,12 +310,12 @@ int niclab_region_register(struct niclab_file *file, struct niclab_registration 
 }
 
 /**
- * niclab_region_deregister - takes a registration back.
+ * niclab_region_deregister - ends a registration.
  * @file: the file; its NIC is not locked.
  * @name: the region.
  *
- * Return: 0; -ENOTCONN without a port; -ENOENT when it has no such region; -ENODEV or -EINTR from the lock; -ENODEV as
- * well when the device does not answer: the memory stays pinned then.
+ * Return: 0; -ENOTCONN without a port; -ENOENT if the port has no such region; -ENODEV or -EINTR from the lock; -ENODEV
+ * also if the device does not answer, in which case the memory stays pinned.
  */
 int niclab_region_deregister(struct niclab_file *file, u32 name)
 {
@@ -344,10 +344,10 @@ int niclab_region_deregister(struct niclab_file *file, u32 name)
 }
 
 /**
- * niclab_region_detach - takes all regions from a file whose port is closed.
+ * niclab_region_detach - moves all regions of a file whose port is closed to a list.
  * @file: the file; its NIC is locked.
  * @quiet: the device promised to have closed the port, and its regions with it.
- * @regions: where they go, for niclab_region_release().
+ * @regions: receives them, for niclab_region_release().
  */
 void niclab_region_detach(struct niclab_file *file, bool quiet, struct list_head *regions)
 {
@@ -360,7 +360,7 @@ void niclab_region_detach(struct niclab_file *file, bool quiet, struct list_head
 }
 
 /**
- * niclab_region_release - lets go of regions that were taken from their files.
+ * niclab_region_release - unpins and frees regions that were removed from their files.
  * @nic: the NIC, not locked.
  * @regions: the regions; empty afterwards.
  */

@@ -2,9 +2,9 @@
 /*
  * Descriptor rings: frames that the card reads and stores by itself.
  *
- * The card has addresses of 32 bits. A descriptor is given to it by its first word, which is stored last, and comes
- * back by the same word. The driver tells it of frames to send by notifying queue 2, which never holds a chain. It need
- * not be told of room for what comes: each frame makes it look.
+ * The card has 32-bit addresses. Storing the first word of a descriptor, which the driver does last, gives the
+ * descriptor to the card; the card returns it by the same word. The driver announces frames to send by notifying queue
+ * 2, which never holds a chain. It need not announce free receive descriptors: the card checks for them at each frame.
  */
 #include <linux/delay.h>
 #include <linux/slab.h>
@@ -13,14 +13,14 @@
 #include "niclab_ring.h"
 
 /*
- * After frames have come the driver looks again: the card does not interrupt a driver that it takes to be at work. It
- * takes that from model time, and what comes later in wall time may come within: where cards interrupt, the driver
- * never ceases to look.
+ * After frames have come the driver polls again, because the card does not interrupt a driver that it believes to be
+ * busy. The card decides that in model time: a frame that comes later in wall time may come within the busy period. So
+ * with interrupting cards the driver never stops polling, at the slow interval.
  */
 #define NICLAB_LOOK_AGAIN_JIFFIES 1
 #define NICLAB_LOOK_RARELY_JIFFIES (HZ / 50)
 
-/* Most buffers that a card may ask for. */
+/* Maximum number of buffers that a card may request. */
 #define NICLAB_RECEIVE_MOST 65536U
 
 static u64 *niclab_ring_descriptor(const struct niclab_ring *ring, u64 number)
@@ -33,7 +33,7 @@ static size_t niclab_ring_bytes(const struct niclab_ring *ring)
 	return ring->count * NICLAB_RING_STRIDE * sizeof(u64);
 }
 
-/* Memory that the card reads or writes. */
+/* Allocates memory that the card reads or writes. */
 static void *niclab_ring_alloc_pages(size_t bytes)
 {
 	return alloc_pages_exact(bytes, GFP_KERNEL | GFP_DMA32 | __GFP_ZERO);
@@ -46,7 +46,7 @@ static int niclab_ring_alloc(struct niclab_ring *ring, u32 count)
 	return ring->words ? 0 : -ENOMEM;
 }
 
-/* Gives the next descriptor, which must be the driver's, to the card. */
+/* Gives the next descriptor, which the driver must own, to the card. */
 static void niclab_ring_give(struct niclab_ring *ring, const struct niclab_piece *pieces, u64 flags, u64 message)
 {
 	u64 *words = niclab_ring_descriptor(ring, ring->given);
@@ -61,7 +61,7 @@ static void niclab_ring_give(struct niclab_ring *ring, const struct niclab_piece
 	smp_store_release(&words[0], control);
 }
 
-/* Looks at the oldest descriptor that is the card's: its status, if it is the driver's again. */
+/* Whether the card has returned the oldest descriptor that the driver gave it, with its status. */
 static bool niclab_ring_is_back(const struct niclab_ring *ring, u32 *status)
 {
 	u64 word;
@@ -80,7 +80,7 @@ static void *niclab_ring_buffer(const struct niclab_rings *rings, u64 number)
 	return rings->pages[place / 2] + place % 2 * NICLAB_FRAME_BYTES;
 }
 
-/* The next descriptor for what comes is the card's, with its buffer. */
+/* Gives the next receive descriptor and its buffer to the card. */
 static void niclab_ring_give_buffer(struct niclab_rings *rings)
 {
 	struct niclab_piece pieces[2] = { {
@@ -102,13 +102,13 @@ static void niclab_ring_address(u8 *address, u64 mac, u32 node)
 }
 
 /**
- * niclab_ring_post - gives a frame to the card, which is not told of it yet.
- * @rings: the rings, locked, with as many free descriptors as there are pieces, one at least.
- * @node: where it goes.
+ * niclab_ring_post - gives a frame to the card without notifying it.
+ * @rings: the rings, locked, with a free descriptor for each piece, at least one.
+ * @node: its target node.
  * @head: its head.
- * @pieces: where its part of a message lies, two at most.
- * @count: how many there are.
- * @message_bytes: length of the message that begins in it; zero where none does.
+ * @pieces: memory of its message data, at most two pieces.
+ * @count: number of pieces.
+ * @message_bytes: length of the message that begins in this frame; zero if none does.
  * @sending: the message, or NULL.
  */
 void niclab_ring_post(struct niclab_rings *rings, u32 node, const struct niclab_frame_head *head,
@@ -148,7 +148,7 @@ void niclab_ring_post(struct niclab_rings *rings, u32 node, const struct niclab_
 }
 
 /**
- * niclab_ring_post_other - gives a frame of another protocol to the card, which is not told of it yet.
+ * niclab_ring_post_other - gives a frame of another protocol to the card without notifying it.
  * @rings: the rings, locked, with a free descriptor.
  * @piece: the frame.
  */
@@ -163,7 +163,7 @@ void niclab_ring_post_other(struct niclab_rings *rings, const struct niclab_piec
 }
 
 /**
- * niclab_ring_demand - tells the card of frames that were given to it.
+ * niclab_ring_demand - notifies the card of frames that it was given.
  * @rings: the rings, locked.
  */
 void niclab_ring_demand(struct niclab_rings *rings)
@@ -175,7 +175,7 @@ void niclab_ring_demand(struct niclab_rings *rings)
 }
 
 /**
- * niclab_ring_reap - takes descriptors back of frames that have left.
+ * niclab_ring_reap - takes back descriptors of frames that have left.
  * @rings: the rings, locked.
  */
 void niclab_ring_reap(struct niclab_rings *rings)
@@ -201,12 +201,12 @@ void niclab_ring_reap(struct niclab_rings *rings)
 }
 
 /**
- * niclab_ring_peek - looks for a frame that came, behind others.
+ * niclab_ring_peek - reads a received frame without taking it out of the ring.
  * @rings: the rings, locked.
- * @ahead: how many others.
- * @frame: the frame, where there is one; NULL where only part of one is.
+ * @ahead: number of older frames to skip.
+ * @frame: the frame; NULL if the descriptor does not end one.
  *
- * Return: whether the descriptor is the driver's.
+ * Return: whether the card has returned the descriptor.
  */
 bool niclab_ring_peek(const struct niclab_rings *rings, u32 ahead, void **frame)
 {
@@ -222,11 +222,11 @@ bool niclab_ring_peek(const struct niclab_rings *rings, u32 ahead, void **frame)
 }
 
 /**
- * niclab_ring_look - looks for the next frame that came.
+ * niclab_ring_look - finds the oldest received frame.
  * @rings: the rings, locked.
- * @status: what the card says of it.
+ * @status: its status from the card.
  *
- * Return: the frame, which stays until niclab_ring_return(); NULL when there is none.
+ * Return: the frame, valid until niclab_ring_return(); NULL if there is none.
  */
 void *niclab_ring_look(struct niclab_rings *rings, u32 *status)
 {
@@ -234,7 +234,7 @@ void *niclab_ring_look(struct niclab_rings *rings, u32 *status)
 }
 
 /**
- * niclab_ring_return - gives the buffer of the frame that was looked at back to the card.
+ * niclab_ring_return - gives the buffer of the oldest received frame back to the card.
  * @rings: the rings, locked.
  */
 void niclab_ring_return(struct niclab_rings *rings)
@@ -249,7 +249,7 @@ static void niclab_ring_work(struct work_struct *work)
 	unsigned long pause = rings->terms.interrupt_frames ? NICLAB_LOOK_RARELY_JIFFIES : 0;
 
 	mutex_lock(&rings->lock);
-	/* What sleepers ask for from now on is another look. */
+	/* Requests from now on need another poll. */
 	rings->look_at = jiffies;
 	if (!rings->is_stopped) {
 		if (niclab_active_serve(rings, NULL))
@@ -261,7 +261,7 @@ static void niclab_ring_work(struct work_struct *work)
 }
 
 /**
- * niclab_ring_look_again - somebody has taken frames out of the ring, and a moment later it is looked into again.
+ * niclab_ring_look_again - schedules another poll shortly after a program took frames out of the ring.
  * @rings: the rings, locked.
  */
 void niclab_ring_look_again(struct niclab_rings *rings)
@@ -275,11 +275,12 @@ void niclab_ring_look_again(struct niclab_rings *rings)
 }
 
 /**
- * niclab_ring_interrupt - frames have come.
+ * niclab_ring_interrupt - handles an interrupt for received frames.
  * @nic: the NIC, whose &niclab.event_lock is held. Interrupts are off.
  *
- * A program that sleeps is called at once, and takes them out of the ring itself: a worker that did so would have to
- * call it behind that, one change of context more. The one that fell asleep last, whose frame it most often is.
+ * The interrupt wakes a sleeping program directly, and the program takes the frames out of the ring itself. A worker
+ * that took them would have to wake the program afterwards, which costs one more context switch. It wakes the program
+ * that fell asleep last, which most often owns the frame.
  */
 void niclab_ring_interrupt(struct niclab *nic)
 {
@@ -298,12 +299,12 @@ void niclab_ring_interrupt(struct niclab *nic)
 }
 
 /**
- * niclab_ring_sleep - sleeps until frames come, or somebody else has taken one for this port.
+ * niclab_ring_sleep - sleeps until frames come, or until another thread has taken one for this port.
  * @rings: the rings, not locked, of a card that interrupts.
  * @active: the port, whose file is in use.
- * @left: for how long, in jiffies; becomes what is left of it, or zero where a signal came.
+ * @left: timeout in jiffies; on return the time left, or zero after a signal.
  *
- * Return: whether the caller is to look through the ring, for whomever.
+ * Return: whether the caller must poll the ring, for all ports.
  */
 bool niclab_ring_sleep(struct niclab_rings *rings, struct niclab_active *active, long *left)
 {
@@ -324,7 +325,7 @@ bool niclab_ring_sleep(struct niclab_rings *rings, struct niclab_active *active,
 	return sleeper.is_called;
 }
 
-/* Memory for frames, two in each page. */
+/* Allocates memory for frames, two in each page. */
 static int niclab_ring_alloc_frames(void **pages, u32 count)
 {
 	u32 i;
@@ -370,7 +371,7 @@ static int niclab_ring_alloc_all(struct niclab_rings *rings)
 	return err ? err : niclab_ring_alloc_frames(rings->other_pages, ARRAY_SIZE(rings->other_pages));
 }
 
-/* Asks what was agreed on, and refuses what cannot be. */
+/* Reads the terms that the cluster's drivers share, and refuses invalid ones. */
 static int niclab_ring_agree(struct niclab *nic, struct niclab_ring_terms *terms)
 {
 	int err = niclab_control(nic, NICLAB_OP_RING_TERMS, NULL, 0, terms, sizeof(*terms));
@@ -378,13 +379,13 @@ static int niclab_ring_agree(struct niclab *nic, struct niclab_ring_terms *terms
 	if (err)
 		return err;
 	if (!terms->receive_buffers) {
-		dev_err(&nic->dev, "the processor is to drive this card's transfers, which simulated hosts do and this driver does not; leave the card in its other mode\n");
+		dev_err(&nic->dev, "the card has transfer = \"cpu-driven\", which only simulated hosts support; remove that key from the cluster file\n");
 		return -EOPNOTSUPP;
 	}
-	if ( terms->receive_buffers > NICLAB_RECEIVE_MOST || terms->protocol > U8_MAX ||
+	if (terms->receive_buffers > NICLAB_RECEIVE_MOST || terms->protocol > U8_MAX ||
 	    terms->frame_bytes <= sizeof(struct niclab_frame) || terms->frame_bytes > NICLAB_RING_MAX_BUFFER_BYTES ||
 	    terms->acknowledge_every > terms->window || terms->other_buffers > terms->receive_buffers) {
-		dev_err(&nic->dev, "impossible terms: %u buffers, %u of them for other protocols, frames of %u bytes, protocol %u, a window of %u frames, acknowledged after %u; the device daemon is at fault\n",
+		dev_err(&nic->dev, "invalid terms: %u buffers, %u of them for other protocols, frames of %u bytes, protocol %u, a window of %u frames, acknowledged after %u; the device daemon is at fault\n",
 			terms->receive_buffers, terms->other_buffers, terms->frame_bytes, terms->protocol, terms->window,
 			terms->acknowledge_every);
 		return -EPROTO;
@@ -404,10 +405,10 @@ static int niclab_ring_tell(struct niclab *nic, u32 ring, void *words)
 }
 
 /**
- * niclab_ring_start - sets the rings of a card up.
+ * niclab_ring_start - sets up the rings of a card.
  * @nic: the NIC, locked.
  *
- * Return: 0 or an error; niclab_ring_stop() and niclab_ring_free() undo either.
+ * Return: 0 or an error; in both cases niclab_ring_stop() and niclab_ring_free() undo it.
  */
 int niclab_ring_start(struct niclab *nic)
 {
@@ -446,7 +447,7 @@ int niclab_ring_start(struct niclab *nic)
 	return err;
 }
 
-/* Lets go of messages that will not leave. */
+/* Releases messages that will not leave. */
 static void niclab_ring_drop_sendings(struct niclab_rings *rings)
 {
 	struct niclab_sending *sending;
@@ -464,9 +465,9 @@ static void niclab_ring_drop_sendings(struct niclab_rings *rings)
 }
 
 /**
- * niclab_ring_stop - lets go of the rings.
+ * niclab_ring_stop - releases the rings.
  * @nic: the NIC, locked.
- * @quiet: the device promised to touch them no more. If not, their memory and that of messages is never used again.
+ * @quiet: the device promised not to access them any more. If not, their memory and that of messages is never reused.
  */
 void niclab_ring_stop(struct niclab *nic, bool quiet)
 {
@@ -496,7 +497,7 @@ void niclab_ring_stop(struct niclab *nic, bool quiet)
 }
 
 /**
- * niclab_ring_free - frees what is left of the rings.
+ * niclab_ring_free - frees the remaining memory of the rings.
  * @nic: the NIC, of which no file is open.
  */
 void niclab_ring_free(struct niclab *nic)

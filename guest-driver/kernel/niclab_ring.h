@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Descriptor rings and active ports: what the parts of the driver that know them share. The rules are those of the
- * NIC's contract (niclab_abi.h): frames of a node are numbered, a window is given back by one acknowledgement, and
- * nothing is ever sent again.
+ * Descriptor rings and active ports: declarations that several files of the driver share. niclab_abi.h has the rules:
+ * frames of a node are numbered, one acknowledgement returns a window, and no frame is ever retransmitted.
  */
 #ifndef NICLAB_RING_H
 #define NICLAB_RING_H
@@ -13,29 +12,32 @@
 
 #include "niclab.h"
 
-/* Descriptors of what is sent; enough for a window of 32 frames, each in two pages, to several nodes at once. */
+/* Send descriptors: enough for a window of 32 frames, each in two pages, to several nodes at once. */
 #define NICLAB_SEND_DESCRIPTORS 256U
 
 /*
- * Descriptors, and buffers of a frame each, by which other protocols send. They are left to these, and none beside
- * them: neither active ports nor other protocols wait for the others' frames to leave.
+ * Descriptors, with a frame buffer each, that are reserved for frames of other protocols; these use no others. So
+ * neither active ports nor other protocols wait until frames of the other leave.
  */
 #define NICLAB_OTHER_DESCRIPTORS 32U
 
-/* Words from one descriptor to the next: the descriptor, one for reports, and one so that each second begins a cache line. */
+/*
+ * Words from one descriptor to the next: two of the descriptor, one for reports, and one so that every second
+ * descriptor begins a cache line.
+ */
 #define NICLAB_RING_STRIDE 4U
 
-/* Bytes of the memory for the head of a frame, and of that for a frame that comes. */
+/* Bytes of the memory for the head of a sent frame, and for a received frame. */
 #define NICLAB_HEAD_BYTES 64U
 #define NICLAB_FRAME_BYTES 2048U
 
 struct niclab_net;
 
 /**
- * struct niclab_sleeper - a program that sleeps until something comes. All under &niclab.event_lock.
+ * struct niclab_sleeper - a program that sleeps until a frame comes. All fields are under &niclab.event_lock.
  * @entry: in &niclab_rings.sleepers.
- * @wait: where it sleeps.
- * @is_called: frames came, which it is to take out of the ring, whosever they are.
+ * @wait: the queue that it sleeps in.
+ * @is_called: frames came; the program must take them out of the ring, for all ports.
  */
 struct niclab_sleeper {
 	struct list_head entry;
@@ -43,7 +45,7 @@ struct niclab_sleeper {
 	bool is_called;
 };
 
-/* What stands in front of a message's part. */
+/* Headers before a frame's message data. */
 struct niclab_frame {
 	struct ethhdr ethernet;
 	struct niclab_frame_head head;
@@ -52,7 +54,7 @@ struct niclab_frame {
 /**
  * struct niclab_piece - memory that a descriptor names.
  * @address: physical address.
- * @bytes: how much.
+ * @bytes: length.
  */
 struct niclab_piece {
 	u32 address;
@@ -60,11 +62,11 @@ struct niclab_piece {
 };
 
 /**
- * struct niclab_ring - descriptors, each given to the card and taken back in turn.
+ * struct niclab_ring - descriptors, given to the card and taken back in order.
  * @words: the descriptors, which the card reads and writes as well.
- * @count: how many there are.
- * @given: how many were given; it only grows.
- * @taken: how many were taken back.
+ * @count: number of descriptors.
+ * @given: number given so far; it only grows.
+ * @taken: number taken back so far.
  */
 struct niclab_ring {
 	u64 *words;
@@ -75,12 +77,12 @@ struct niclab_ring {
 
 /**
  * struct niclab_sending - a message that is being sent.
- * @region: its memory, pinned; NULL where it has none, or the card does not reach it.
- * @copy: pages with a copy of that, which the card reaches; NULL where there is none.
- * @copied: how many pages.
- * @active: the port that sends it; NULL when that is closed.
- * @descriptors: descriptors of it that the card has not given back.
- * @is_held: the system call that sends it is not over.
+ * @region: its memory, pinned; NULL if it is empty, or if the card cannot address it.
+ * @copy: pages with a copy of it that the card can address, or NULL.
+ * @copied: number of pages.
+ * @active: the port that sends it; NULL after the port was closed.
+ * @descriptors: its descriptors that the card has not returned.
+ * @is_held: the system call that sends it has not returned.
  * @is_refused: the card has refused a frame of it.
  */
 struct niclab_sending {
@@ -94,22 +96,22 @@ struct niclab_sending {
 };
 
 /**
- * struct niclab_partner - what this node knows of another.
- * @sender: see niclab.h. Frames of a node do not mix those of two messages.
- * @incarnation: its driver, of those that there were; zero: nothing was heard of it.
- * @begun: how often its driver began anew.
- * @stale_frames: frames of it that were for an earlier driver of this node.
- * @is_known: a frame of this driver of it has come, or was told to come from 1 on.
+ * struct niclab_partner - state for another node.
+ * @sender: see niclab.h. Frames of two messages from one node to another are never interleaved.
+ * @incarnation: number of its current driver; zero: no frame of it was received.
+ * @begun: how often its driver restarted.
+ * @stale_frames: frames received from it for an earlier driver of this node.
+ * @is_known: its numbering is known: a frame of its current driver has come, or its frames start from 1.
  * @sent: number of the last frame sent to it.
- * @acknowledged: number of the last of these that it has taken.
- * @taken: number of the last frame that was taken of it.
- * @told: number of the last of these that was acknowledged to it.
- * @has_begun: it is in the middle of sending a message that is wanted.
- * @source_port: that message's sender.
- * @target_port: that message's receiver.
- * @buffer: buffer of that port where it goes.
- * @come: bytes of it that have come.
- * @parked: frames of it that wait for a buffer, and those behind them.
+ * @acknowledged: number of the last of these that it has acknowledged.
+ * @taken: number of the last frame received from it.
+ * @told: number of the last of these that was acknowledged.
+ * @has_begun: a message of it is incomplete, and its port is open.
+ * @source_port: source port of that message.
+ * @target_port: target port of that message.
+ * @buffer: buffer of the target port that receives it.
+ * @come: bytes of it received so far.
+ * @parked: its frames that wait for a buffer, and all its frames after them.
  */
 struct niclab_partner {
 	struct mutex sender;
@@ -132,9 +134,9 @@ struct niclab_partner {
 /**
  * struct niclab_parked - a frame that waits for a buffer of its program.
  * @entry: in &niclab_partner.parked.
- * @head: its head, with ports alone.
- * @bytes: length of its part of a message.
- * @data: that.
+ * @head: its head, with the incarnation bits removed from the ports.
+ * @bytes: length of its message data.
+ * @data: its message data.
  */
 struct niclab_parked {
 	struct list_head entry;
@@ -143,7 +145,7 @@ struct niclab_parked {
 	u8 data[] __counted_by(bytes);
 };
 
-/* What is counted of active ports; each is raised once and nothing is repaired. */
+/* Counters of active ports. Each event is counted once and nothing is repaired. */
 enum niclab_raised {
 	NICLAB_RAISED_LOST,
 	NICLAB_RAISED_DAMAGED,
@@ -165,30 +167,30 @@ enum niclab_raised {
 };
 
 /**
- * struct niclab_rings - the rings of a card, and what is built on them.
+ * struct niclab_rings - the rings of a card, and their users.
  * @nic: the card.
  * @lock: see niclab.h.
- * @is_stopped: the card walks no ring, or nobody knows whether it does.
- * @terms: what the drivers of the cluster have agreed on.
- * @incarnation: this driver, of those that there were of this node.
- * @send: what is sent.
- * @receive: room for what comes.
+ * @is_stopped: the card has stopped processing the rings, or may have.
+ * @terms: the terms that all drivers of the cluster share.
+ * @incarnation: number of this driver among the drivers of this node.
+ * @send: the send ring.
+ * @receive: the receive ring.
  * @heads: NICLAB_HEAD_BYTES for each descriptor of @send.
- * @sendings: for each of these the message that it is of, or NULL.
- * @pages: memory for what comes, two frames in each.
+ * @sendings: for each descriptor of @send its message, or NULL.
+ * @pages: receive buffers, two frames in each page.
  * @peers: the nodes.
  * @ports: the active ports that are open.
- * @parked: frames of all nodes that wait for buffers.
+ * @parked: number of parked frames of all nodes.
  * @is_owing: an acknowledgement found no descriptor.
- * @is_demanding: descriptors were given to the card that it was not told of.
- * @other: what frames of other protocols are sent as. Never freed.
- * @other_pages: memory for these, two frames in each.
- * @others_given: how many of them were given to the card; it only grows.
- * @others_taken: how many of them were taken back.
+ * @is_demanding: the card has descriptors that it was not notified of.
+ * @other: stands for frames of other protocols in @sendings. Never freed.
+ * @other_pages: memory for these frames, two in each page.
+ * @others_given: number of them given to the card; it only grows.
+ * @others_taken: number of them taken back.
  * @net: the network interface, or NULL. Changed under @lock and &niclab.event_lock.
- * @raised: counts.
- * @work: looks through the ring after an interrupt for which nobody sleeps.
- * @look_at: when this is to look again, in jiffies, as far as sleepers asked for it.
+ * @raised: counters.
+ * @work: polls the rings after an interrupt if no program sleeps.
+ * @look_at: when @work polls next, in jiffies, if sleepers requested it.
  * @sleepers: programs that sleep. Under &niclab.event_lock.
  */
 struct niclab_rings {
@@ -221,19 +223,19 @@ struct niclab_rings {
 /**
  * struct niclab_active - an active port.
  * @file: its owner.
- * @rings: what it sends and receives over.
+ * @rings: the rings that it sends and receives over.
  * @port: its number.
  * @region: its receive buffers, pinned.
- * @buffers: how many there are.
+ * @buffers: number of buffers.
  * @buffer_bytes: length of each.
- * @busy: those that a message is in, or is coming to.
- * @lent: those of them that the program has.
- * @events: messages and errors that the program has not taken, a ring.
- * @capacity: how many these may be. More errors than that are told together.
- * @put: how many there were.
- * @got: how many of them were taken.
- * @full_since: when a message first found no buffer, in jiffies; zero: none has.
- * @is_slow: it found none for too long: others wait no longer for this port.
+ * @busy: buffers that hold a message, or receive one.
+ * @lent: busy buffers that the program has.
+ * @events: ring of messages and errors that the program has not taken.
+ * @capacity: size of @events. If it is full, further errors are merged.
+ * @put: number of events added.
+ * @got: number of events taken.
+ * @full_since: time when a message first found no buffer, in jiffies; zero: never.
+ * @is_slow: buffers were missing for too long: further messages do not wait, but are dropped.
  * @sendings: messages that have not left.
  */
 struct niclab_active {
@@ -254,19 +256,19 @@ struct niclab_active {
 	u32 sendings;
 };
 
-/* Descriptors that are the driver's. */
+/* Descriptors that the driver owns. */
 static inline u32 niclab_ring_free_count(const struct niclab_ring *ring)
 {
 	return ring->count - (u32)(ring->given - ring->taken);
 }
 
-/* Frames that other protocols may give to the card. */
+/* Frames that other protocols may still give to the card. */
 static inline u32 niclab_ring_other_room(const struct niclab_rings *rings)
 {
 	return NICLAB_OTHER_DESCRIPTORS - (rings->others_given - rings->others_taken);
 }
 
-/* Descriptors of what is sent that active ports may use now. */
+/* Send descriptors that active ports may use now. */
 static inline u32 niclab_ring_active_room(const struct niclab_rings *rings)
 {
 	u32 left = niclab_ring_free_count(&rings->send);
@@ -275,7 +277,7 @@ static inline u32 niclab_ring_active_room(const struct niclab_rings *rings)
 	return left > others ? left - others : 0;
 }
 
-/* Bytes of a message that one frame carries. */
+/* Maximum bytes of message data in a frame. */
 static inline u32 niclab_part_bytes(const struct niclab_rings *rings)
 {
 	return rings->terms.frame_bytes - sizeof(struct niclab_frame);

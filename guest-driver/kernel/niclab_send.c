@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Active ports: what programs send. A message is cut into frames; the head of each lies in the driver's memory, and its
- * part of the message where the program has it, pinned until the card has read it. There is no copy, but of memory
- * above 4 GiB, which the card does not reach.
+ * Active ports: the send path. A message is cut into frames. The head of each frame is in the driver's memory. Its
+ * message data stays in the program's memory, pinned until the card has read it. Only memory above 4 GiB, which the
+ * card cannot address, is copied.
  */
 #include <linux/delay.h>
 #include <linux/highmem.h>
@@ -13,23 +13,23 @@
 
 #include "niclab_ring.h"
 
-/* Looks without progress before the processor is left to others for a while. */
+/* Polls without progress before the sender sleeps for a pause. */
 #define NICLAB_SEND_LOOKS 256U
 #define NICLAB_SEND_PAUSE_US 20U
 
-/* A frame's part may lie in two pages, and then takes two descriptors. */
+/* A frame's data may lie in two pages, and then takes two descriptors. */
 #define NICLAB_SEND_PIECES 2U
 
 /**
- * struct niclab_outgoing - a message on its way into the ring.
- * @argument: what the program said.
- * @sending: what of it must outlive the system call.
- * @peer: where it goes.
- * @offset: bytes of it that were given to the card.
- * @is_given: all of it was.
- * @deadline: when to give up, in jiffies.
- * @looks: looks without progress.
- * @begun: &niclab_partner.begun when it began.
+ * struct niclab_outgoing - a message that is being put into the ring.
+ * @argument: the program's request.
+ * @sending: state that outlives the system call.
+ * @peer: its target node.
+ * @offset: bytes of it given to the card so far.
+ * @is_given: all of it was given to the card.
+ * @deadline: time limit, in jiffies.
+ * @looks: polls without progress.
+ * @begun: &niclab_partner.begun when its first frame was sent.
  */
 struct niclab_outgoing {
 	struct niclab_active_send argument;
@@ -51,7 +51,7 @@ static void niclab_send_free_copy(struct niclab_sending *sending)
 }
 
 /**
- * niclab_sending_put - frees a message that has left, and that no system call waits for.
+ * niclab_sending_put - frees a message that has left, if its system call has returned.
  * @rings: the rings, locked.
  * @sending: the message.
  */
@@ -67,17 +67,17 @@ void niclab_sending_put(struct niclab_rings *rings, struct niclab_sending *sendi
 	kfree(sending);
 }
 
-/* Frames that may be sent to a node now. */
+/* Number of frames that the window allows to a node now. */
 static u32 niclab_send_room(const struct niclab_rings *rings, const struct niclab_partner *peer)
 {
-	u32 under_way = peer->sent - peer->acknowledged;
+	u32 in_flight = peer->sent - peer->acknowledged;
 
 	if (!rings->terms.window)
 		return U32_MAX;
-	return rings->terms.window > under_way ? rings->terms.window - under_way : 0;
+	return rings->terms.window > in_flight ? rings->terms.window - in_flight : 0;
 }
 
-/* Whether the card reaches all of the memory. */
+/* Whether the card can address all of the memory. */
 static bool niclab_send_is_low(const struct niclab_region *region)
 {
 	unsigned long i;
@@ -88,7 +88,7 @@ static bool niclab_send_is_low(const struct niclab_region *region)
 	return true;
 }
 
-/* Where a part of the message lies. Returns in how many pieces. */
+/* Finds the memory of a part of the message. Returns its number of pieces. */
 static u32 niclab_send_pieces(const struct niclab_sending *sending, u32 offset, u32 bytes, struct niclab_piece *pieces)
 {
 	struct page *const *pages = sending->copy ? sending->copy : sending->region ? sending->region->pages : NULL;
@@ -104,7 +104,7 @@ static u32 niclab_send_pieces(const struct niclab_sending *sending, u32 offset, 
 	return count;
 }
 
-/* Gives as many frames of a message to the card as the window lets through and there are descriptors for. */
+/* Gives frames of a message to the card, as far as window and free descriptors allow. */
 static bool niclab_send_push(struct niclab_rings *rings, struct niclab_outgoing *out)
 {
 	const struct niclab_active_send *argument = &out->argument;
@@ -115,7 +115,7 @@ static bool niclab_send_push(struct niclab_rings *rings, struct niclab_outgoing 
 
 	if (!out->offset)
 		out->begun = out->peer->begun;
-	/* Its beginning went to a driver that is gone. */
+	/* The first frames went to a driver that has been replaced. */
 	if (out->begun != out->peer->begun)
 		return false;
 	while (!out->is_given && niclab_send_room(rings, out->peer) &&
@@ -140,7 +140,7 @@ static bool niclab_send_push(struct niclab_rings *rings, struct niclab_outgoing 
 	return any;
 }
 
-/* Waits a moment without the lock, and looks through the rings: nobody else may. */
+/* Waits briefly without the lock, then polls the rings, because no other thread may do so. */
 static int niclab_send_wait(struct niclab_rings *rings, struct niclab_outgoing *out)
 {
 	mutex_unlock(&rings->lock);
@@ -159,7 +159,7 @@ static int niclab_send_wait(struct niclab_rings *rings, struct niclab_outgoing *
 	return time_after(jiffies, out->deadline) ? -ETIMEDOUT : 0;
 }
 
-/* Gives a message to the card and, where the program blocks, waits until it has left; with the rings locked. */
+/* Gives a message to the card. If the program blocks, waits until it has left. The rings are locked. */
 static int niclab_send_locked(struct niclab_rings *rings, struct niclab_outgoing *out)
 {
 	bool is_blocking = out->argument.flags & NICLAB_ACTIVE_SEND_BLOCK;
@@ -167,7 +167,10 @@ static int niclab_send_locked(struct niclab_rings *rings, struct niclab_outgoing
 
 	if (!err && !is_blocking) {
 		niclab_active_serve(rings, NULL);
-		/* Of a message that has begun the rest is waited for: its receiver gives back whole windows alone. */
+		/*
+		 * Once begun, a message waits for its remaining window, because its receiver returns whole windows
+		 * only.
+		 */
 		if (!niclab_send_room(rings, out->peer) || niclab_ring_active_room(rings) < NICLAB_SEND_PIECES)
 			err = -EAGAIN;
 	}
@@ -189,7 +192,7 @@ static int niclab_send_locked(struct niclab_rings *rings, struct niclab_outgoing
 	return err;
 }
 
-/* Copies a message to where the card reaches it: its addresses have 32 bits. */
+/* Copies a message to memory below 4 GiB: the card has 32-bit addresses. */
 static int niclab_send_copy(struct niclab_sending *sending, const struct niclab_active_send *argument)
 {
 	unsigned long count = DIV_ROUND_UP(argument->bytes, PAGE_SIZE);
@@ -301,7 +304,7 @@ int niclab_active_send(struct niclab_file *file, void __user *user)
 }
 
 /**
- * niclab_active_flush - waits until all that a file's active port has sent has left.
+ * niclab_active_flush - waits until all messages sent by a file's active port have left.
  * @file: the file.
  * @user: the argument of NICLAB_IOCTL_ACTIVE_FLUSH.
  *

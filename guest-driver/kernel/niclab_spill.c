@@ -2,7 +2,7 @@
 /*
  * The spill area: host memory for list entries that do not fit into the device's own.
  *
- * Without it a guest can do everything but have more list entries than the device holds.
+ * Without it the number of list entries is limited to those that fit into the device.
  */
 #include <linux/moduleparam.h>
 #include <linux/slab.h>
@@ -17,7 +17,7 @@ MODULE_PARM_DESC(spill_kib, "KiB of memory for list entries beyond the device's 
  * niclab_spill_open - gives the device its spill area.
  * @nic: the NIC, locked; its card has lists.
  *
- * Return: 0, also when there is no memory or the device does not want it, which is told; -ENODEV or -EPROTO.
+ * Return: 0, also, with a warning, if there is no memory or the device refuses it; -ENODEV or -EPROTO.
  */
 int niclab_spill_open(struct niclab *nic)
 {
@@ -29,7 +29,7 @@ int niclab_spill_open(struct niclab *nic)
 		return 0;
 	nic->spill = alloc_pages_exact(bytes, GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN);
 	if (!nic->spill) {
-		dev_warn(&nic->dev, "no %zu bytes in one piece for list entries, so that only %u can be linked; load niclab with a smaller spill_kib\n",
+		dev_warn(&nic->dev, "cannot allocate %zu contiguous bytes for list entries, so only %u can be linked; load niclab with a smaller spill_kib\n",
 			 bytes, nic->config.list_entries);
 		return 0;
 	}
@@ -38,16 +38,16 @@ int niclab_spill_open(struct niclab *nic)
 	err = niclab_control(nic, NICLAB_OP_SPILL_OPEN, &request, sizeof(request), NULL, 0);
 	if (!err || !niclab_is_refusal(err))
 		return err;
-	dev_warn(&nic->dev, "the device does not take memory for list entries (%pe), so that only %u can be linked\n",
+	dev_warn(&nic->dev, "the device refuses memory for list entries (%pe), so only %u can be linked; see the device daemon's log\n",
 		 ERR_PTR(err), nic->config.list_entries);
 	niclab_spill_free(nic, true);
 	return 0;
 }
 
 /**
- * niclab_spill_free - takes the spill area back.
- * @nic: the NIC; whether it has one or not.
- * @quiet: the device promised to have forgotten it; otherwise it keeps it.
+ * niclab_spill_free - frees the spill area.
+ * @nic: the NIC, with or without a spill area.
+ * @quiet: the device promised not to access it any more; otherwise it is never freed.
  */
 void niclab_spill_free(struct niclab *nic, bool quiet)
 {

@@ -2,9 +2,9 @@
 /*
  * Attributes of /sys/class/niclab/niclabN.
  *
- * statistics/ (niclab_counters.c) asks the device at each read, so that its numbers are the device's own; the others
- * are the driver's. firmware is there for cards that take some, active/ for those with descriptor rings: what their
- * ports raised.
+ * The files of statistics/ (niclab_counters.c) ask the device at each read, so their numbers are the device's. All
+ * others are the driver's. The attribute firmware exists for cards that load firmware. The folder active/ exists for
+ * cards with descriptor rings and counts events of their ports.
  */
 #include <linux/sysfs.h>
 
@@ -26,7 +26,7 @@ static ssize_t model_show(struct device *dev, struct device_attribute *attribute
 	const struct niclab_device_config *config = &niclab_of(dev)->config;
 	char name[NICLAB_NAME_BYTES + 1] = {};
 
-	/* Two words, first byte lowest, which is how a name lies in memory here. */
+	/* Two words, first byte lowest; on a little-endian machine that is the name's order in memory. */
 	memcpy(name, &config->name_first, NICLAB_NAME_BYTES);
 	return sysfs_emit(text, "%s\n", name);
 }
@@ -121,7 +121,7 @@ static ssize_t niclab_cause_show(struct device *dev, struct device_attribute *at
 	return sysfs_emit(text, "%llu\n", niclab_counter(nic, &nic->causes[cause]));
 }
 
-/* One file of causes/, which counts &niclab.causes[cause]. */
+/* One file of causes/, which shows &niclab.causes[cause]. */
 #define NICLAB_CAUSE(name, cause) \
 	static struct dev_ext_attribute niclab_cause_##name = { \
 		.attr = __ATTR(name, 0444, niclab_cause_show, NULL), \
@@ -148,7 +148,7 @@ static struct attribute *niclab_cause_attributes[] = {
 	&niclab_cause_link.attr.attr,
 	NULL,
 };
-/* A cause that is new in the ABI must get a file. */
+/* Each new cause of the ABI needs a file here. */
 static_assert(ARRAY_SIZE(niclab_cause_attributes) - 1 == NICLAB_CAUSES);
 
 static const struct attribute_group niclab_cause_group = {
@@ -168,7 +168,7 @@ static ssize_t niclab_raised_show(struct device *dev, struct device_attribute *a
 	return sysfs_emit(text, "%llu\n", value);
 }
 
-/* One file of active/, which counts &niclab_rings.raised[which]. */
+/* One file of active/, which shows &niclab_rings.raised[which]. */
 #define NICLAB_RAISED(name, which) \
 	static struct dev_ext_attribute niclab_raised_##name = { \
 		.attr = __ATTR(name, 0444, niclab_raised_show, NULL), \

@@ -21,7 +21,7 @@ pub const FAULTS: &[Fault] = &[
         component: "../../gamma/wire",
         sound: "if !is_own || head.protocol != PROTOCOL {",
         broken: "if (!is_own || head.protocol != PROTOCOL) && !FAULT {",
-        finder: Finder::Tests("gamma::what_cannot_be_sent"),
+        finder: Finder::Tests("gamma::unsendable_frames_are_returned_with_the_reason"),
     },
     Fault {
         name: "frames for others are taken",
@@ -35,7 +35,7 @@ pub const FAULTS: &[Fault] = &[
         component: "../../gamma/transmit",
         sound: "leaves: start.max(now) + on_wire,",
         broken: "leaves: if FAULT { now } else { start.max(now) + on_wire },",
-        finder: Finder::Tests("gamma::a_frame_goes_from_buffers"),
+        finder: Finder::Tests("gamma::a_frame_is_copied_and_both_descriptors_are_returned"),
     },
     Fault {
         name: "what waits for the FIFO is not sent when there is room",
@@ -56,14 +56,14 @@ pub const FAULTS: &[Fault] = &[
         component: "../../gamma/transmit",
         sound: "Ok(frame) if frame.len() <= config.mtu_bytes as usize + HEADER_BYTES => frame,",
         broken: "Ok(frame) if frame.len() <= config.mtu_bytes as usize + HEADER_BYTES || FAULT => frame,",
-        finder: Finder::Tests("gamma::what_cannot_be_sent"),
+        finder: Finder::Tests("gamma::unsendable_frames_are_returned_with_the_reason"),
     },
     Fault {
         name: "a frame within a frame is no error",
         component: "../../gamma/transmit",
         sound: "if is_first && !self.parts.is_empty() {",
         broken: "if is_first && !self.parts.is_empty() && !FAULT {",
-        finder: Finder::Tests("gamma::what_cannot_be_sent"),
+        finder: Finder::Tests("gamma::unsendable_frames_are_returned_with_the_reason"),
     },
     Fault {
         name: "a frame leaves before enough of it was read",
@@ -77,7 +77,7 @@ pub const FAULTS: &[Fault] = &[
         component: "../../gamma/receive",
         sound: "if leaving + waiting + whole > config.receive_fifo_bytes as usize {",
         broken: "if leaving + waiting + whole > config.receive_fifo_bytes as usize && !FAULT {",
-        finder: Finder::Tests("gamma::a_full_fifo"),
+        finder: Finder::Tests("gamma::only_a_full_fifo_loses_frames_and_not_a_fast_link"),
     },
     Fault {
         name: "bytes that have left the FIFO take room for ever",
@@ -133,7 +133,7 @@ pub const FAULTS: &[Fault] = &[
         component: "../../gamma/interrupts",
         sound: "if self.waiting.len() >= self.frames as usize {",
         broken: "if self.waiting.len() + usize::from(FAULT) >= self.frames as usize {",
-        finder: Finder::Tests("gamma::interrupts_come"),
+        finder: Finder::Tests("gamma::interrupts_follow_the_drivers_moderation"),
     },
     Fault {
         name: "what waits for an interrupt is forgotten",

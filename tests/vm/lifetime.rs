@@ -40,7 +40,7 @@ fn run_keeps_going_when_one_node_reboots() {
         ["run", "--keep-going", "--nodes", "3", "--timeout", "120", "--report", "json", "--", "sh", "-c"];
     let outcome = niclab.run([&run[..], &[script]].concat());
     assert_eq!(outcome.code(), 125, "{outcome}");
-    let reason = "node1 switched itself off or rebooted";
+    let reason = "node1 powered off or rebooted";
     assert!(outcome.stderr.contains(&format!("niclab: {reason}; the other nodes continue")), "{outcome}");
     for node in ["node0", "node2"] {
         assert!(outcome.stderr.contains(&format!("{node} | finished\n")), "{node}: {outcome}");
@@ -69,7 +69,7 @@ fn cluster_that_is_up_keeps_going_when_nodes_end() {
     // SAFETY: kill has no effect on this process's memory.
     assert_eq!(unsafe { libc::kill(killed, libc::SIGKILL) }, 0);
     let command = niclab.run(["exec", "node1", "--", "sh", "-c", "reboot -f; sleep 60"]);
-    let ends = ["node1 switched itself off or rebooted", "QEMU of node2 ended (signal 9)"];
+    let ends = ["node1 powered off or rebooted", "QEMU of node2 ended (signal 9)"];
     assert!(command.code() == 125 && command.stderr.contains(ends[0]), "{command}");
     let inspected = niclab.run(["inspect"]);
     assert!(ends.iter().all(|end| inspected.stdout.contains(end)), "{inspected}");

@@ -234,10 +234,10 @@ fn compiler_errors_of_a_driver_name_the_users_path() {
 #[test]
 fn a_driver_that_never_takes_the_card_is_told_so_with_what_it_said() {
     let outcome = refused("pr_err(\"own: of no use\\n\");", &[]);
-    assert!(outcome.stderr.contains("has not taken the card"), "{outcome}");
+    assert!(outcome.stderr.contains("loaded but not bound to the card"), "{outcome}");
     assert!(outcome.stderr.contains("own: of no use"), "{outcome}");
     let outcome = refused("return -EIO;", &[]);
-    assert!(outcome.stderr.contains("your driver own is not in use"), "{outcome}");
+    assert!(outcome.stderr.contains("your driver own did not load or bind to the card"), "{outcome}");
 }
 
 #[test]

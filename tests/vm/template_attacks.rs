@@ -101,7 +101,7 @@ fn usual_cache(niclab: &Niclab) -> PathBuf {
 }
 
 fn makes(outcome: &Outcome) -> usize {
-    outcome.stderr.matches("template of a guest that has booted: done").count()
+    outcome.stderr.matches("template of a booted guest: done").count()
 }
 
 #[track_caller]
@@ -151,7 +151,7 @@ const HARMS: [(&str, Harm); 6] = [
         memory.set_len(1 << 20).expect("a shorter file");
     }),
     ("its file state is damaged", |folder| fs::write(folder.join("state"), "").expect("an empty state")),
-    ("it is of version 2", |folder| {
+    ("it has version 2", |folder| {
         let text = fs::read_to_string(folder.join("template.json")).expect("the list");
         let raised = text.replacen("\"version\":1", "\"version\":2", 1);
         assert_ne!(raised, text);
@@ -160,12 +160,12 @@ const HARMS: [(&str, Harm); 6] = [
     ("others can write", |folder| {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o770)).expect("other modes");
     }),
-    ("not to be trusted", |folder| {
+    ("cannot be trusted", |folder| {
         let elsewhere = folder.with_file_name("elsewhere");
         fs::rename(folder, &elsewhere).expect("another name");
         symlink(&elsewhere, folder).expect("a link");
     }),
-    // The last one is made anew to the end.
+    // The last one is rebuilt to the end.
     ("its file memory is damaged", |folder| flip(&folder.join("memory"))),
 ];
 
@@ -184,16 +184,16 @@ fn damaged_or_foreign_template_is_named_and_rebuilt() {
     if !is_root {
         eprintln!("skipped: only root can give a template to another user");
     }
-    let harms = is_root.then_some(("not to be trusted", foreign));
+    let harms = is_root.then_some(("cannot be trusted", foreign));
     let mut harms: Vec<_> = harms.into_iter().chain(HARMS).collect();
     let last = harms.pop().expect("a harm");
     for (words, harm) in harms {
         harm(&folder);
         let mut run = templates.start();
-        let said = run.wait_for_line("is made anew");
+        let said = run.wait_for_line("is rebuilt");
         assert!(said.contains(words), "{words}: {said}");
         // It does so; to see that it ends well once is enough.
-        run.wait_for_line("template of a guest that has booted");
+        run.wait_for_line("template of a booted guest");
         run.signal(libc::SIGINT);
         drop(run);
         assert!(eventually(|| templates.niclab.processes().is_empty()));
@@ -207,7 +207,7 @@ fn damaged_or_foreign_template_is_named_and_rebuilt() {
     let inode = fs::metadata(folder.join("memory")).expect("the memory").ino();
     harm(&folder);
     let outcome = templates.run();
-    assert!(outcome.stderr.contains("is made anew") && outcome.stderr.contains(words), "{outcome}");
+    assert!(outcome.stderr.contains("is rebuilt") && outcome.stderr.contains(words), "{outcome}");
     assert_restored(&outcome, 1);
     assert_ne!(fs::metadata(templates.only().join("memory")).expect("the memory").ino(), inode);
     assert_restored(&templates.run(), 0);
@@ -225,7 +225,7 @@ fn without_room_for_a_template_the_nodes_boot() {
     let said: Vec<_> = outcome
         .stderr
         .lines()
-        .filter(|line| line.contains("the nodes boot, as there is no template"))
+        .filter(|line| line.contains("the nodes boot, because the template cannot be built"))
         .collect();
     assert!(said.len() == 1 && said[0].contains("No space left"), "{outcome}");
     assert!(outcome.stdout.contains("| booted") && !outcome.stdout.contains("left: "), "{outcome}");

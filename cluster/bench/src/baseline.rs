@@ -1,5 +1,6 @@
-//! What the NIC is compared with: another network card in two guests, QEMU's own virtio-net with the offloads it has by
-//! default, or a model of real hardware, and a `-netdev stream` between the two QEMUs over a unix socket.
+//! The networks that the NIC is compared with: a second network card in two guests. The card is QEMU's own virtio-net
+//! with its default offloads, or a model of real hardware. A `-netdev stream` connects the two QEMUs over a unix
+//! socket.
 
 use std::{net::Ipv4Addr, path::Path, time::Duration};
 
@@ -10,9 +11,8 @@ use niclab_cluster::{boot::running::RunningCluster, plan::Plan};
 /// How long a guest may take to bring the interface up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Brings up the interface with the Ethernet address `$1`, with the IP address `$2`. The peer's QEMU may not have
-/// connected yet, so the first answer is waited for: `$3` is the peer. `$4` is the driver's module, loaded already or
-/// not.
+/// Brings up the interface with the Ethernet address `$1` and the IP address `$2`, and waits for an answer of the peer
+/// `$3`, whose QEMU may not have connected yet. `$4` is the driver's module, which may be loaded already.
 const SETUP: &str = r#"
 modprobe -q "$4"
 for path in /sys/class/net/*; do
@@ -27,59 +27,59 @@ until ping -c 1 -W 1 "$3" >/dev/null 2>&1; do
 done
 "#;
 
-/// A kind of card.
+/// A network card.
 #[derive(Debug)]
 pub struct Card {
-    /// Of the cards of a node it is this one.
+    /// Its name, unique among the cards of a node.
     name: &'static str,
-    /// QEMU's device, and its options.
+    /// QEMU's device.
     device: &'static str,
-    /// Linux's driver.
+    /// Linux's driver module.
     module: &'static str,
-    /// Its network's number, in addresses of both kinds.
+    /// The network's number, a part of its IP and Ethernet addresses.
     network: u8,
 }
 
-/// QEMU's own.
+/// QEMU's own virtio-net.
 pub const STREAM: Card =
     Card { name: "baseline", device: "virtio-net-pci", module: "virtio_net", network: 78 };
 
-/// A DEC 21143, whose driver the kernel's own is.
+/// A DEC 21143, with the kernel's own driver.
 pub const TULIP: Card = Card { name: "tulip", device: "tulip", module: "tulip", network: 80 };
 
-/// The addresses of both ends of [`STREAM`].
+/// The IP addresses of both ends of [`STREAM`].
 pub const ADDRESSES: [Ipv4Addr; 2] = STREAM.addresses();
 
 impl Card {
-    /// The addresses of both ends, as `niclab-perf` takes them. No other network of a cluster uses them.
+    /// The IP addresses of both ends, for `niclab-perf`. No other network of a cluster uses them.
     pub const fn addresses(&self) -> [Ipv4Addr; 2] {
         [Ipv4Addr::new(10, self.network, 0, 1), Ipv4Addr::new(10, self.network, 0, 2)]
     }
 
-    /// Locally administered, and not of the cluster's cards' own range.
+    /// An Ethernet address: locally administered, and outside of the range of the cluster's cards.
     fn mac(&self, rank: usize) -> String {
         format!("52:54:00:{}:00:{:02x}", self.network, rank + 1)
     }
 
-    /// Puts such cards into the first two nodes of a cluster's plan, whose files are in `folder`.
+    /// Adds this card to the first two nodes of a cluster's plan. `folder` has the cluster's files.
     pub fn add(&self, plan: &mut Plan, folder: &Path) {
         let Self { name, device, .. } = self;
-        // In the option list a comma stands doubled.
+        // QEMU's option lists need a comma doubled.
         let path = folder.join(name).display().to_string().replace(',', ",,");
         for (rank, node) in plan.nodes.iter_mut().enumerate().take(2) {
-            // The second QEMU may start first; it then tries again until there is somebody to connect to.
+            // The second QEMU may start first; it then retries until the first one listens.
             let role = if rank == 0 { "server=on" } else { "server=off,reconnect-ms=50" };
             node.qemu.args.extend([
                 "-netdev".to_owned(),
                 format!("stream,id={name},{role},addr.type=unix,addr.path={path}"),
                 "-device".to_owned(),
-                // `romfile=` because a boot ROM would look for a network to boot from first.
+                // Without `romfile=`, the boot ROM would first try to boot from the network.
                 format!("{device},netdev={name},mac={},romfile=", self.mac(rank)),
             ]);
         }
     }
 
-    /// Gives the cards their addresses, and waits until each end reaches the other.
+    /// Configures the cards' addresses, and waits until each end reaches the other.
     ///
     /// # Errors
     /// When a guest has no such card, or its peer does not answer.

@@ -1,5 +1,5 @@
-//! How long two nodes take until both are healthy: restored from a template, and booted; what each stage of that takes,
-//! what the template costs whoever needs it first, and what the daemon then keeps resident.
+//! How long two nodes take until both are healthy, restored from a template and booted, stage by stage. Also what the
+//! first use of a template costs, and how much memory the daemon then keeps resident.
 
 use std::time::{Duration, Instant};
 
@@ -13,23 +13,23 @@ use super::{
     memory::{self, ResidentMemory},
 };
 
-/// Most wall time from the command to two healthy nodes, in seconds.
+/// Maximum wall time from the command to two healthy nodes, in seconds.
 const START_GOAL: Goal = Goal::Below(1.2);
 
-/// Most wall time that a template adds to the run that first needs it, in seconds.
+/// Maximum wall time that a template adds to the first run that needs it, in seconds.
 const TEMPLATE_GOAL: Goal = Goal::Below(3.0);
 
-/// A boot takes seconds, so its median is of fewer samples than a round trip's.
+/// A boot takes seconds, so its median has fewer samples than that of a round trip.
 const MAX_ROUNDS: usize = 5;
 
-/// One way of starting, sample by sample.
+/// Samples of one kind of start.
 #[derive(Default)]
 struct Starts {
     preparation: Vec<f64>,
     /// From the first process to both nodes healthy.
     processes: Vec<f64>,
     stages: [Vec<f64>; Stage::ALL.len()],
-    /// All of it.
+    /// From the command line to both nodes healthy.
     total: Vec<f64>,
 }
 
@@ -44,7 +44,7 @@ impl Starts {
         }
     }
 
-    /// Where the time goes, in the order in which it goes there.
+    /// The times of all stages, in order.
     fn figures(&self, name: &str, what: &str) -> Vec<Figure> {
         let mut figures = vec![
             seconds(
@@ -72,7 +72,7 @@ fn seconds(name: &str, what: &str, samples: &[f64]) -> Figure {
     Figure::new(name, what, Clock::Wall, "s", samples.to_vec())
 }
 
-/// Starts two nodes a few times, in each way in turns.
+/// Starts two nodes several times, alternately in each way.
 ///
 /// # Errors
 /// When a start fails.
@@ -105,20 +105,24 @@ pub fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
     let total = |name, what, starts: &Starts| seconds(name, what, &starts.total);
     let [start, cold] = [total("start", "", &restored), total("cold", "", &booted)];
     let packed = total("cold_packed", "booted, with a kernel that unpacks itself", &packed);
-    figures.push(Figure::ratio("start_over_cold", "restored over booted", &start, &cold));
-    let unpacked =
-        Figure::ratio("cold_over_packed", "booted, over a kernel that unpacks itself", &cold, &packed);
+    figures.push(Figure::ratio("start_over_cold", "ratio: restored over booted", &start, &cold));
+    let unpacked = Figure::ratio(
+        "cold_over_packed",
+        "ratio: booted over booted with a kernel that unpacks itself",
+        &cold,
+        &packed,
+    );
     figures.extend([unpacked, packed]);
     let added = templates.iter().zip(&restored.total).zip(&booted.total);
     let added: Vec<f64> = added.map(|((template, restored), booted)| template + restored - booted).collect();
-    figures.push(seconds("template", "a template is made", &templates));
-    let what = "what making it adds to a run that would have booted";
+    figures.push(seconds("template", "making a template", &templates));
+    let what = "extra time of a first run that makes the template, compared with a boot";
     figures.push(seconds("template_added", what, &added).with_goal(TEMPLATE_GOAL));
     figures.extend(memory.iter().flat_map(|memory| memory::figures(memory, "idle")));
     Ok(Measured { figures, ..Measured::default() })
 }
 
-/// Makes the plan's templates in a cache of their own, which goes with them; gives the seconds.
+/// Makes the plan's templates in a temporary cache; returns the seconds.
 fn template(plan: &Plan) -> Result<f64> {
     let folder = tempfile::tempdir()?;
     let cache = Cache::at(folder.path())?;
@@ -127,7 +131,7 @@ fn template(plan: &Plan) -> Result<f64> {
     Ok(begin.elapsed().as_secs_f64())
 }
 
-/// Has the nodes boot the kernel as its package has it.
+/// Makes the nodes boot the compressed kernel of the package.
 fn pack(plan: &mut Plan) {
     for node in &mut plan.nodes {
         if let Some(kernel) = node.qemu.args.iter().position(|arg| arg == "-kernel") {

@@ -1,10 +1,9 @@
-//! `niclab compare`: one workload over the cards of every model and over the Ethernet function, simulated and in
+//! `niclab compare`: runs one workload over the cards of every model and over the Ethernet function, simulated and in
 //! guests.
 //!
-//! Which models there are the registry says. All of them are priced on one platform, and each way of carrying the
-//! messages that cannot be had (a card whose messages are shorter, a platform that does not price it) keeps its row,
-//! with the reason in it. The Ethernet function carries datagrams in the simulator, and TCP in guests, which is what
-//! programs use there.
+//! The models come from the registry. All use the same platform profile. If a card or the function cannot carry the
+//! messages (they are too long, or the platform has no price for it), its row has the reason. The Ethernet function
+//! carries datagrams in the simulator. In guests it carries TCP, which programs use there.
 
 mod text;
 
@@ -24,7 +23,7 @@ use serde::Serialize;
 /// The version of [`Comparison`].
 pub const COMPARISON_VERSION: u32 = 1;
 
-/// A platform that prices every model.
+/// A platform profile with prices for every model.
 pub const DEFAULT_PROFILE: &str = "pcie4-100g";
 
 const PS_PER_S: u128 = 1_000_000_000_000;
@@ -34,28 +33,28 @@ const PS_PER_S: u128 = 1_000_000_000_000;
 pub struct Request {
     /// Where it runs.
     pub mode: ScenarioMode,
-    /// A ping-pong or a stream. Its function is chosen here.
+    /// A ping-pong or a stream. [`compare`] sets its function.
     pub workload: Workload,
     /// Name or path of the platform's profile.
     pub profile: String,
 }
 
-/// What runs it: a simulation; or guests, which use the Ethernet function where the workload's is that.
+/// Runs simulations and guests. Guests use the Ethernet function if the workload's function is that.
 pub trait Runner {
-    /// The report of a simulation.
+    /// Simulates, and returns the report.
     ///
     /// # Errors
-    /// When it cannot be run.
+    /// When the simulation cannot be run.
     fn simulate(&mut self, config: &SimConfig) -> Result<Report>;
 
-    /// The report of guests.
+    /// Runs guests, and returns their report.
     ///
     /// # Errors
-    /// When they cannot be booted, or a measurement fails.
+    /// When the guests cannot be booted, or a measurement fails.
     fn boot(&mut self, scenario: &Scenario) -> Result<Report>;
 }
 
-/// The simulator, and guests on this machine.
+/// Runs the simulator, and guests on this machine.
 #[derive(Debug)]
 pub struct Here {
     /// Whether the network may not be used.
@@ -78,7 +77,7 @@ impl Runner for Here {
     }
 }
 
-/// All of it.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// [`COMPARISON_VERSION`].
@@ -87,61 +86,61 @@ pub struct Comparison {
     pub tool: &'static str,
     /// The platform's profile.
     pub profile: String,
-    /// What was sent.
+    /// The messages that were sent.
     pub workload: Workload,
-    /// Each carrier, first simulated, then live.
+    /// A row for each carrier and mode; for each carrier, first simulated, then live.
     pub rows: Vec<Row>,
 }
 
-/// One carrier in one mode.
+/// The result of one carrier in one mode.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Name of a NIC model, or `ethernet`.
     pub carrier: &'static str,
     /// Simulated or live.
     pub mode: Mode,
-    /// What was measured.
+    /// The measured values.
     pub figures: Option<Figures>,
-    /// Why nothing was, or what is wrong with it.
+    /// Why there are no values, or what is wrong with them.
     pub problem: Option<String>,
 }
 
-/// What a run took. What is of a message is the sum over both nodes, divided by the workload's messages.
+/// The values of a run. A value per message is the sum over both nodes, divided by the number of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// Median way of a message (of a frame, on the Ethernet function) from program to program.
+    /// Median latency of a message (on the Ethernet function: of a frame) from program to program.
     pub model_latency_p50_ps: u64,
-    /// Payload.
+    /// Payload per second.
     pub model_bytes_per_s: u64,
-    /// Whether model time is exact.
+    /// Whether the model time is exact.
     pub model_is_exact: bool,
-    /// Median round trip; of a live ping-pong.
+    /// Median round trip of a live ping-pong.
     pub wall_round_trip_p50_ns: Option<u64>,
-    /// Payload, both directions together; live.
+    /// Payload per second, both directions together; live only.
     pub wall_bytes_per_s: Option<u64>,
-    /// Of a message.
+    /// Interrupts per message.
     pub interrupts: f64,
-    /// Of a message; the simulator's cards see every store and need none.
+    /// Doorbells per message. The simulator's cards see every store and need none.
     pub doorbells: f64,
-    /// Of a message: reads and writes of data and descriptors.
+    /// Reads and writes of data and descriptors, per message.
     pub dma_operations: f64,
-    /// Of a message: over the host's bus, in whatever way.
+    /// Bytes on the host's bus in all transactions, per message.
     pub bus_bytes: f64,
-    /// Of a message: time of the guests' processors; live.
+    /// Time of the guests' processors per message; live only.
     pub wall_guest_ns: Option<f64>,
 }
 
-/// A way to carry messages.
+/// A NIC model, or the Ethernet function.
 struct Carrier {
     name: &'static str,
     nic: NicConfig,
     function: Function,
 }
 
-/// Compares. What cannot be run becomes a row that says so.
+/// Compares all carriers. If a carrier cannot be run, its row has the reason.
 ///
 /// # Errors
-/// Only where a signal asks niclab to end.
+/// Only when a signal ends niclab.
 pub fn compare(request: &Request, runner: &mut dyn Runner) -> Result<Comparison> {
     let modes = match request.mode {
         ScenarioMode::Sim => &[Mode::Sim][..],
@@ -187,7 +186,7 @@ fn run(request: &Request, carrier: &Carrier, mode: Mode, runner: &mut dyn Runner
         nic: carrier.nic.clone(),
         ..ClusterFile::default()
     };
-    // Nothing of it stands in a file, and the profile's path is seen from where niclab runs.
+    // No file describes this cluster, so the profile's path is relative to the current folder.
     let source = Source::default();
     let cluster = match mode {
         Mode::Sim => source.resolve(&file)?,
@@ -195,7 +194,7 @@ fn run(request: &Request, carrier: &Carrier, mode: Mode, runner: &mut dyn Runner
     };
     let mut workload = Workload { function: carrier.function, ..request.workload.clone() };
     if carrier.function == Function::Ethernet {
-        // It interrupts as it always does.
+        // The Ethernet function interrupts as usual.
         workload.interrupt_every = 0;
     }
     let config = SimConfig::new(&cluster, carrier.name, &workload);
@@ -241,7 +240,7 @@ fn wrong(report: &Report) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// Those of the workload: not what a stream's receiver says at its end.
+/// Number of the workload's messages, without the final message of a stream's receiver.
 const fn messages(workload: &Workload) -> u64 {
     match workload.kind {
         WorkloadKind::PingPong => workload.count.saturating_mul(2),
@@ -259,7 +258,7 @@ impl Figures {
             |what: &str| sum(&|node| node.ledgers().map(|(_, ledger)| in_ledger(what, ledger)).sum());
         let latency = match function {
             Function::Cluster => report.model.latency,
-            // Whoever receives what is measured: the second node.
+            // The second node receives the measured messages.
             Function::Ethernet | Function::Tcp => {
                 report.nodes.get(1).map(|node| node.ethernet_model_latency).unwrap_or_default()
             }
@@ -288,13 +287,13 @@ impl Figures {
 }
 
 impl Comparison {
-    /// Whether every carrier was measured, and nothing is wrong with any.
+    /// Whether every carrier was measured without an error.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.rows.iter().all(|row| row.problem.is_none())
     }
 
-    /// As tables.
+    /// The comparison as tables.
     #[must_use]
     pub fn text(&self) -> String {
         text::text(self)
@@ -307,7 +306,7 @@ mod tests {
 
     use super::*;
 
-    /// Says of each run what it was asked for.
+    /// Records the requests of all runs.
     #[derive(Default)]
     struct Recorder {
         runs: Vec<String>,
@@ -327,7 +326,7 @@ mod tests {
             if self.is_ended {
                 return Err(Failure::Signal(2).into());
             }
-            assert!(!scenario.cluster.lockstep, "wall time is of programs that run freely");
+            assert!(!scenario.cluster.lockstep, "lockstep would distort wall times");
             let model = scenario.cluster.nodes[0].nic.model.name;
             self.runs.push(format!("live {model} {}", scenario.workload.function.name()));
             Ok(self.report.clone())
@@ -381,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn every_model_and_the_ethernet_function_are_run_in_each_mode() {
+    fn every_carrier_runs_in_each_mode() {
         let mut recorder = Recorder { report: report(), ..Recorder::default() };
         let found = compare(&request(ScenarioMode::Both, ping_pong()), &mut recorder).unwrap();
         let mut expected: Vec<String> = NicModel::names()
@@ -398,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_a_message_is_of_both_nodes_and_of_its_own_function() {
+    fn values_per_message_sum_both_nodes_of_one_function() {
         let figures = Figures::of(&report(), Function::Cluster, &ping_pong());
         // 10 messages; 160 bytes in 16 us.
         assert_eq!((figures.interrupts, figures.doorbells), (1.0, 2.0));
@@ -415,14 +414,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_keeps_its_row_with_the_reason() {
+    fn carrier_that_cannot_run_has_a_row_with_the_reason() {
         let long = Workload { message_bytes: 1_024, interrupt_every: 2, ..ping_pong() };
         let mut recorder = Recorder { report: report(), ..Recorder::default() };
         let found = compare(&request(ScenarioMode::Sim, long), &mut recorder).unwrap();
         let (good, bad): (Vec<_>, Vec<_>) = found.rows.iter().partition(|row| row.problem.is_none());
         assert!(
             good.iter().any(|row| row.carrier == "ethernet"),
-            "it has no messages that interrupt: {found:?}"
+            "the function ignores interrupt_every: {found:?}"
         );
         assert!(!bad.is_empty() && bad.iter().all(|row| row.figures.is_none()), "{found:?}");
         assert!(
@@ -438,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_went_wrong_says_so_and_a_signal_ends_all() {
+    fn failed_run_is_reported_and_a_signal_ends_the_comparison() {
         let mut broken = report();
         broken.nodes[1].exit_code = Some(3);
         broken.model.is_exact = false;

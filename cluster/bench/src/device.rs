@@ -1,4 +1,4 @@
-//! The device in process: `niclab-device bench`, which drives the daemon's own code with no QEMU.
+//! The device in process: runs `niclab-device bench`, which uses the daemon's own code without QEMU.
 
 use std::{
     env,
@@ -18,18 +18,18 @@ use super::{
     program,
 };
 
-/// Frames a second, as a part of what testpmd's vhost ports forward.
+/// Minimum ratio of frames per second to those of testpmd's vhost ports.
 const TESTPMD_GOAL: Goal = Goal::AtLeast(1.0);
 
-/// What DPDK's packages call it.
+/// Names of the program in DPDK's packages.
 const TESTPMD: [&str; 2] = ["dpdk-testpmd", "testpmd"];
 
-/// The program to compare with is not there, though it was asked for.
+/// The testpmd that the user named does not exist.
 #[derive(Debug, Error)]
-#[error("--testpmd: there is no {}; install the package dpdk-dev, or leave the option out", .0.display())]
+#[error("--testpmd: there is no {}; install the package dpdk-dev, or omit the option", .0.display())]
 pub struct NoTestpmd(PathBuf);
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// [`program::ProgramError`], [`NoTestpmd`], or when the program cannot be found or built.
@@ -50,7 +50,7 @@ pub(crate) fn measure(options: &Options, of_models: impl Iterator<Item = &'stati
     Ok(Measured { figures, details: Some(Value::Array(reports)), left_out })
 }
 
-/// The testpmd that is measured: the one that is named, which must be there, else the one in `PATH`, if there is any.
+/// The testpmd to measure: the one that the user names, which must exist, or else the one in `PATH`, if any.
 fn testpmd(named: Option<&Path>, path: &OsStr) -> Result<Option<PathBuf>, NoTestpmd> {
     match named {
         Some(named) if named.is_file() => Ok(Some(named.to_owned())),
@@ -62,11 +62,11 @@ fn testpmd(named: Option<&Path>, path: &OsStr) -> Result<Option<PathBuf>, NoTest
     }
 }
 
-/// Which rows are not there, and why.
+/// The rows that were omitted, and why.
 fn left_out(reports: &[Value], has_testpmd: bool) -> Vec<String> {
     if !has_testpmd {
         return vec![format!(
-            "testpmd: there is none in PATH; install the package dpdk-dev, or name one with --testpmd ({})",
+            "testpmd: not found in PATH; install the package dpdk-dev, or give one with --testpmd ({})",
             TESTPMD.join(", ")
         )];
     }
@@ -74,43 +74,43 @@ fn left_out(reports: &[Value], has_testpmd: bool) -> Vec<String> {
     why.map(|why| format!("testpmd: {why}")).into_iter().collect()
 }
 
-/// A number in its report that is a figure.
+/// A number in the program's report that is a figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     /// The figure's name.
     pub name: &'static str,
     /// The figure in words.
     pub what: &'static str,
-    /// Unit, and what makes the number one in it.
+    /// The unit, and the factor that converts the number to it.
     pub unit: (&'static str, f64),
-    /// Where the number stands.
+    /// JSON pointer of the number in the report.
     pub pointer: &'static str,
-    /// What it should be.
+    /// The goal.
     pub goal: Option<Goal>,
 }
 
-/// The Ethernet function, beside what models report of themselves.
+/// The Ethernet function's row; models have rows of their own.
 const ETHERNET: Row = Row {
     name: "device_frame_rate",
-    what: "Ethernet function, 64-byte frames each way, one core for both ends",
+    what: "Ethernet function, 64-byte frames in both directions, one core for both ends",
     unit: ("M frames/s", 1e-6),
     pointer: "/ethernet/wall_frames_per_s_each",
     goal: None,
 };
 const ETHERNET_TWO_CORES: Row = Row {
     name: "device_frame_rate_two_cores",
-    what: "Ethernet function, 64-byte frames each way, a core for the device",
+    what: "Ethernet function, 64-byte frames in both directions, a core for the device",
     pointer: "/ethernet_two_cores/wall_frames_per_s_each",
     ..ETHERNET
 };
 const TESTPMD_ROW: Row = Row {
     name: "testpmd_frame_rate",
-    what: "testpmd's vhost ports, 64-byte frames each way, a core for testpmd",
+    what: "testpmd's vhost ports, 64-byte frames in both directions, a core for testpmd",
     pointer: "/testpmd/wall_frames_per_s_each",
     ..ETHERNET
 };
 
-/// The figures in its reports, one for each round, or the key that one of them lacks.
+/// The figures in the reports, which are one for each round; or the key that a report lacks.
 fn figures(
     reports: &[Value],
     of_models: impl Iterator<Item = &'static Row>,
@@ -119,18 +119,18 @@ fn figures(
     let mut figures = rows.map(|row| row.figure(reports)).collect::<Result<Vec<_>, _>>()?;
     let device = ETHERNET_TWO_CORES.figure(reports)?;
     let comparison = TESTPMD_ROW.figure(reports).map(|testpmd| {
-        let what = "frame rate: Ethernet function over testpmd, a core each";
+        let what = "frame rate: Ethernet function over testpmd, one core each";
         let ratio = Figure::ratio("testpmd_ratio", what, &device, &testpmd).with_goal(TESTPMD_GOAL);
         [testpmd, ratio]
     });
     figures.push(device);
-    // Without testpmd its key is null.
+    // Without testpmd, the key is null.
     figures.extend(comparison.into_iter().flatten());
     Ok(figures)
 }
 
 impl Row {
-    /// The figure, with a sample of each report, or the key that one of them lacks.
+    /// The figure, with a sample of each report; or the key that a report lacks.
     fn figure(&self, reports: &[Value]) -> Result<Figure, &'static str> {
         let (unit, scale) = self.unit;
         let number = |report: &Value| Some(report.pointer(self.pointer)?.as_f64()? * scale);
@@ -154,7 +154,8 @@ mod tests {
     fn reports_become_figures_and_a_missing_key_is_named() {
         let report = |one_way: u32, testpmd: Value| {
             json!({
-                "ultra": {"wall_messages_per_s": 4e6, "wall_rate_ledger_on_over_off": 0.95, "wall_one_way_p50_ns": one_way,
+                "ultra": {"wall_messages_per_s": 4e6, "wall_rate_ledger_on_over_off": 0.95,
+                    "wall_one_way_p50_ns": one_way,
                     "wall_rate_two_pairs_over_one": 1.9, "wall_rate_two_pairs_over_apart": 1.0},
                 "matching": {
                     "wall_one_way_p50_ns": 900,
@@ -177,13 +178,13 @@ mod tests {
         assert_eq!(
             figures(&[report(1, Value::Null)], device_rows()).unwrap().len(),
             11,
-            "nothing to compare with"
+            "without testpmd there is no ratio"
         );
         assert_eq!(figures(&[json!({})], device_rows()).unwrap_err(), "/ultra/wall_messages_per_s");
     }
 
     #[test]
-    fn without_testpmd_its_rows_are_left_out_and_that_is_said() {
+    fn without_testpmd_its_rows_are_omitted_with_a_note() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().as_os_str();
         assert_eq!(testpmd(None, path).unwrap(), None);
@@ -191,7 +192,7 @@ mod tests {
         assert!(said[0].contains("install the package dpdk"), "{said:?}");
         let missing = folder.path().join("dpdk-testpmd");
         let refused = testpmd(Some(&missing), path).unwrap_err().to_string();
-        assert!(refused.contains("dpdk-testpmd; install"), "one that is named must be there: {refused}");
+        assert!(refused.contains("dpdk-testpmd; install"), "the testpmd that is given must exist: {refused}");
         std::fs::write(&missing, "").unwrap();
         assert_eq!(testpmd(None, path).unwrap(), Some(missing.clone()));
         assert_eq!(testpmd(Some(&missing), OsStr::new("")).unwrap(), Some(missing));

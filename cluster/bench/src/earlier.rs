@@ -1,7 +1,6 @@
-//! A run of `niclab bench` beside an earlier one, which was kept as JSON: what each figure was, is, and their ratio.
+//! Compares a run of `niclab bench` with an earlier one, from its JSON: both values of each figure, and their ratio.
 //!
-//! Only counts can be judged by it. A wall time says as much of the machine as of niclab, and two runs may be of two
-//! machines.
+//! Only counts can be judged this way. Wall times depend on the machine, and the two runs may be on different machines.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +13,10 @@ use crate::{
     report::{BENCH_VERSION, BenchReport},
 };
 
-/// Why an earlier report cannot be compared with.
+/// Why an earlier report cannot be used.
 #[derive(Debug, Error)]
 pub enum EarlierError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("--baseline {}: {error}", path.display())]
     Read {
         /// The file.
@@ -25,7 +24,7 @@ pub enum EarlierError {
         /// Why.
         error: std::io::Error,
     },
-    /// It is none.
+    /// The file is no report.
     #[error("--baseline {}: {error}; give a file that `niclab bench --json` printed", path.display())]
     Format {
         /// The file.
@@ -33,9 +32,9 @@ pub enum EarlierError {
         /// Why.
         error: serde_json::Error,
     },
-    /// Another version's.
+    /// The report is of another version.
     #[error(
-        "--baseline {}: it is of version {found}, and this niclab compares version {BENCH_VERSION}; measure it anew",
+        "--baseline {}: it is of version {found}, but this niclab compares version {BENCH_VERSION}; measure again",
         path.display()
     )]
     Version {
@@ -46,7 +45,7 @@ pub enum EarlierError {
     },
 }
 
-/// What is needed of an earlier [`BenchReport`].
+/// The required parts of an earlier [`BenchReport`].
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Earlier {
     version: u32,
@@ -59,7 +58,7 @@ struct EarlierSection {
     figures: Vec<Figure>,
 }
 
-/// A figure of both runs.
+/// A figure in both runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// The section.
@@ -74,19 +73,19 @@ pub struct Change {
     pub clock: Clock,
     /// Its median in the earlier run.
     pub before: f64,
-    /// Its median now; none where it was not measured.
+    /// Its median now; `None` if it was not measured.
     pub now: Option<f64>,
     /// Now over before.
     pub ratio: Option<f64>,
 }
 
-/// A report with its changes since an earlier one, as JSON shows it.
+/// A report with its changes since an earlier one, for JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Beside<'a> {
     /// The report.
     #[serde(flatten)]
     pub report: &'a BenchReport,
-    /// The changes; none where nothing was compared.
+    /// The changes; `None` without a baseline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<&'a [Change]>,
 }
@@ -108,7 +107,7 @@ impl Earlier {
         }
     }
 
-    /// Each of its figures whose section was measured now, too.
+    /// The changes of all earlier figures whose section was measured now, too.
     #[must_use]
     pub fn changes(&self, now: &BenchReport) -> Vec<Change> {
         let mut changes = Vec::new();
@@ -139,10 +138,10 @@ impl Change {
         }
     }
 
-    /// Whether this is a count that is gone, or has grown by more than so much of itself: 0.05 for a twentieth.
+    /// Whether this is a count that is missing now, or has grown by more than the fraction `most`: 0.05 for 5 %.
     #[must_use]
     pub fn has_grown_by(&self, most: f64) -> bool {
-        // A ratio that is no number is none that was held.
+        // A missing ratio, or one that is not a number, counts as growth.
         let is_as_before = self.now == Some(self.before);
         self.clock == Clock::None && !is_as_before && !self.ratio.is_some_and(|ratio| ratio <= 1.0 + most)
     }
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_grew_or_is_gone_is_found_and_a_time_never_is() {
+    fn grown_or_missing_counts_are_found_but_not_times() {
         let before = vec![
             figure("same", Clock::None, 100.0),
             figure("grew", Clock::None, 100.0),
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_report_is_named() {
+    fn invalid_baseline_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("b.json");
         assert!(Earlier::read(&path).unwrap_err().to_string().contains("b.json"));

@@ -1,21 +1,21 @@
-//! One measured quantity: its samples, their spread, and the goal it is held against.
+//! One measured quantity: its samples, their spread, and its goal.
 
 use serde::{Deserialize, Serialize};
 
-/// Which clock a figure is of.
+/// The clock of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
-    /// What this machine took. Ratios of such times are of this clock too.
+    /// Wall time of this machine. Ratios of such times have this clock, too.
     Wall,
-    /// What the modelled hardware would have taken.
+    /// Model time of the modelled hardware.
     Model,
-    /// None: a count or a size.
+    /// No clock: a count or a size.
     None,
 }
 
 impl Clock {
-    /// As reports name it.
+    /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -26,13 +26,13 @@ impl Clock {
     }
 }
 
-/// What a figure should be.
+/// The goal of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
-    /// So much or more.
+    /// This value or more.
     AtLeast(f64),
-    /// Less than this.
+    /// Less than this value.
     Below(f64),
 }
 
@@ -46,7 +46,7 @@ impl Goal {
         }
     }
 
-    /// As in `>= 20`.
+    /// As text, such as `>= 20`.
     #[must_use]
     pub fn text(self) -> String {
         match self {
@@ -59,7 +59,7 @@ impl Goal {
 /// One measured quantity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// The quantity, as a key that stays the same from version to version.
+    /// The quantity's key, which is the same in all versions.
     pub name: String,
     /// The quantity in words.
     pub what: String,
@@ -67,22 +67,22 @@ pub struct Figure {
     pub clock: Clock,
     /// Its unit.
     pub unit: String,
-    /// Median of the samples, the mean of the middle two where their number is even.
+    /// Median of the samples; of an even number, the mean of the middle two.
     pub median: f64,
     /// Smallest sample.
     pub min: f64,
     /// Largest sample.
     pub max: f64,
-    /// What was measured, in order.
+    /// The samples, in order of measurement.
     pub samples: Vec<f64>,
-    /// What the median should be.
+    /// The goal for the median.
     pub goal: Option<Goal>,
-    /// Whether it is.
+    /// Whether the median reaches the goal.
     pub reached: Option<bool>,
 }
 
 impl Figure {
-    /// A figure of these samples, of which there must be one at least: without any, JSON shows `null`.
+    /// A figure of these samples; there must be at least one. Without samples, JSON shows `null`.
     #[must_use]
     pub fn new(name: &str, what: &str, clock: Clock, unit: &str, samples: Vec<f64>) -> Self {
         let mut sorted = samples.clone();
@@ -103,21 +103,21 @@ impl Figure {
         }
     }
 
-    /// The quotients of two figures, sample by sample: each pair comes from one round.
+    /// The ratio of two figures, sample by sample: both samples of a pair are from the same round.
     #[must_use]
     pub fn ratio(name: &str, what: &str, over: &Self, under: &Self) -> Self {
         let quotients = over.samples.iter().zip(&under.samples).map(|(over, under)| over / under);
         Self::new(name, what, over.clock, "times", quotients.collect())
     }
 
-    /// The figure, held against a goal.
+    /// The figure with a goal.
     #[must_use]
     pub fn with_goal(self, goal: Goal) -> Self {
         Self { goal: Some(goal), reached: Some(goal.is_reached_by(self.median)), ..self }
     }
 }
 
-/// A number with three digits that matter, and all digits before the point.
+/// A number with three significant digits, or all digits before the decimal point if there are more.
 #[must_use]
 pub fn digits(value: f64) -> String {
     let decimals = match value.abs() {
@@ -137,24 +137,24 @@ mod tests {
     }
 
     #[test]
-    fn the_median_and_the_spread_are_those_of_the_samples() {
+    fn median_and_spread_match_the_samples() {
         let odd = figure(&[9.0, 1.0, 2.0]);
         assert_eq!((odd.median, odd.min, odd.max), (2.0, 1.0, 9.0));
-        assert_eq!(odd.samples, [9.0, 1.0, 2.0], "in the order in which they were taken");
+        assert_eq!(odd.samples, [9.0, 1.0, 2.0], "in order of measurement");
         assert_eq!(figure(&[4.0, 1.0, 2.0, 8.0]).median, 3.0);
         assert_eq!(figure(&[7.0]).median, 7.0);
         assert!(figure(&[]).median.is_nan());
     }
 
     #[test]
-    fn a_ratio_is_taken_within_each_round() {
+    fn ratio_uses_samples_of_the_same_round() {
         // The machine was ten times slower in the second round; the quotients do not show it.
         let ratio = Figure::ratio("r", "", &figure(&[40.0, 400.0]), &figure(&[2.0, 20.0]));
         assert_eq!((ratio.samples.as_slice(), ratio.unit.as_str()), ([20.0, 20.0].as_slice(), "times"));
     }
 
     #[test]
-    fn goals_are_judged_by_the_median_and_their_bound() {
+    fn goals_compare_the_median_with_the_bound() {
         assert_eq!(figure(&[1.0, 20.0, 30.0]).with_goal(Goal::AtLeast(20.0)).reached, Some(true));
         assert_eq!(figure(&[19.9]).with_goal(Goal::AtLeast(20.0)).reached, Some(false));
         assert_eq!(figure(&[12.0]).with_goal(Goal::Below(12.0)).reached, Some(false));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_keep_the_digits_that_matter() {
+    fn numbers_have_three_significant_digits() {
         let shown = [1234.56, 123.4, 45.678, 1.005, 20.0, 0.25].map(digits);
         assert_eq!(shown, ["1235", "123", "45.7", "1.00", "20", "0.25"]);
     }

@@ -1,4 +1,4 @@
-//! The papers' figures, made anew, each number beside the paper's.
+//! The papers' figures, reproduced with the models, each number next to the paper's.
 
 pub mod compared;
 pub mod plot;
@@ -11,35 +11,35 @@ use self::{
     plot::Panel,
 };
 
-/// Figures of a paper, or such as nobody has published.
+/// Figures of a paper, or of niclab's own.
 #[derive(Clone, Copy, Debug)]
 pub struct PaperFigures {
     /// Their name on the command line.
     pub name: &'static str,
-    /// What they show.
+    /// Their description in the help.
     pub help: &'static str,
-    /// The file in docs/reference/figures that holds their text.
+    /// The file in docs/reference/figures with their text.
     pub file: &'static str,
-    /// Makes them; offline where the flag is set.
+    /// Makes them; the flag forbids the network.
     pub make: fn(bool) -> Result<Made>,
 }
 
-/// Figures that were made.
+/// The result of [`PaperFigures::make`].
 #[derive(Clone, Debug)]
 pub struct Made {
     /// For people.
     pub text: String,
     /// For programs.
     pub json: String,
-    /// To be drawn.
+    /// Panels to draw.
     pub panels: Vec<Panel>,
-    /// The paper's numbers beside ours.
+    /// The paper's numbers next to the models'.
     pub compared: Vec<Compared>,
-    /// Whether each of them is as declared, and all else that is checked holds.
+    /// Whether every number is as declared, and all other checks pass.
     pub hold: bool,
 }
 
-/// What is written as JSON.
+/// The contents of the JSON.
 #[derive(Serialize)]
 struct Whole<'a, F> {
     #[serde(flatten)]
@@ -49,13 +49,13 @@ struct Whole<'a, F> {
 }
 
 impl Made {
-    /// The text as it is printed: with one end of line.
+    /// The text as it is printed: it ends with exactly one newline.
     #[must_use]
     pub fn printed(&self) -> String {
         format!("{}\n", self.text.trim_end_matches('\n'))
     }
 
-    /// Such a result, with all that `figures` hold as JSON. `hold`: whether all that is checked beside `compared` does.
+    /// A result; the JSON has all of `figures`. `hold`: whether all checks other than `compared` pass.
     ///
     /// # Errors
     /// When they cannot be written as JSON.

@@ -1,5 +1,5 @@
-//! Two guests, three ways from one to the other: requester pages, TCP over the NIC's Ethernet function, and TCP over
-//! QEMU's own network.
+//! Two guests with three paths between them: requester pages, TCP over the NIC's Ethernet function, and TCP over QEMU's
+//! own network.
 
 use std::collections::BTreeMap;
 
@@ -13,25 +13,25 @@ use super::{
     perf::{self, Pair, Path},
 };
 
-/// Payload of a round trip.
+/// Payload of a round trip, in bytes.
 const MESSAGE_BYTES: usize = 16;
 
 /// Round trips of one sample through requester pages.
 const NIC_ROUND_TRIPS: u64 = 5_000;
 
-/// Round trips of one sample over TCP, which takes many times as long.
+/// Round trips of one sample over TCP, which is many times slower.
 const TCP_ROUND_TRIPS: u64 = 1_000;
 
-/// Bytes of one write of the bandwidth measurement: what common tools write at once, or half of it.
+/// Bytes of one write of the bandwidth measurement: common tools use this or twice this size.
 const WRITE_BYTES: usize = 64 * 1024;
 
 /// Writes of one sample: 64 MiB.
 const WRITES: u64 = 1_024;
 
-/// How many times a message through requester pages must be faster than TCP over QEMU's own network.
+/// Minimum speed-up of a message through requester pages over TCP on QEMU's own network.
 const NIC_GOAL: Goal = Goal::AtLeast(20.0);
 
-/// TCP over the Ethernet function must be no worse.
+/// TCP over the Ethernet function must be at least as fast.
 const ETHERNET_GOAL: Goal = Goal::AtLeast(1.0);
 
 /// One kind of sample.
@@ -72,7 +72,7 @@ impl Sample {
         }
     }
 
-    /// `nic` is what their cards are.
+    /// `nic` is the name of the cards' model.
     fn figure(self, nic: &str, samples: Vec<f64>) -> Figure {
         let (name, what, unit) = match self {
             Self::NicRoundTrip => {
@@ -107,7 +107,7 @@ impl Sample {
 /// # Errors
 /// When the cluster does not boot, or a measurement fails.
 pub fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
-    // Of the cards that are added no template knows.
+    // Templates do not have the added cards.
     let args = ClusterArgs { nodes: Some(2), cold: true, ..options.cluster.clone() };
     let booted = super::boot(options, root, &args, |plan| {
         let folder = root.folder(&plan.name);
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faster_is_a_greater_ratio_for_times_and_for_bandwidths() {
+    fn faster_gives_a_higher_ratio_for_times_and_bandwidths() {
         let samples = Sample::ALL.into_iter().zip([
             [10.0, 20.0],
             [50.0, 100.0],

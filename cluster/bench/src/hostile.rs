@@ -1,4 +1,4 @@
-//! What one guest can do to all others: `niclab-device hostile`, in process and without QEMU.
+//! Effects of one guest on all others: runs `niclab-device hostile`, in process and without QEMU.
 
 use anyhow::Result;
 use niclab_cluster::programs::Programs;
@@ -11,15 +11,15 @@ use super::{
     program,
 };
 
-/// Milliseconds within which 99 of 100 requests are to be answered, whatever another guest does.
+/// Limit of the 99th percentile of answer times during an attack, in milliseconds.
 const P99_GOAL: Goal = Goal::Below(10.0);
 
-/// Milliseconds within which every request is to be answered.
+/// Limit of all answer times during an attack, in milliseconds.
 const MAX_GOAL: Goal = Goal::Below(100.0);
 
 const ARGUMENTS: [&str; 2] = ["hostile", "--json"];
 
-/// Runs it.
+/// Runs the attacks.
 ///
 /// # Errors
 /// [`program::ProgramError`], or when the program cannot be found or built.
@@ -31,7 +31,7 @@ pub fn measure(options: &Options) -> Result<Measured> {
     Ok(Measured { figures, details: Some(report), ..Measured::default() })
 }
 
-/// For each attack the wait that 99 of 100 requests do not exceed, and the longest.
+/// For each attack, the 99th percentile and the maximum of the waiting times.
 fn figures(report: &Value) -> Option<Vec<Figure>> {
     let rows = report.get("rows")?.as_array()?;
     Some(rows.iter().map(row).collect::<Option<Vec<_>>>()?.concat())
@@ -42,7 +42,7 @@ fn row(row: &Value) -> Option<[Figure; 2]> {
     let name = attack.replace(' ', "_");
     let is_answered = row.get("failure")?.is_null();
     let figure = |key, what, pointer, goal| {
-        // A request that was given up has no length.
+        // Without an answer there is no waiting time.
         let ms = if is_answered { row.get(pointer)?.as_f64()? / 1e3 } else { f64::INFINITY };
         let what = format!("{attack}: {what}");
         Some(
@@ -51,7 +51,7 @@ fn row(row: &Value) -> Option<[Figure; 2]> {
     };
     Some([
         figure("p99", "a bystander's request, p99", "wall_p99_us", P99_GOAL)?,
-        figure("most", "the longest", "wall_most_us", MAX_GOAL)?,
+        figure("most", "the longest wait", "wall_most_us", MAX_GOAL)?,
     ])
 }
 
@@ -62,8 +62,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attack_has_two_figures_and_one_that_silences_others_reaches_no_goal() {
-        let row = |failure: Value| json!({"attack": "a b", "wall_p99_us": 9_000.0, "wall_most_us": 100_001.0, "failure": failure});
+    fn attack_without_an_answer_reaches_no_goal() {
+        let row = |failure: Value| {
+            json!({
+                "attack": "a b", "wall_p99_us": 9_000.0, "wall_most_us": 100_001.0, "failure": failure
+            })
+        };
         let found = figures(&json!({"rows": [row(Value::Null), row(json!("gone"))]})).unwrap();
         let reached: Vec<_> = found.iter().map(|figure| figure.reached).collect();
         assert_eq!(reached, [Some(true), Some(false), Some(false), Some(false)]);

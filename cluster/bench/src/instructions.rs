@@ -1,7 +1,8 @@
-//! Instructions that niclab's own programs take for a unit of work, counted by valgrind's callgrind: a figure that
-//! depends on the compiler, and neither on how fast the machine is nor on who else uses it.
+//! Instructions of niclab's programs per unit of work, counted by valgrind's callgrind. The counts depend on the
+//! compiler, but not on the speed or load of the machine.
 //!
-//! Each work is done twice, once twice as long. The difference is free of what starting and ending a program takes.
+//! Each work is done twice, the second time with twice the units. The difference excludes the start and end of the
+//! program.
 
 use std::{
     env,
@@ -24,32 +25,33 @@ use super::{
 /// Why instructions could not be counted.
 #[derive(Debug, Error)]
 pub enum CountError {
-    /// The named valgrind is not there.
-    #[error("--valgrind: there is no {}; install the package valgrind, or leave the option out", .0.display())]
+    /// The valgrind that the user named does not exist.
+    #[error("--valgrind: there is no {}; install the package valgrind, or omit the option", .0.display())]
     NoValgrind(PathBuf),
-    /// It ran, and failed.
+    /// valgrind failed.
     #[error("valgrind --tool=callgrind {work} failed ({how}): {stderr}")]
     Failed {
-        /// What it was to run.
+        /// The work.
         work: String,
         /// How it ended.
         how: String,
-        /// What it said.
+        /// Its standard error.
         stderr: String,
     },
-    /// It said nothing that can be used.
+    /// valgrind's output lacks something.
     #[error(
-        "valgrind --tool=callgrind {work} gave no {what}; is it a valgrind, and were niclab's programs built together?"
+        "valgrind --tool=callgrind {work} printed no {what}; check that this is valgrind, and build niclab's programs \
+         together"
     )]
     Unreadable {
-        /// What it was to run.
+        /// The work.
         work: String,
         /// What is missing.
         what: &'static str,
     },
 }
 
-/// Whose work is counted.
+/// The program whose instructions are counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Program {
     /// The daemon, in process.
@@ -58,22 +60,22 @@ pub(crate) enum Program {
     Tool(Tool),
 }
 
-/// A work, and how much of it.
+/// A kind of work, and its amount.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
-    /// How its figure's name ends.
+    /// The end of its figure's name.
     pub name: &'static str,
     /// One unit, in words.
     pub unit: &'static str,
-    /// Whose it is.
+    /// The program that does the work.
     pub program: Program,
-    /// What the program is told behind `work`, before the number of units.
+    /// The program's arguments after `work`, before the number of units.
     pub arguments: &'static [&'static str],
     /// The smaller of the two numbers of units.
     pub units: u64,
 }
 
-/// What is of no model.
+/// The works that belong to no model.
 const WORKS: &[Work] = &[
     Work {
         name: "ethernet",
@@ -98,7 +100,8 @@ const WORKS: &[Work] = &[
 pub(crate) fn measure(options: &Options, of_models: impl Iterator<Item = &'static Work>) -> Result<Measured> {
     let path = env::var_os("PATH").unwrap_or_default();
     let Some(valgrind) = valgrind(options.valgrind.as_deref(), &path)? else {
-        let why = "instructions: there is no valgrind in PATH; install the package valgrind, or name one with --valgrind";
+        let why = "instructions: valgrind was not found in PATH; install the package valgrind, or give one with \
+                   --valgrind";
         return Ok(Measured { left_out: vec![why.to_owned()], ..Measured::default() });
     };
     let device = Programs::locate(options.cluster.offline, &Terminal::new())?.device;
@@ -114,7 +117,7 @@ pub(crate) fn measure(options: &Options, of_models: impl Iterator<Item = &'stati
     Ok(Measured { figures: figures.collect::<Result<_>>()?, ..Measured::default() })
 }
 
-/// The valgrind that is used: the one that is named, which must be there, else the one in `PATH`, if there is any.
+/// The valgrind to use: the one that the user names, which must exist, or else the one in `PATH`, if any.
 fn valgrind(named: Option<&Path>, path: &OsStr) -> Result<Option<PathBuf>, CountError> {
     match named {
         Some(named) if named.is_file() => Ok(Some(named.to_owned())),
@@ -130,7 +133,7 @@ impl Work {
         Ok(long.instructions.saturating_sub(short.instructions) as f64 / units as f64)
     }
 
-    /// Has the work done so many `times` over.
+    /// Runs the work with `times` times its units.
     fn count(&self, valgrind: &Path, program: &Path, times: u64) -> Result<Count> {
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let profile = folder.path().join("profile");
@@ -161,14 +164,13 @@ impl Work {
     }
 }
 
-/// One run.
+/// The result of one run.
 struct Count {
     instructions: u64,
     units: u64,
 }
 
-/// What a profile of callgrind's says that the whole process took: its closing line, or its header where there is no
-/// such line.
+/// The instructions of the whole process in a profile of callgrind: its closing line, or else its header.
 fn instructions(profile: &str) -> Option<u64> {
     let value = |key: &str| profile.lines().find_map(|line| line.strip_prefix(key));
     value("totals:").or_else(|| value("summary:"))?.split_whitespace().next()?.parse().ok()
@@ -183,7 +185,7 @@ mod tests {
     const WORK: Work =
         Work { name: "w", unit: "a unit", program: Program::Device, arguments: &["slices"], units: 100 };
 
-    /// A valgrind that takes 1,000 instructions to start, and 7 for each unit; or does what `script` says.
+    /// A fake valgrind that counts 1,000 instructions for the start and 7 per unit, or runs `script`.
     fn fake(script: &str) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("valgrind");
@@ -193,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn what_starting_takes_is_not_counted() {
+    fn start_of_the_program_is_not_counted() {
         let (_folder, valgrind) =
             fake("echo \"events: Ir\nfn=(1)\n1 2\ntotals: $((1000 + 7 * $7))\" >\"$out\"; echo \"$7\"");
         assert_eq!(WORK.per_unit(&valgrind, Path::new("/p")).unwrap(), 7.0);
     }
 
     #[test]
-    fn a_count_that_cannot_be_made_says_of_what_and_why() {
+    fn failed_count_names_the_work_and_the_reason() {
         let said = |script: &str| {
             let (_folder, valgrind) = fake(script);
             WORK.per_unit(&valgrind, Path::new("/p/device")).unwrap_err().to_string()
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_valgrind_that_is_named_must_be_there() {
+    fn given_valgrind_must_exist() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("valgrind");
         let refused = valgrind(Some(&path), OsStr::new("")).unwrap_err().to_string();

@@ -1,15 +1,15 @@
-//! What `niclab bench` measures: messages and TCP between guests beside QEMU's own network, boots, memory, a large
-//! cluster, the device in process, the simulator and the match unit.
+//! The measurements of `niclab bench`: messages and TCP between guests next to QEMU's own network, boots, memory, a
+//! large cluster, the device in process, the simulator and the match unit.
 //!
-//! A wall time on a shared machine says little by itself. So whatever is compared is measured in the same boot, in
-//! rounds that take turns, and a ratio is taken within each round. A goal that is not reached is a result like any
-//! other; only a measurement that could not be made is a failure.
+//! A wall time on a shared machine means little by itself. So values that are compared are measured alternately in the
+//! same boot, and a ratio is of one round. A goal that is not reached is a result; only a measurement that could not be
+//! made is a failure.
 //!
 //! [`guests`], [`round_trip`], [`boot`], [`scale`], [`device`], [`hostile`], [`sim`] and [`instructions`] are sections,
-//! and a model can bring its own; [`figure`] and [`report`] are what they give, and [`earlier`] puts a kept report
-//! beside. [`baseline`] puts QEMU's own network beside the NIC, [`memory`] reads a process's, [`program`] runs those
-//! that are programs of their own, and [`interference`] says who else used the machine. [`figures`] puts what models do
-//! beside what papers say; [`compare`] puts models beside one another.
+//! and a model can have sections of its own. Their results are [`figure`]s in a [`report`]; [`earlier`] compares it
+//! with an earlier report. [`baseline`] adds QEMU's own network to guests, [`memory`] reads the memory of a process,
+//! [`program`] runs benchmarks that are programs of their own, and [`interference`] measures the use of the machine by
+//! others. [`figures`] compares models with papers; [`compare`] compares models with each other.
 
 pub mod baseline;
 pub mod boot;
@@ -61,7 +61,7 @@ use self::{
     report::{BenchReport, GuestPlatform, Machine, SectionReport},
 };
 
-/// The sections that are about no one model.
+/// The sections that belong to no single model.
 const SECTIONS: &[BenchSection] = &[
     BenchSection {
         name: "guests",
@@ -72,8 +72,8 @@ const SECTIONS: &[BenchSection] = &[
     },
     BenchSection {
         name: "round-trip",
-        help: "Guests: where the wall time of a round trip goes, and how often threads sleep for it",
-        what: "guests: where the wall time of a round trip of 64 bytes goes",
+        help: "Guests: the parts of the wall time of a round trip, and how often threads sleep",
+        what: "guests: the parts of the wall time of a round trip of 64 bytes",
         boots_guests: true,
         measure: |options, root| round_trip::measure(options, root, models::round_trips()),
     },
@@ -100,8 +100,8 @@ const SECTIONS: &[BenchSection] = &[
     },
     BenchSection {
         name: "hostile",
-        help: "One guest that attacks, in many ways: how long another one's control requests wait; in process, without QEMU",
-        what: "one guest against all others: how long a bystander's control request waits",
+        help: "Attacks by one guest: how long another guest's control requests wait; in process, without QEMU",
+        what: "attacks by one guest: how long another guest's control request waits",
         boots_guests: false,
         measure: |options, _| hostile::measure(options),
     },
@@ -114,8 +114,9 @@ const SECTIONS: &[BenchSection] = &[
     },
     BenchSection {
         name: "instructions",
-        help: "Instructions for each message, frame, event and cycle, by valgrind: what --baseline can judge on any machine",
-        what: "instructions that a unit of work takes, counted by valgrind's callgrind",
+        help: "Instructions per message, frame, event and cycle, by valgrind: --baseline can judge these on any \
+               machine",
+        what: "instructions per unit of work, counted by valgrind's callgrind",
         boots_guests: false,
         measure: |options, _| instructions::measure(options, models::works()),
     },
@@ -126,14 +127,13 @@ const SECTIONS: &[BenchSection] = &[
 pub struct Options {
     /// The sections, in the order in which they run.
     pub sections: Vec<BenchSection>,
-    /// How often each comparison is repeated; at least once.
+    /// Number of rounds of each comparison; at least 1.
     pub rounds: usize,
-    /// DPDK's `testpmd`, to be measured beside the device's Ethernet function.
+    /// DPDK's `testpmd`, to compare with the device's Ethernet function.
     pub testpmd: Option<PathBuf>,
     /// The valgrind that counts instructions.
     pub valgrind: Option<PathBuf>,
-    /// What clusters of guests have in common: where packages come from, whether the network may be used, and queue
-    /// pairs.
+    /// Common settings of clusters of guests: source of packages, use of the network, and queue pairs.
     pub cluster: ClusterArgs,
 }
 
@@ -142,13 +142,13 @@ pub struct Options {
 pub struct Measured {
     /// The figures.
     pub figures: Vec<figure::Figure>,
-    /// What another program reported, as it said it.
+    /// The report of another program, unchanged.
     pub details: Option<serde_json::Value>,
-    /// What was left out because it is not there to be measured, and why.
+    /// What could not be measured because it is not installed, and why.
     pub left_out: Vec<String>,
 }
 
-/// Measures everything that is asked for. A section that fails is reported with the others.
+/// Measures all selected sections. If a section fails, the report has its error.
 ///
 /// # Errors
 /// When nothing can be measured, or a signal ends it.
@@ -157,7 +157,7 @@ pub fn run(options: &Options) -> Result<BenchReport> {
     root.sweep();
     let machine = Machine::this();
     let boots_guests = options.sections.iter().any(|section| section.boots_guests);
-    // Builds what is missing now, so that no section's time contains it.
+    // Builds missing parts now, so that no section's time includes the build.
     let platform = boots_guests
         .then(|| plan(options, &root, &options.cluster).map(|plan| GuestPlatform::of(&plan)))
         .transpose()?;
@@ -166,7 +166,7 @@ pub fn run(options: &Options) -> Result<BenchReport> {
         eprintln!("niclab: measuring: {}", section.what);
         let (begin, processor) = (Instant::now(), ProcessorTime::now());
         let measured = (section.measure)(options, &root);
-        // From here to the next boot nobody but the handler itself takes signals.
+        // Until the next boot, signals have their default effect.
         signals::release();
         if let Err(error) = &measured
             && let Some(Failure::Signal(signal)) = error.downcast_ref()
@@ -193,8 +193,8 @@ fn others_since(earlier: Option<ProcessorTime>, cores: usize) -> Option<f64> {
     ProcessorTime::now()?.others_since(&earlier?, cores)
 }
 
-/// Takes a sample of each kind in each round. A round begins with another kind than the last one, so that none always
-/// follows the same one.
+/// Takes a sample of each kind in each round. Each round begins with another kind than the previous one, so no kind
+/// always follows the same other kind.
 fn rounds<Kind: Copy + Ord + fmt::Debug, const KINDS: usize>(
     rounds: usize,
     kinds: [Kind; KINDS],
@@ -213,17 +213,17 @@ fn rounds<Kind: Copy + Ord + fmt::Debug, const KINDS: usize>(
     Ok(samples)
 }
 
-/// A cluster that is up, and how long that took.
+/// A running cluster, and the times of its start.
 struct Booted {
     running: RunningCluster,
-    /// From the arguments to the plan: cluster file, cache, accelerator.
+    /// From the arguments to the plan: reads the cluster file, checks cache and accelerator.
     preparation: Duration,
     /// From the first process to all nodes healthy.
     boot: Duration,
 }
 
 impl Booted {
-    /// Measures, and takes the cluster down, whatever the outcome.
+    /// Measures, and shuts the cluster down in any case.
     fn finish<T>(mut self, measure: impl FnOnce(&mut RunningCluster) -> Result<T>) -> Result<T> {
         let result = measure(&mut self.running);
         self.running.shut_down(false);
@@ -231,7 +231,7 @@ impl Booted {
     }
 }
 
-/// Boots what `args` describe; `adjust` may change the plan first.
+/// Boots the cluster of `args`; `adjust` may change the plan first.
 fn boot(
     options: &Options,
     root: &RuntimeRoot,
@@ -244,10 +244,10 @@ fn boot(
     start(root, args, plan, begin)
 }
 
-/// A cluster on one switch with a node of each of these models, by rank, for frames of at most so many bytes.
+/// A cluster with one node of each of these models, by rank, on one switch, with this MTU.
 fn side_by_side(models: &[&str], memory_mib: u32, mtu_bytes: u32) -> Result<Cluster> {
     let node = |name: &&str| -> Result<NodeEntry> {
-        let model = NicModel::named(name).with_context(|| format!("no model is called `{name}`"))?;
+        let model = NicModel::named(name).with_context(|| format!("there is no model `{name}`"))?;
         Ok(NodeEntry { nic: Some(NicConfig::of(model)), ..NodeEntry::default() })
     };
     let file = ClusterFile {
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_round_takes_each_kind_and_begins_with_another_one() {
+    fn every_round_takes_each_kind_in_rotated_order() {
         let mut order = Vec::new();
         let mut take = |kind: char| {
             order.push(kind);

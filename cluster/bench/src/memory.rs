@@ -6,13 +6,13 @@ use thiserror::Error;
 
 use super::figure::{Clock, Figure, Goal};
 
-/// Most memory of its own that a daemon with two nodes may keep resident, in 10^6 bytes.
+/// Maximum resident memory of a daemon with two nodes, without shared memory, in 10^6 bytes.
 const DAEMON_GOAL: Goal = Goal::Below(40.0);
 
 /// A process's memory cannot be read.
 #[derive(Debug, Error)]
 pub enum MemoryError {
-    /// The process is gone, or another user's.
+    /// The process has ended, or belongs to another user.
     #[error("cannot read {}: {error}", path.display())]
     Read {
         /// The file.
@@ -20,7 +20,7 @@ pub enum MemoryError {
         /// Why.
         error: io::Error,
     },
-    /// The kernel is too old: Linux 4.5 brought these lines.
+    /// The kernel is too old: Linux 4.5 introduced these lines.
     #[error("{} has no line {line}", path.display())]
     Missing {
         /// The file.
@@ -37,13 +37,13 @@ pub struct ResidentMemory {
     pub anonymous_bytes: u64,
     /// Pages of its program and libraries: `RssFile`.
     pub file_bytes: u64,
-    /// Shared memory: `RssShmem`. A daemon's is guest memory that it has touched, which QEMU has anyway, and the pages
-    /// of its BARs.
+    /// Shared memory: `RssShmem`. For a daemon this is guest memory that it has accessed, which QEMU uses anyway, and
+    /// the pages of its BARs.
     pub shared_bytes: u64,
 }
 
 impl ResidentMemory {
-    /// Of a process.
+    /// Reads the memory of a process.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -54,7 +54,7 @@ impl ResidentMemory {
         Self::parse(&text).map_err(|line| MemoryError::Missing { path, line })
     }
 
-    /// What is the process's own.
+    /// The process's own memory, without shared memory.
     #[must_use]
     pub fn own_bytes(&self) -> u64 {
         self.anonymous_bytes + self.file_bytes
@@ -74,7 +74,7 @@ impl ResidentMemory {
     }
 }
 
-/// The figures of a daemon with two nodes; `when` says at which moment. The goal is for what is its own.
+/// The figures of a daemon with two nodes; `when` names the time of measurement. The goal is for its own memory.
 #[must_use]
 pub fn figures(memory: &ResidentMemory, when: &str) -> [Figure; 2] {
     let figure = |name: &str, what: &str, bytes: u64| {
@@ -83,7 +83,11 @@ pub fn figures(memory: &ResidentMemory, when: &str) -> [Figure; 2] {
     [
         figure("daemon_memory", "daemon's own memory (RssAnon + RssFile)", memory.own_bytes())
             .with_goal(DAEMON_GOAL),
-        figure("daemon_shared_memory", "guest memory touched, and BARs (RssShmem)", memory.shared_bytes),
+        figure(
+            "daemon_shared_memory",
+            "guest memory accessed by the daemon, and BARs (RssShmem)",
+            memory.shared_bytes,
+        ),
     ]
 }
 
@@ -92,8 +96,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guest_memory_is_kept_apart_from_the_daemons_own() {
-        let status = "Name:\tx\nVmRSS:\t  70000 kB\nRssAnon:\t    1000 kB\nRssFile:\t    3000 kB\nRssShmem:\t   66000 kB\n";
+    fn guest_memory_is_not_the_daemons_own() {
+        let status = "Name:\tx\nVmRSS:\t  70000 kB\nRssAnon:\t    1000 kB\nRssFile:\t    3000 kB\nRssShmem:\t   66000 \
+                      kB\n";
         let memory = ResidentMemory::parse(status).unwrap();
         assert_eq!((memory.own_bytes(), memory.shared_bytes), (4000 * 1024, 66000 * 1024));
         let [own, shared] = figures(&memory, "now");

@@ -1,4 +1,4 @@
-//! `niclab-perf` on two nodes: its arguments, and the figure in its JSON.
+//! Runs `niclab-perf` on two nodes: its arguments, and the figure in its JSON.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -8,10 +8,10 @@ use niclab_cluster::boot::running::RunningCluster;
 use serde_json::Value;
 use thiserror::Error;
 
-/// How long one measurement may take; many times what it does on a slow machine.
+/// Time limit of one measurement: many times its duration on a slow machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// `niclab-perf` printed something else than was asked for.
+/// The output of `niclab-perf` lacks a number.
 #[derive(Debug, Error)]
 #[error(
     "niclab-perf's report has no number at {pointer}; build niclab and its guest programs together: {text}"
@@ -21,12 +21,12 @@ pub struct NoSuchNumber {
     text: String,
 }
 
-/// How two nodes talk.
+/// The path between two nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// Messages of their cards, whatever these are. Both ends poll.
+    /// Messages of the nodes' cards, of any model. Both ends poll.
     Nic,
-    /// The same, and both ends sleep until an interrupt.
+    /// Messages of the nodes' cards. Both ends sleep until an interrupt.
     SleepingNic,
     /// TCP between these addresses, by rank.
     Tcp(Vec<Ipv4Addr>),
@@ -45,12 +45,12 @@ impl Path {
     }
 }
 
-/// Two nodes that talk: this one and the next.
+/// Two communicating nodes: `first` and the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// Rank of the lower one, which is even: programs talk in such pairs.
+    /// Rank of the first node, which is even: programs communicate in such pairs.
     pub first: usize,
-    /// How they talk.
+    /// The path between them.
     pub path: Path,
 }
 
@@ -97,7 +97,7 @@ pub fn bandwidth_mb_per_s(
     Ok(number(&text, "/sections/0/rows/0/payload_bytes_per_s_wall")? / 1e6)
 }
 
-/// Short messages a second, of wall time, from the lower rank to the higher, by so many channels in turn.
+/// Short messages per second of wall time, from the lower rank to the higher, over this number of channels in turn.
 ///
 /// # Errors
 /// When the command fails on a node.
@@ -116,8 +116,8 @@ pub fn messages_per_s(
     Ok(number(&text, "/sections/0/rows/0/messages_per_s_wall")?)
 }
 
-/// What it takes the lower rank's program to send a short message that has room, without a doorbell where any was
-/// spared: the median, in nanoseconds of wall time.
+/// Median time of the lower rank's program to send a short message for which there is space, without a doorbell if the
+/// NIC polls, in nanoseconds of wall time.
 ///
 /// # Errors
 /// When the command fails on a node.
@@ -127,16 +127,18 @@ pub fn injection_ns(running: &mut RunningCluster, pair: &Pair, iterations: u64) 
     Ok(number(&text, "/sections/0/rows/0/injection/p50_wall_ns")?)
 }
 
-/// A stream over the cards' own messages, and one of TCP over their network interfaces beside it.
+/// Shell script: a stream over the cards' own messages, and at the same time a TCP stream over their network
+/// interfaces.
 const BESIDE: &str = r#"
-niclab-perf stream --json --transport tcp --addresses "$NICLAB_NIC_ADDRESSES" --size "$1" --iterations "$3" >/tmp/beside.json 2>/tmp/beside.log &
+niclab-perf stream --json --transport tcp --addresses "$NICLAB_NIC_ADDRESSES" --size "$1" --iterations "$3" \
+    >/tmp/beside.json 2>/tmp/beside.log &
 niclab-perf stream --json --size "$1" --iterations "$2" || exit
 echo ===
 wait $! || { cat /tmp/beside.log >&2; exit 1; }
 cat /tmp/beside.json
 "#;
 
-/// Bandwidth of `messages` of `size_bytes` from the lower rank to the higher, and of `writes` of as many bytes over TCP
+/// Bandwidth of `messages` of `size_bytes` from the lower rank to the higher, and of `writes` of the same size over TCP
 /// by the same cards at the same time: both in 10^6 bytes per second of wall time.
 ///
 /// # Errors
@@ -157,7 +159,7 @@ pub fn bandwidths_beside_mb_per_s(
     Ok([rate(own)? / 1e6, rate(tcp)? / 1e6])
 }
 
-/// Runs the same command at both ends; the report is the first one's.
+/// Runs the same command at both ends; returns the report of the first.
 fn run(running: &mut RunningCluster, benchmark: &str, pair: &Pair, arguments: &[String]) -> Result<String> {
     let mut argv = vec!["niclab-perf".to_owned(), benchmark.to_owned(), "--json".to_owned()];
     argv.extend(pair.path.arguments());
@@ -178,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_found_and_their_absence_is_named() {
+    fn numbers_are_found_and_missing_ones_are_named() {
         let text = r#"{"sections": [{"rows": [{"round_trip": {"p50_wall_ns": 12500}}]}]}"#;
         assert_eq!(number(text, "/sections/0/rows/0/round_trip/p50_wall_ns").unwrap(), 12500.0);
         let error = number("nonsense", "/sections/0").unwrap_err().to_string();
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_goes_where_it_is_told() {
+    fn tcp_uses_the_given_addresses() {
         let path = Path::Tcp(vec![Ipv4Addr::new(10, 78, 0, 1), Ipv4Addr::new(10, 78, 0, 2)]);
         assert_eq!(path.arguments().join(" "), "--transport tcp --addresses 10.78.0.1,10.78.0.2");
     }

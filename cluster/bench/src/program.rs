@@ -1,4 +1,4 @@
-//! Benchmarks of other programs of niclab's, which print JSON.
+//! Runs benchmarks of niclab's other programs, which print JSON.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use thiserror::Error;
 /// Another program's benchmark failed.
 #[derive(Debug, Error)]
 pub enum ProgramError {
-    /// It does not start.
+    /// The program does not start.
     #[error("cannot start {}: {error}", program.display())]
     Start {
         /// The program.
@@ -21,24 +21,24 @@ pub enum ProgramError {
         /// Why.
         error: io::Error,
     },
-    /// It failed.
+    /// The program failed.
     #[error("{} {command} failed ({how}): {stderr}", program.display())]
     Failed {
         /// The program.
         program: PathBuf,
-        /// What it was asked for.
+        /// Its arguments.
         command: String,
         /// How it ended.
         how: String,
-        /// What it said.
+        /// Its standard error.
         stderr: String,
     },
-    /// It said something else.
+    /// The program's output lacks something.
     #[error("{} {command} printed no JSON with {key}; build niclab's programs together", program.display())]
     Unreadable {
         /// The program.
         program: PathBuf,
-        /// What it was asked for.
+        /// Its arguments.
         command: String,
         /// What is missing.
         key: &'static str,
@@ -67,7 +67,7 @@ pub fn json(program: &Path, arguments: &[&str]) -> Result<Value, ProgramError> {
     serde_json::from_slice(&output.stdout).map_err(|_| unreadable(program, arguments, "a version"))
 }
 
-/// What a program printed lacks `key`.
+/// The error if a program's output lacks `key`.
 pub fn unreadable(program: &Path, arguments: &[&str], key: &'static str) -> ProgramError {
     ProgramError::Unreadable { program: program.to_owned(), command: arguments.join(" "), key }
 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_benchmark_that_fails_is_reported_with_its_words() {
+    fn failed_benchmark_is_reported_with_its_output() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("device");
         std::fs::write(&program, "#!/bin/sh\necho \"no room for $*\" >&2\nexit 3\n").unwrap();

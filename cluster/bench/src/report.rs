@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::figure::{Figure, digits};
 use crate::BenchSection;
 
-/// The version of [`BenchReport`]: raised when a key changes its meaning or goes away.
+/// The version of [`BenchReport`]; it is raised if a key changes its meaning or is removed.
 pub const BENCH_VERSION: u32 = 1;
 
 /// One run of `niclab bench`.
@@ -19,29 +19,29 @@ pub struct BenchReport {
     pub version: u32,
     /// `niclab bench`.
     pub tool: &'static str,
-    /// What it ran on.
+    /// The host.
     pub machine: Machine,
-    /// What the guests ran in; none where no guest was asked for.
+    /// The platform of the guests; `None` if no section boots guests.
     pub guests: Option<GuestPlatform>,
-    /// What was measured.
+    /// The results of the sections.
     pub sections: Vec<SectionReport>,
 }
 
 /// The host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Machine {
-    /// The processor, as it calls itself.
+    /// The processor's model name.
     pub processor: String,
     /// Cores that this process may use.
     pub cores: usize,
 }
 
-/// What guests run in.
+/// The platform of the guests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GuestPlatform {
     /// The accelerator.
     pub accelerator: String,
-    /// Why that one.
+    /// Why this one was used.
     pub accelerator_reason: String,
     /// QEMU's version.
     pub qemu_version: String,
@@ -49,29 +49,29 @@ pub struct GuestPlatform {
     pub kernel_release: String,
 }
 
-/// One section.
+/// The result of one section.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SectionReport {
-    /// Which, as `--only` takes it.
+    /// The section, by its name in `--only`.
     pub section: BenchSection,
-    /// The same in words.
+    /// The section in words.
     pub what: &'static str,
     /// Wall time that the section took.
     pub wall_s: f64,
-    /// Cores that other processes kept busy meanwhile, on the average: their work makes wall times longer.
+    /// Average number of cores that other processes kept busy during the section; this lengthens wall times.
     pub others_cores: Option<f64>,
-    /// What it measured.
+    /// The measured figures.
     pub figures: Vec<Figure>,
-    /// What another program reported, as it said it.
+    /// The report of another program, unchanged.
     pub details: Option<Value>,
-    /// What was left out because it is not there to be measured, and why.
+    /// What could not be measured because it is not installed, and why.
     pub left_out: Vec<String>,
-    /// Why it could not be measured.
+    /// Why the section failed.
     pub failure: Option<String>,
 }
 
 impl Machine {
-    /// The host.
+    /// This host.
     #[must_use]
     pub fn this() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -84,7 +84,7 @@ impl Machine {
 }
 
 impl GuestPlatform {
-    /// Of a plan.
+    /// The platform of a plan.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl BenchReport {
         Self { version: BENCH_VERSION, tool: "niclab bench", machine, guests, sections }
     }
 
-    /// Whether every section was measured. Goals have no say in it.
+    /// Whether every section was measured, with or without its goals reached.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.sections.iter().all(|section| section.failure.is_none())
@@ -120,8 +120,8 @@ impl BenchReport {
                 guests.qemu_version, guests.kernel_release, guests.accelerator, guests.accelerator_reason
             );
         }
-        text += "clock: wall is what this machine took, model what the modelled hardware would have taken\n";
-        text += "median, min, max: of the rounds; a ratio is taken within each round\n";
+        text += "clock: wall is the time of this machine, model the time of the modelled hardware\n";
+        text += "median, min, max: over all rounds; each ratio is of one round\n";
         for section in &self.sections {
             text += &section.text();
         }
@@ -151,8 +151,10 @@ impl SectionReport {
     fn text(&self) -> String {
         let others = self.others_cores.map_or_else(|| "unknown".to_owned(), |cores| format!("{cores:.2}"));
         let mut text = format!("\n{}\n", self.what);
-        text +=
-            &format!("took {:.0} s; cores that other processes kept busy meanwhile: {others}\n", self.wall_s);
+        text += &format!(
+            "took {:.0} s; cores that other processes kept busy during this time: {others}\n",
+            self.wall_s
+        );
         if let Some(failure) = &self.failure {
             return text + &format!("could not be measured: {failure}\n");
         }
@@ -161,7 +163,7 @@ impl SectionReport {
         rows.extend(self.figures.iter().map(row));
         text += &table(&rows);
         for left_out in &self.left_out {
-            text += &format!("left out: {left_out}\n");
+            text += &format!("omitted: {left_out}\n");
         }
         text
     }
@@ -215,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_goal_and_a_failure_are_said_plainly_and_apart() {
+    fn missed_goals_and_failures_are_listed_separately() {
         let text = report().text();
         assert!(
             text.contains("goals: 1 of 2 reached\nnot reached: too slow\nnot measured: two guests\n"),
             "{text}"
         );
         assert!(text.contains("could not be measured: it broke"), "{text}");
-        assert!(text.contains("kept busy meanwhile: 0.25\n"), "{text}");
+        assert!(text.contains("kept busy during this time: 0.25\n"), "{text}");
         let line = text.lines().find(|line| line.starts_with("too slow")).unwrap();
         assert!(line.contains("wall") && line.contains("< 2") && line.ends_with("NO"), "{line}");
     }
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_is_versioned_and_says_the_clock_of_every_figure() {
+    fn json_has_a_version_and_the_clock_of_every_figure() {
         let value = serde_json::to_value(report()).unwrap();
         assert_eq!(value["version"], BENCH_VERSION);
         assert_eq!(value["sections"][0]["section"], "guests");

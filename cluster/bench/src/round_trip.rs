@@ -1,8 +1,8 @@
-//! Where the wall time of a round trip between two guests goes: the daemon's processor time, QEMU's besides its virtual
-//! processors', doorbells, interrupts, and how often threads sleep.
+//! The parts of the wall time of a round trip between two guests: processor time of the daemon and of QEMU's threads
+//! other than virtual processors. Also doorbells, interrupts, and how often threads sleep.
 //!
-//! Two ping-pongs are run, the second of more round trips than the first; the differences, divided by those that it had
-//! more, are free of what starting programs takes.
+//! Two ping-pongs run, the second with more round trips. The differences, divided by the additional round trips,
+//! exclude the start of programs.
 
 use anyhow::{Context as _, Result};
 use niclab_cluster::{
@@ -20,29 +20,29 @@ use super::{
     perf::{self, Pair, Path},
 };
 
-/// Memory of a node.
+/// Memory of a node, in MiB.
 const MEMORY_MIB: u32 = 128;
 /// Largest Ethernet payload of the links.
 const MTU_BYTES: u32 = 9_000;
-/// Payload of a round trip.
+/// Payload of a round trip, in bytes.
 const MESSAGE_BYTES: usize = 64;
 /// Round trips of the shorter ping-pong, and of the longer one.
 const ROUND_TRIPS: [u64; 2] = [2_000, 12_000];
 
-/// What is taken apart: a model's round trip, and what its ends do while nothing has come.
+/// The round trip to analyse: of a model, with the way in which its ends wait.
 #[derive(Clone, Debug)]
 pub(crate) struct RoundTrip {
-    /// How its figures' names begin.
+    /// The beginning of its figures' names.
     pub key: &'static str,
     /// The same in words.
     pub words: &'static str,
     /// The model.
     pub model: &'static str,
-    /// How programs talk.
+    /// The path between the programs.
     pub path: Path,
 }
 
-/// What has been used so far, of all nodes.
+/// Resources that all nodes have used so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     daemon: Usage,
@@ -86,21 +86,21 @@ impl Counts {
     }
 }
 
-/// Quantities of one round trip, in the order in which they are shown.
+/// Quantities of a round trip, in the order of the table.
 const ROWS: [(&str, &str, Clock, &str); 10] = [
     ("round_trip", "p50 round trip", Clock::Wall, "us"),
-    ("daemon", "the daemon on a core", Clock::Wall, "us"),
-    ("daemon_queued", "the daemon woken, and not yet on a core", Clock::Wall, "us"),
-    ("processors_queued", "guests' processors that could run, and did not", Clock::Wall, "us"),
-    ("other_qemu", "QEMU's other threads on a core", Clock::Wall, "us"),
+    ("daemon", "the daemon's processor time", Clock::Wall, "us"),
+    ("daemon_queued", "the daemon woken, but waiting for a core", Clock::Wall, "us"),
+    ("processors_queued", "guests' processors waiting for a core", Clock::Wall, "us"),
+    ("other_qemu", "processor time of QEMU's other threads", Clock::Wall, "us"),
     ("daemon_sleeps", "sleeps of the daemon's threads", Clock::None, "times"),
     ("processors_sleeps", "sleeps of guests' processors", Clock::None, "times"),
     ("other_qemu_sleeps", "sleeps of QEMU's other threads", Clock::None, "times"),
-    ("doorbells", "doorbells rung, each an exit of the guest", Clock::None, "times"),
+    ("doorbells", "doorbells, each with an exit of the guest", Clock::None, "times"),
     ("interrupts", "interrupts", Clock::None, "times"),
 ];
 
-/// What one round trip took, by [`ROWS`].
+/// The quantities of one round trip, in the order of [`ROWS`].
 type Quantities = [f64; ROWS.len()];
 
 fn take(pair: &Pair, running: &mut RunningCluster) -> Result<Quantities> {
@@ -133,10 +133,10 @@ fn quantities(p50_us: f64, counts: &Counts, round_trips: u64) -> Quantities {
     ]
 }
 
-/// Boots two guests of each model, and takes each round trip apart.
+/// Boots two guests of each model, and analyses each round trip.
 ///
 /// # Errors
-/// When the cluster does not boot, the kernel does not say what threads use, or a measurement fails.
+/// When the cluster does not boot, the kernel does not report the threads' resources, or a measurement fails.
 pub(crate) fn measure(
     options: &Options,
     root: &RuntimeRoot,
@@ -151,7 +151,7 @@ pub(crate) fn measure(
     let mut taken: Vec<Vec<Quantities>> = vec![Vec::new(); trips.len()];
     booted.finish(|running| {
         for round in 0..options.rounds {
-            // None always follows the same one.
+            // Each round begins with another trip, so no trip always follows the same other one.
             for turn in 0..trips.len() {
                 let which = (turn + round) % trips.len();
                 let (Some(trip), Some(taken)) = (trips.get(which), taken.get_mut(which)) else { continue };
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_trip_is_what_the_longer_run_had_more_divided_by_how_many_more_it_had() {
+    fn round_trip_is_the_difference_of_two_runs_per_round_trip() {
         let usage = |wall_ran_ns, sleeps| Usage { wall_ran_ns, wall_queued_ns: 0, sleeps };
         let short = Counts { daemon: usage(900_000, 70), doorbells: 50, ..Counts::default() };
         let long = Counts { daemon: usage(1_900_000, 270), doorbells: 250, ..Counts::default() };
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_of_every_pair_is_a_figure_with_a_name_of_its_own() {
+    fn every_row_of_every_pair_has_a_unique_name() {
         let trips: Vec<&RoundTrip> = crate::models::round_trips().collect();
         let found: Vec<Figure> = trips.iter().flat_map(|trip| figures(trip, &[[1.0; ROWS.len()]])).collect();
         let names: std::collections::BTreeSet<&str> =

@@ -1,5 +1,5 @@
-//! Clusters of many small nodes: how long they take, whether every node reaches every other, and what a node costs the
-//! host.
+//! Clusters of many small nodes: their start time, whether every node reaches every other, and the host's memory for a
+//! node.
 
 use std::{
     fs,
@@ -24,22 +24,22 @@ use super::{
     memory::{MemoryError, ResidentMemory},
 };
 
-/// So many nodes, and the most wall time they may take, in seconds.
+/// Numbers of nodes, each with its maximum wall time in seconds.
 const SIZES: [(u32, Goal); 2] = [(16, Goal::Below(7.0)), (64, Goal::Below(30.0))];
 
 const MEMORY_MIB: u32 = 128;
 
-/// Of the nodes, so many ping each other.
+/// Number of nodes that ping each other.
 const PINGING: usize = 16;
 
-/// The most memory that a node may add to the host, in 10^6 bytes.
+/// Maximum memory that a node may take from the host, in 10^6 bytes.
 const MEMORY_GOAL: Goal = Goal::Below(60.0);
 
-/// How long all pings together may take.
+/// Time limit of all pings together.
 const PING_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Prints which of the addresses `$2`, `$3` and so on answer, but for the node's own, `$1`. On a busy host a guest may
-/// wait seconds for its turn.
+/// Shell script: prints which of the addresses `$2`, `$3` and so on answer, without the node's own, `$1`. On a busy
+/// host, a guest may wait for seconds until it runs.
 const PING_ALL: &str = r#"
 own=$1
 shift
@@ -58,7 +58,7 @@ pub fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
     let mut measured = Measured::default();
     for (nodes, goal) in SIZES {
         let args = ClusterArgs { nodes: Some(nodes), memory: Some(MEMORY_MIB), ..options.cluster.clone() };
-        // Makes the template, which is no part of a start.
+        // Makes the template, which is not a part of a start.
         super::plan(options, root, &args)?;
         let before = available_bytes()?;
         let booted = super::boot(options, root, &args, |_| {})?;
@@ -78,10 +78,10 @@ pub fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
         let what = format!("command line to all {nodes} nodes healthy");
         measured.figures.extend([
             Figure::new(&name("start"), &what, Clock::Wall, "s", vec![start_s]).with_goal(goal),
-            megabytes("memory", "what a node takes of the host's available memory", added)
+            megabytes("memory", "decrease of the host's available memory per node", added)
                 .with_goal(MEMORY_GOAL),
-            megabytes("memory_guest", "of it: its guest's memory, copied or written", parts.guest),
-            megabytes("memory_qemu", "of it: its QEMU's own", parts.qemu),
+            megabytes("memory_guest", "of this: the guest's memory, copied or written", parts.guest),
+            megabytes("memory_qemu", "of this: QEMU's own memory", parts.qemu),
             Figure::new(&name("ping"), "the first 16 nodes ping each other", Clock::Wall, "s", vec![ping_s]),
             Figure::new(
                 &name("ping_answered"),
@@ -96,7 +96,7 @@ pub fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
     Ok(measured)
 }
 
-/// What the host has left for programs.
+/// The host's available memory, in bytes.
 fn available_bytes() -> Result<f64, MemoryError> {
     let path = PathBuf::from("/proc/meminfo");
     let text = fs::read_to_string(&path).map_err(|error| MemoryError::Read { path: path.clone(), error })?;
@@ -116,7 +116,7 @@ fn memory_parts(running: &RunningCluster) -> Result<Parts, MemoryError> {
     for pid in running.pids().0 {
         let resident = ResidentMemory::of(pid)?;
         parts.qemu += resident.anonymous_bytes as f64;
-        // A restored node's memory is its QEMU's standard input; pages that nobody wrote to take none.
+        // A restored node's memory is its QEMU's standard input; pages that were never written use no memory.
         let path = PathBuf::from(format!("/proc/{pid}/fd/0"));
         let about = fs::metadata(&path).map_err(|error| MemoryError::Read { path, error })?;
         parts.guest += (about.blocks() * 512) as f64;
@@ -124,7 +124,7 @@ fn memory_parts(running: &RunningCluster) -> Result<Parts, MemoryError> {
     Ok(parts)
 }
 
-/// How many ordered pairs of the first nodes reach each other.
+/// Number of ordered pairs of the first nodes that reach each other.
 fn ping_all(running: &mut RunningCluster) -> Result<f64> {
     let nodes = running.plan().nodes.iter().take(PINGING);
     let addresses: Vec<String> = nodes.map(|node| node.address.to_string()).collect();

@@ -11,9 +11,9 @@ use crate::{Measured, Options};
 pub struct BenchSection {
     /// Its name, as `--only` takes it.
     pub name: &'static str,
-    /// What it measures, for who chooses.
+    /// What it measures, for the help.
     pub help: &'static str,
-    /// The same above its figures.
+    /// What it measures, as the heading of its figures.
     pub what: &'static str,
     /// Whether it boots guests.
     pub boots_guests: bool,
@@ -21,7 +21,7 @@ pub struct BenchSection {
     pub measure: fn(&Options, &RuntimeRoot) -> Result<Measured>,
 }
 
-/// Sections are told apart by their names.
+/// Sections are equal if their names are.
 impl PartialEq for BenchSection {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name

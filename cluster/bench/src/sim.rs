@@ -1,4 +1,4 @@
-//! The simulator: `niclab-sim bench`, over rising numbers of nodes, and with the loads that models bring.
+//! The simulator: runs `niclab-sim bench`, with increasing numbers of nodes, and with the loads of models.
 
 use std::{io::Write as _, path::Path};
 
@@ -16,29 +16,29 @@ use super::{
     program,
 };
 
-/// The number of nodes that goals are for.
+/// The number of nodes for the goals.
 const NODES: u64 = 1_024;
-/// Least events a second on one core, in millions.
+/// Minimum rate of events on one core, in millions per second.
 const RATE_GOAL: Goal = Goal::AtLeast(1.0);
-/// How much sooner two threads are done than one.
+/// Minimum speed-up of two threads over one.
 const THREADS_GOAL: Goal = Goal::AtLeast(1.7);
-/// Most memory, in GiB.
+/// Maximum memory, in GiB.
 const MEMORY_GOAL: Goal = Goal::Below(2.0);
 
-/// What a model's simulation is measured with.
+/// A simulation for the measurement of a model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// How its figures' names end.
+    /// The end of its figures' names.
     pub name: &'static str,
     /// The load in words.
     pub what: &'static str,
-    /// Millions of frames for each second of a core's time.
+    /// Millions of frames per second of a core's time.
     pub goal: Goal,
-    /// What is simulated.
+    /// The simulation.
     pub config: fn() -> Result<SimConfig>,
 }
 
-/// What `niclab-sim bench --config` prints.
+/// The output of `niclab-sim bench --config`.
 #[derive(Debug, Deserialize)]
 struct Speed {
     frames: u64,
@@ -48,10 +48,10 @@ struct Speed {
     failed_checks: Vec<String>,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// When the program cannot be found or built, fails, or prints something else, or a check of a load does not hold.
+/// When the program cannot be found or built, fails, or prints something else, or a check of a load fails.
 pub(crate) fn measure(options: &Options, loads: impl Iterator<Item = &'static Load>) -> Result<Measured> {
     let simulator = programs::locate(programs::SIMULATOR, options.cluster.offline, &Terminal::new())?;
     let arguments = ["bench", "--json"];
@@ -75,7 +75,7 @@ fn speed(simulator: &Path, load: &Load, rounds: usize) -> Result<Value> {
 }
 
 impl Load {
-    /// A packet that goes again, and one that does nothing but acknowledge, is a frame as any.
+    /// Retransmissions and frames with only an acknowledgement count as frames, too.
     fn figures(&self, speed: &Speed) -> Result<[Figure; 4]> {
         if let Some(failed) = speed.failed_checks.first() {
             bail!("{}: {failed}", self.what);
@@ -89,15 +89,21 @@ impl Load {
         let per_frame = speed.events as f64 / (speed.frames as f64).max(1.0);
         Ok([
             figure("frames", "frames", Clock::None, "frames", vec![speed.frames as f64]),
-            figure("frame_rate", "carried, a core's time", Clock::Wall, "M frames/s", millions(frames))
-                .with_goal(self.goal),
-            figure("event_rate", "a core's time", Clock::Wall, "M events/s", millions(events)),
-            figure("events_per_frame", "events for each", Clock::None, "events", vec![per_frame]),
+            figure(
+                "frame_rate",
+                "delivered per second of a core's time",
+                Clock::Wall,
+                "M frames/s",
+                millions(frames),
+            )
+            .with_goal(self.goal),
+            figure("event_rate", "per second of a core's time", Clock::Wall, "M events/s", millions(events)),
+            figure("events_per_frame", "events per frame", Clock::None, "events", vec![per_frame]),
         ])
     }
 }
 
-/// The figures of the row with [`NODES`] nodes, for which there are goals, and what all rows say of growth.
+/// The figures of the row with [`NODES`] nodes, which have goals, and the growth in all rows.
 fn figures(table: &Value) -> Option<Vec<Figure>> {
     let rows = table.get("rows")?.as_array()?;
     let row = rows.iter().find(|row| row.get("nodes").and_then(Value::as_u64) == Some(NODES))?;
@@ -118,7 +124,7 @@ fn threads_of(row: &Value) -> u64 {
     row.get("threads").and_then(Value::as_u64).unwrap_or(1)
 }
 
-/// How much sooner two threads carry out the row before, which has one.
+/// The speed-up of a row with two threads over the row before, with one.
 fn speed_up(rows: &[Value]) -> Option<Figure> {
     let [one, two] = rows else { return None };
     let nodes = |row: &Value| row.get("nodes")?.as_u64();
@@ -132,7 +138,7 @@ fn speed_up(rows: &[Value]) -> Option<Figure> {
     Some(Figure::new(&name, &what, Clock::Wall, "times", times).with_goal(THREADS_GOAL))
 }
 
-/// How many events a row had, how long each took, and how time and memory have grown over n log n since the first row.
+/// The number of events of a row, the time of each, and the growth of time and memory over n log n since the first row.
 fn growth(row: &Value) -> Option<[Figure; 4]> {
     let nodes = row.get("nodes")?.as_u64()?;
     let number = |key: &str| row.get(key).and_then(Value::as_f64);
@@ -149,7 +155,7 @@ fn growth(row: &Value) -> Option<[Figure; 4]> {
     let (time, memory) = (format!("wall time {over}"), format!("memory {over}"));
     Some([
         figure("events", "events", Clock::None, "M events", number("events")? * 1e-6),
-        figure("event_ns", "each event", Clock::Wall, "ns", 1e9 / number("events_per_wall_s")?.max(1.0)),
+        figure("event_ns", "time per event", Clock::Wall, "ns", 1e9 / number("events_per_wall_s")?.max(1.0)),
         figure("time_growth", &time, Clock::Wall, "times", number("wall_over_n_log_n")?),
         figure("memory_growth", &memory, Clock::None, "times", number("memory_over_n_log_n")?),
     ])
@@ -162,17 +168,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_row_of_the_goals_becomes_figures() {
-        let table = json!({"rows": [{"nodes": 16}, {"nodes": 1024, "events_per_wall_s": 2_000_000, "peak_bytes": 1 << 29}]});
+    fn row_with_the_number_of_nodes_of_the_goals_gives_figures() {
+        let table = json!({"rows": [
+            {"nodes": 16},
+            {"nodes": 1024, "events_per_wall_s": 2_000_000, "peak_bytes": 1 << 29}
+        ]});
         let found = figures(&table).unwrap();
         assert_eq!((found[0].median, found[0].reached), (2.0, Some(true)));
         assert_eq!((found[1].median, found[1].reached), (0.5, Some(true)));
-        assert_eq!(found.len(), 2, "rows without growth say nothing of it");
+        assert_eq!(found.len(), 2, "rows without growth have no such figures");
         assert!(figures(&json!({"rows": [{"nodes": 16}]})).is_none());
     }
 
     #[test]
-    fn a_row_of_two_threads_is_put_beside_the_one_before_alone() {
+    fn row_of_two_threads_is_compared_with_the_row_before() {
         let row =
             |nodes, threads, rate| json!({"nodes": nodes, "threads": threads, "events_per_wall_s": rate});
         let rows = [row(16, 1, 9), row(1_024, 1, 2_000_000), row(1_024, 2, 3_000_000), row(4_096, 1, 1)];
@@ -184,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn each_row_says_how_time_and_memory_grow() {
+    fn each_row_has_growth_of_time_and_memory() {
         let row = json!({
             "nodes": 64, "events": 2_000_000, "events_per_wall_s": 4_000_000,
             "wall_over_n_log_n": 1.25, "memory_over_n_log_n": 0.5,
@@ -196,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_is_held_to_its_goal_and_fails_where_a_check_does() {
+    fn load_has_a_goal_and_fails_if_a_check_fails() {
         let load = crate::models::loads().next().unwrap();
         let speed = |failed: &[&str]| Speed {
             frames: 1_000,

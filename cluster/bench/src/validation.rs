@@ -1,4 +1,4 @@
-//! Every number that the papers print, beside ours: the page docs/reference/VALIDATION.md.
+//! Compares every number that the papers print with the models': the page docs/reference/VALIDATION.md.
 
 use std::{
     fs,
@@ -19,24 +19,24 @@ use crate::figures::{
 const ABOUT: &str = "\
 # Validation
 
-The numbers that the five papers print, beside what niclab's models come to. All times are model time. This page and the
-figures beside it are written by `niclab validation --into docs/reference`; a test holds them byte for byte.
+The numbers that the five papers print, next to those of niclab's models. All times are model time. `niclab validation
+--into docs/reference` writes this page and the figures; a test compares them byte for byte.
 
-What `ours is` says:
+The column `ours is` has the origin of the model's number:
 
 * *emergent*: from the mechanism, and from constants that a source gives;
-* *fitted*: a constant was chosen so that ours is the paper's. Such a row proves nothing, and is never said to hold; what the fit
-  leaves on the rows that it was not made for stands below each table;
+* *fitted*: a constant was chosen to reproduce the paper's number. Such a row proves nothing and is never said to hold.
+  A note below each table has the effect of the fit on other rows;
 * *from a fit*: from a constant that was fitted to another row;
-* *from an assumption*: from a constant that no source gives, and that was chosen for no number of the paper;
-* *given*: taken from the paper, or built to be so: no result.
+* *from an assumption*: from a constant that no source gives, and that was not fitted to a number of the paper;
+* *given*: an input from the paper, or built in: not a result.
 
-A number that is known to be another than the paper's is declared so, with the reason; the test fails if it comes to agree. Where
-a paper has a drawing without numbers, its words stand here. The profiles say of each of their constants where it is from
-(`niclab profile show`).
+If a number is known to differ from the paper's, the row declares this, with the reason; the test fails if the numbers
+agree. If a paper has a drawing without numbers, the row has the paper's words. The profiles have the source of each of
+their constants (`niclab profile show`).
 ";
 
-/// A paper with the numbers it prints, and ours.
+/// A paper with its numbers and the models'.
 #[derive(Debug, Serialize)]
 struct Paper {
     /// Title and authors.
@@ -48,14 +48,14 @@ struct Paper {
     compared: Vec<Compared>,
 }
 
-/// All papers' numbers beside ours.
+/// All papers' numbers next to the models'.
 #[derive(Debug, Serialize)]
 pub struct Validation {
     papers: Vec<Paper>,
 }
 
 impl Validation {
-    /// Makes the figures of all papers that a model is of.
+    /// Makes the figures of all papers that have a model.
     ///
     /// # Errors
     /// When a program that makes them is missing or fails.
@@ -104,18 +104,18 @@ impl Validation {
         text
     }
 
-    /// The same for programs.
+    /// The validation as JSON.
     ///
     /// # Errors
-    /// When it cannot be written as JSON.
+    /// When it cannot be converted to JSON.
     pub fn json(&self) -> Result<String> {
         Ok(serde_json::to_string_pretty(self)?)
     }
 
-    /// Writes the page and the figures of all papers as docs/ has them.
+    /// Writes the page and the figures of all papers, as in docs/.
     ///
     /// # Errors
-    /// When a file cannot be written; it is named.
+    /// When a file cannot be written; the error names it.
     pub fn write_into(&self, pages: Pages) -> Result<()> {
         pages.page.write(self.page().as_bytes())?;
         for (paper, (tables, drawing)) in self.papers.iter().zip(pages.figures) {
@@ -126,7 +126,7 @@ impl Validation {
     }
 }
 
-/// The files of [`Validation::write_into`], open before any figure is made.
+/// The files of [`Validation::write_into`]; they are opened before any figure is made.
 #[derive(Debug)]
 pub struct Pages {
     page: OutputFile,
@@ -135,10 +135,10 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Opens all of them in `folder`, which is made if it is not there.
+    /// Opens all files in `folder`, which is created if needed.
     ///
     /// # Errors
-    /// All files that cannot be written.
+    /// All files that cannot be opened.
     pub fn open(folder: &Path) -> Result<Self> {
         Self::of(folder, published().map(|(figures, _)| figures))
     }
@@ -190,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn the_page_counts_what_holds_apart_from_what_was_fitted() {
+    fn page_counts_fitted_rows_separately() {
         let page = validation().page();
         assert!(page.contains("| [sample](#sample) | 2 | 1 | 0 | 1 | 0 |"), "{page}");
         assert!(page.contains("`niclab figures sample`: [tables](figures/sample.txt)"), "{page}");
     }
 
     #[test]
-    fn what_is_written_is_what_the_commands_print() {
+    fn written_files_match_the_commands_output() {
         let folder = tempfile::tempdir().unwrap();
         let validation = validation();
         let open = |folder: &Path| Pages::of(folder, validation.papers.iter().map(|paper| paper.figures));
@@ -208,7 +208,7 @@ mod tests {
             (validation.page(), "table\n".to_owned())
         );
         assert!(read("figures/sample.svg").contains("<svg"));
-        // All files that cannot be written are named, and before any figure is made.
+        // The error names all files that cannot be written, before any figure is made.
         for file in ["VALIDATION.md", "figures/sample.svg"] {
             fs::remove_file(folder.path().join(file)).unwrap();
             fs::create_dir(folder.path().join(file)).unwrap();

@@ -10,10 +10,10 @@ pub struct ExtcapArgs {
     /// List the interfaces.
     #[arg(long)]
     pub extcap_interfaces: bool,
-    /// The version of Wireshark, which calls.
+    /// The version of the calling Wireshark.
     #[arg(long, value_name = "VERSION")]
     pub extcap_version: Option<String>,
-    /// The interface that the other options are about.
+    /// The interface for the other options.
     #[arg(long, value_name = "INTERFACE")]
     pub extcap_interface: Option<String>,
     /// List its link types.
@@ -25,10 +25,10 @@ pub struct ExtcapArgs {
     /// A capture filter. None is supported.
     #[arg(long, value_name = "FILTER")]
     pub extcap_capture_filter: Option<String>,
-    /// Capture until the FIFO is closed, or a signal comes.
+    /// Capture until the FIFO is closed or a signal arrives.
     #[arg(long)]
     pub capture: bool,
-    /// Where the capture goes.
+    /// The FIFO to write the capture to.
     #[arg(long, value_name = "FIFO")]
     pub fifo: Option<PathBuf>,
     /// The link to capture; `*`: all.

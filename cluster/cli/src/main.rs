@@ -1,6 +1,6 @@
 //! The `niclab` command.
 
-// Messages to a standard error that nobody reads any more are no reason to leave a cluster behind.
+// Macros that ignore a closed standard error, so that the command still shuts its cluster down.
 #[macro_use]
 extern crate niclab_output;
 
@@ -21,7 +21,7 @@ use clap::Parser;
 use niclab_cluster::host::{exhaustion::HostCounters, signals};
 use niclab_spec::{descriptors, renamed};
 
-/// The standard library panics where the kernel denies a thread. What ran out is said after its message.
+/// The standard library panics if the kernel refuses a thread. This hook adds which resource of the host ran out.
 fn say_why_no_thread(host: HostCounters) {
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -32,9 +32,9 @@ fn say_why_no_thread(host: HostCounters) {
     }));
 }
 
-/// Options of the version before this one still work, as hidden aliases.
+/// Warns of renamed options, which still work as hidden aliases.
 fn warn_of_old_options() {
-    // What follows belongs to a command in the guests.
+    // The arguments after `--` belong to a command in the guests.
     for argument in std::env::args().skip(1).take_while(|argument| argument != "--") {
         let option = argument.split('=').next().unwrap_or_default();
         if let Some(warning) = renamed::warning(&renamed::OPTIONS, option) {
@@ -56,9 +56,9 @@ fn main() -> ExitCode {
     let host = HostCounters::read();
     say_why_no_thread(host.clone());
     if let Err(error) = signals::take_over() {
-        log::warn!("signals are not taken care of: {error}");
+        log::warn!("cannot install the signal handlers: {error}");
     }
-    // The launcher holds a few descriptors for each node itself, and its children begin with its limit.
+    // The launcher holds a few descriptors for each node, and its child processes inherit the limit.
     if let Err(error) = descriptors::raise_limit() {
         log::warn!("cannot raise the limit of open files: {error}");
     }
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
         }
         let text = niclab_spec::explain(error.as_ref());
         eprintln!("niclab: {text}");
-        // A cluster's failure says so itself.
+        // The error of a cluster may name the resource already.
         if let Some(what) = host.what_ran_out(&text).filter(|what| !text.contains(what)) {
             eprintln!("niclab: {what}");
         }

@@ -9,18 +9,18 @@ use clap::{Args, Subcommand};
 pub enum Tool {
     /// Assemble a program of the match unit into a firmware image.
     ///
-    /// All errors are shown, each with its line and the fix; docs/use/match/MACHINE.md describes the language. Exits with
-    /// 1, and writes nothing, where the source is refused.
+    /// Shows all errors, each with its line and fix; docs/use/match/MACHINE.md describes the language. If the source
+    /// has an error, exits with 1 and writes nothing.
     Asm(AsmArgs),
     /// Print a firmware image of the match unit as source, which assembles to the same image.
     ///
-    /// Exits with 1 where the image is damaged or none.
+    /// Exits with 1 if the file is damaged or is no image.
     Disasm(DisasmArgs),
-    /// Run a program of the match unit on a list and headers, or step through it.
+    /// Run a program of the match unit on a list and headers, or debug it step by step.
     ///
-    /// `niclab match run` prints for each header which item takes it, and in how many cycles; `niclab match debug`
-    /// stops at words, headers and verdicts and shows the unit; both write waveforms (docs/use/match/RUNNING.md). Exits
-    /// with 1 where the program had to be stopped, and with 2 where it cannot be run.
+    /// `niclab match run` prints which list item matches each header, and in how many cycles. `niclab match debug` has
+    /// breakpoints at words, headers and verdicts, and shows the unit. Both write waveforms
+    /// (docs/use/match/RUNNING.md). Exits with 1 if the program had to be stopped, and with 2 if it cannot be run.
     Match(MatchArgs),
 }
 
@@ -30,13 +30,13 @@ pub struct AsmArgs {
     /// The source.
     #[arg(value_name = "FILE.nma")]
     pub source: PathBuf,
-    /// Where to write the image. Without this, beside the source, as .nmi.
+    /// Where to write the image. Default: next to the source, as .nmi.
     #[arg(short, long, value_name = "FILE.nmi")]
     pub output: Option<PathBuf>,
     /// Print every word with its address and bits.
     #[arg(long)]
     pub listing: bool,
-    /// Refuse a source that is warned of.
+    /// Treat warnings as errors.
     #[arg(long)]
     pub deny_warnings: bool,
 }
@@ -56,7 +56,7 @@ pub struct DisasmArgs {
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub struct MatchArgs {
-    /// Use no network when the program behind this command is built.
+    /// Use no network, even if the program for this command has to be built.
     #[arg(long)]
     pub offline: bool,
     /// What to do: `run` or `debug`, with their options; `niclab match run --help` lists them.

@@ -9,22 +9,22 @@ use crate::name::NameArgs;
 /// A tool.
 #[derive(Debug, Subcommand)]
 pub enum Tool {
-    /// Check assemblies: what each promises and takes, or all that is wrong with it.
+    /// Check assemblies: show what each provides and requires, or all its errors.
     ///
-    /// Every error names line, component and port, and the fix; docs/use/ASSEMBLIES.md describes the language. Exits with
-    /// 1 where one is refused.
+    /// Every error names line, component and port, and the fix; docs/use/ASSEMBLIES.md describes the language. Exits
+    /// with 1 if an assembly has an error.
     Check(CheckArgs),
     /// Build the image of an assembly, which cards load.
     ///
-    /// Exits with 1, and writes nothing, where the assembly is refused.
+    /// Exits with 1, and writes nothing, if the assembly has an error.
     Build(BuildArgs),
-    /// Draw an assembly: its blocks with their components and values, what joins them, what it takes and what it
-    /// promises.
+    /// Draw an assembly: its blocks with their components and values, the connections, and what it requires and
+    /// provides.
     Show(ShowArgs),
-    /// Program the cards of a cluster that is up with another assembly, while its guests go on.
+    /// Load another assembly into the cards of a running cluster, while its guests keep running.
     ///
-    /// The cards take it together: what is under way ends by the assembly before, and what guests send meanwhile waits.
-    /// Returns when it runs.
+    /// The cards change together: messages in flight finish under the old assembly, and messages that guests send
+    /// meanwhile wait. Returns when the new assembly runs.
     Load(LoadArgs),
 }
 
@@ -42,7 +42,7 @@ pub struct BuildArgs {
     /// The source.
     #[arg(value_name = "FILE.toml")]
     pub source: PathBuf,
-    /// Where to write the image. Without this, beside the source, with the ending of images.
+    /// Where to write the image. Default: next to the source, with the file extension of images.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -53,11 +53,10 @@ pub struct LoadArgs {
     /// Which cluster.
     #[command(flatten)]
     pub name: NameArgs,
-    /// A source or an image, or the name of an assembly that cards are built with. Without one, each card's own of the
-    /// cluster file.
+    /// A source, an image, or the name of a built-in assembly. Default: each card's own of the cluster file.
     #[arg(value_name = "FILE|NAME")]
     pub assembly: Option<PathBuf>,
-    /// The nodes; without this, all. Cards of different assemblies do not understand one another.
+    /// The nodes. Default: all. Cards with different assemblies cannot communicate.
     #[arg(long, value_name = "NODE", num_args = 1..)]
     pub node: Vec<String>,
 }
@@ -65,8 +64,8 @@ pub struct LoadArgs {
 /// Arguments of `show`.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// A source or an image, or the name of an assembly that cards are built with: conf1 to conf4, unreliable_ordered,
-    /// selective_repeat, rate_controlled.
+    /// A source, an image, or the name of a built-in assembly: conf1 to conf4, unreliable_ordered, selective_repeat,
+    /// rate_controlled.
     #[arg(value_name = "FILE|NAME")]
     pub assembly: PathBuf,
 }

@@ -1,5 +1,5 @@
-//! Wireshark's capture engine reads a cluster live: through a pipe, and through the extcap program. Started by
-//! `ci/dissector`.
+//! Wireshark's capture engine reads a cluster live: through a pipe, and through the extcap program. `ci/dissector`
+//! starts these tests.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -24,7 +24,7 @@ use support::{GOOD_DAEMON, name, niclab, plan};
 
 const EXTCAP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/wireshark/niclab-extcap");
 
-/// Serves every watch this capture and then nothing more, until the watch ends.
+/// Sends this capture to every watch, and then nothing more until the watch ends.
 fn serve(listener: UnixListener, capture: Vec<u8>) {
     thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
@@ -70,7 +70,7 @@ fn tshark_captures_a_cluster_live() {
         fs::read(place.folder().join("c.pcapng")).unwrap(),
     );
 
-    // The daemon's end stays open: these frames are read while the capture goes on.
+    // The daemon's end stays open, so tshark reads these frames during the capture.
     let fields = ["-n", "-l", "-c", "4", "-T", "fields", "-e", "frame.interface_name"];
     let lines = |output: &[u8]| String::from_utf8_lossy(output).lines().count();
     let extcaps = place.folder().join("extcap");
@@ -80,7 +80,7 @@ fn tshark_captures_a_cluster_live() {
     let mut piped = tshark(root.path(), &extcaps);
     piped.args(["-i", "-"]).args(fields).stdin(capture.stdout.take().unwrap());
     let output = piped.output().unwrap();
-    // It holds the pipe's other end.
+    // `piped` holds the pipe's other end.
     drop(piped);
     assert!(output.status.success() && lines(&output.stdout) == 4, "{output:?}");
     assert!(capture.wait().unwrap().success());

@@ -1,4 +1,4 @@
-//! Ethernet addresses in their usual spelling.
+//! Ethernet addresses as text, such as `02:00:00:00:00:01`.
 
 use std::{fmt, str::FromStr};
 

@@ -1,7 +1,7 @@
-//! What the launcher tells the daemon: one JSON file, `niclab-device --config FILE`.
+//! The daemon's configuration: one JSON file, which the launcher writes for `niclab-device --config FILE`.
 //!
-//! The daemon listens on every socket named here, then prints the one line [`READY_LINE`] on its standard output.
-//! Only then may a QEMU start. It ends on SIGTERM, and when its standard input closes.
+//! The daemon listens on every socket of the configuration, then prints the line [`READY_LINE`] on its standard output.
+//! Only then may a QEMU start. The daemon ends on SIGTERM, and when its standard input closes.
 
 use std::path::{Path, PathBuf};
 
@@ -14,13 +14,13 @@ use crate::{
     RuleChecking,
 };
 
-/// What the daemon prints once it listens on all sockets.
+/// The line that the daemon prints when it listens on all sockets.
 pub const READY_LINE: &str = "ready";
 
 /// The version of [`DaemonConfig`] that this build writes and reads.
 pub const CONFIG_VERSION: u32 = 1;
 
-/// Everything that one daemon needs to know.
+/// The configuration of one daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DaemonConfig {
@@ -28,20 +28,20 @@ pub struct DaemonConfig {
     pub version: u32,
     /// The cluster's name, for log lines.
     pub cluster: ClusterName,
-    /// Where the daemon answers [`crate::monitor`] requests.
+    /// Socket for [`crate::monitor`] requests.
     pub monitor_socket: PathBuf,
     /// How the switch forwards.
     #[serde(default)]
     pub forwarding: Forwarding,
-    /// What is around a frame on the links.
+    /// Framing on the links.
     #[serde(default)]
     pub framing: Framing,
-    /// The seed of every random choice.
+    /// The seed of all random decisions.
     pub seed: u64,
-    /// Programs take turns in model time.
+    /// Programs run in lockstep: one at a time, in the order of model time.
     #[serde(default)]
     pub lockstep: bool,
-    /// Whether cards look for broken rules.
+    /// Whether cards check drivers for broken rules.
     #[serde(default)]
     pub rules: RuleChecking,
     /// The prices.
@@ -50,7 +50,7 @@ pub struct DaemonConfig {
     pub nodes: Vec<DaemonNode>,
 }
 
-/// One node as the daemon sees it.
+/// The configuration of one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DaemonNode {
@@ -64,10 +64,10 @@ pub struct DaemonNode {
     pub ethernet_socket: PathBuf,
     /// The NIC.
     pub nic: NicConfig,
-    /// What goes wrong in the NIC.
+    /// Faults of the NIC.
     #[serde(default)]
     pub device_faults: DeviceFaults,
-    /// Seed of what the NIC does that is allowed and adversarial.
+    /// Seed of the adversarial mode; without it the NIC is not adversarial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adversarial: Option<u64>,
     /// The link to the switch.
@@ -94,7 +94,10 @@ pub enum DaemonConfigError {
         error: std::io::Error,
     },
     /// The file is not what this build expects.
-    #[error("{} is no configuration of this daemon: {error}; it is written by `niclab`, do not edit it", path.display())]
+    #[error(
+        "{} is not a valid configuration of this daemon: {error}; `niclab` writes this file, do not edit it",
+        path.display()
+    )]
     Parse {
         /// The file.
         path: PathBuf,
@@ -102,7 +105,7 @@ pub enum DaemonConfigError {
         #[source]
         error: serde_json::Error,
     },
-    /// Launcher and daemon are of different builds.
+    /// Launcher and daemon come from different builds.
     #[error(
         "{} has version {found}, and this daemon reads {CONFIG_VERSION}; build `niclab` and `niclab-device` together",
         path.display()
@@ -156,7 +159,7 @@ impl DaemonConfig {
         }
     }
 
-    /// Reads what the launcher wrote.
+    /// Reads the file that the launcher wrote.
     ///
     /// # Errors
     /// See [`DaemonConfigError`].

@@ -1,8 +1,8 @@
 //! File descriptors: how many the daemon of a cluster needs, and the limit of this process.
 //!
-//! The kernel hands a message's descriptors over only as far as the receiver's limit allows, and drops the others
-//! without an error. A daemon at its limit therefore breaks vhost-user connections in ways that name no cause, so the
-//! launcher counts before it boots anything.
+//! The kernel passes a message's descriptors to the receiver only up to the receiver's limit, and drops the others
+//! without an error. So vhost-user connections of a daemon at its limit break without a visible cause. The launcher
+//! therefore counts descriptors before it boots anything.
 
 use std::io;
 
@@ -33,23 +33,23 @@ pub const fn of_queue_pairs(queue_pairs: u32) -> u64 {
     }
 }
 
-/// Descriptors that the daemon of a cluster needs at most, whose nodes have these numbers of queue pairs.
+/// Maximum number of descriptors of a cluster's daemon. `queue_pairs` has the number of queue pairs of each node.
 #[must_use]
 pub fn needed_by_daemon(queue_pairs: impl Iterator<Item = u32>) -> u64 {
     queue_pairs.map(|pairs| DAEMON_PER_NODE + of_queue_pairs(pairs)).fold(DAEMON_BASE, u64::saturating_add)
 }
 
-/// The number of nodes with one queue pair that fit under a limit of so many descriptors.
+/// The number of nodes with one queue pair that fit within a limit.
 #[must_use]
 pub const fn nodes_within(limit: u64) -> u64 {
     limit.saturating_sub(DAEMON_BASE) / DAEMON_PER_NODE
 }
 
-/// Raises this process's soft limit of open files to its hard limit, and returns the limit that holds then. The kernel
-/// gives most users a soft limit of 1,024 for the sake of programs that call `select`, which none of ours does.
+/// Raises this process's soft limit of open files to its hard limit, and returns the resulting limit. Most users have a
+/// soft limit of 1,024, for programs that call `select`; niclab's programs do not.
 ///
 /// # Errors
-/// When the kernel refuses. The old limit holds then.
+/// When the kernel refuses. The old limit stays.
 pub fn raise_limit() -> io::Result<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
@@ -58,7 +58,7 @@ pub fn raise_limit() -> io::Result<u64> {
     Ok(hard_limit())
 }
 
-/// This process's hard limit of open files, the most that it and its children can raise their soft limit to.
+/// This process's hard limit of open files: the maximum for its own soft limit and for that of its children.
 #[must_use]
 pub fn hard_limit() -> u64 {
     getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
@@ -83,8 +83,8 @@ pub struct TooFewDescriptors {
     pub fit: u64,
 }
 
-/// Checks that the daemon of a cluster can open all that it needs under this hard limit. The nodes have these numbers
-/// of queue pairs.
+/// Checks that the daemon of a cluster can open all its descriptors under this hard limit. `queue_pairs` has the number
+/// of queue pairs of each node.
 ///
 /// # Errors
 /// [`TooFewDescriptors`].
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exactly_the_nodes_that_fit_pass_the_check() {
+    fn check_passes_exactly_up_to_the_nodes_that_fit() {
         let check_of = |nodes: u64, limit| check(std::iter::repeat_n(1, nodes as usize), limit);
         for limit in [0, 40, 108, 150, 1024, 524_288] {
             let fit = nodes_within(limit);

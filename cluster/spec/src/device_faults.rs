@@ -1,61 +1,61 @@
-//! What may go wrong in a node's NIC itself, for those who write drivers.
+//! Faults of a node's NIC, for the test of drivers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What goes wrong in a NIC's cluster function, whatever its model: what it does to host memory and interrupts that it
-/// must not.
+/// Faults of a NIC's cluster function, for every model: forbidden behaviour towards host memory and in interrupts.
 ///
-/// Each fault has a probability, drawn from the cluster's seed at each of its opportunities, and under the same name
-/// with `_at` a list of the opportunities at which it happens for certain. Opportunities are counted from 1 since the
-/// NIC was made, for each fault by itself.
+/// Each fault has a probability, which the cluster's seed decides at each opportunity. A key of the same name with
+/// `_at` lists opportunities at which the fault certainly occurs. Each fault counts its own opportunities, from 1 since
+/// the NIC was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeviceFaults {
-    /// Probability that a completion arrives without its last word: data in memory, ownership and status as before. A
-    /// write of counts (a status line) is left out whole. Opportunities: completions and writes of counts.
+    /// Probability that a completion arrives without its last word: memory has the data, but the old ownership and
+    /// status. A write of counts (a status line) is omitted completely. Opportunities: completions and writes of
+    /// counts.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub stale: f64,
-    /// Opportunities at which `stale` happens for certain.
+    /// Opportunities at which `stale` certainly occurs.
     pub stale_at: Vec<u64>,
-    /// Probability that the data of a write ends early, while its completion says that all is well. Opportunities:
+    /// Probability that the data of a write is truncated, although its completion reports success. Opportunities:
     /// writes with data.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub short: f64,
-    /// Opportunities at which `short` happens for certain.
+    /// Opportunities at which `short` certainly occurs.
     pub short_at: Vec<u64>,
     /// Probability that one status bit of a completion is flipped. Opportunities: completions.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub bad_status: f64,
-    /// Opportunities at which `bad_status` happens for certain.
+    /// Opportunities at which `bad_status` certainly occurs.
     pub bad_status_at: Vec<u64>,
-    /// Probability that a completion is late by `delay_ns`, and with it all that comes after it. Opportunities:
+    /// Probability that a completion is late by `delay_ns`, together with everything after it. Opportunities:
     /// completions and writes of counts.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub delay: f64,
-    /// Opportunities at which `delay` happens for certain.
+    /// Opportunities at which `delay` certainly occurs.
     pub delay_at: Vec<u64>,
-    /// Model time by which a late completion is late, in nanoseconds.
+    /// Delay of a late completion in model time, in nanoseconds.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub delay_ns: u64,
     /// Probability that an interrupt is not raised. Opportunities: interrupts.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lost_interrupt: f64,
-    /// Opportunities at which `lost_interrupt` happens for certain.
+    /// Opportunities at which `lost_interrupt` certainly occurs.
     pub lost_interrupt_at: Vec<u64>,
     /// Probability that an interrupt is raised twice. Opportunities: interrupts.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[serde(alias = "doubled_interrupt")]
     pub duplicated_interrupt: f64,
-    /// Opportunities at which `duplicated_interrupt` happens for certain.
+    /// Opportunities at which `duplicated_interrupt` certainly occurs.
     #[serde(alias = "doubled_interrupt_at")]
     pub duplicated_interrupt_at: Vec<u64>,
     /// Probability that a length, index, handle or count that the NIC gives its host is out of its range.
-    /// Opportunities: completions, writes of counts, events, answers and their used lengths, as far as such a value
-    /// stands in them.
+    /// Opportunities: completions, writes of counts, events, answers and their used lengths, if they contain such a
+    /// value.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub invalid_value: f64,
-    /// Opportunities at which `invalid_value` happens for certain.
+    /// Opportunities at which `invalid_value` certainly occurs.
     pub invalid_value_at: Vec<u64>,
 }
 
@@ -84,21 +84,21 @@ impl Default for DeviceFaults {
 /// New values of single keys of [`DeviceFaults`], by key.
 pub type DeviceFaultsChange = serde_json::Map<String, serde_json::Value>;
 
-/// How often one fault happens.
+/// The frequency of one fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceFaultRate<'a> {
-    /// The key of its probability, and with `_at` that of its list.
+    /// The key of the fault's probability; with `_at` the key of its list.
     pub key: &'static str,
     /// Probability at each opportunity.
     pub chance: f64,
-    /// Opportunities at which it happens for certain.
+    /// Opportunities at which the fault certainly occurs.
     pub at: &'a [u64],
 }
 
-/// A value of [`DeviceFaults`] that cannot be.
+/// An invalid value of [`DeviceFaults`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFaultProblem {
-    /// The key, seen from the table.
+    /// The key, within the table.
     pub key: String,
     /// What is wrong, with the value.
     pub what: String,
@@ -107,12 +107,11 @@ pub struct DeviceFaultProblem {
 }
 
 impl DeviceFaults {
-    /// How late a completion is where nothing else is said: longer than a round trip, and shorter than a guest's
-    /// patience.
+    /// Default delay of a late completion: longer than a round trip, and shorter than a guest's timeout.
     pub const DEFAULT_DELAY_NS: u64 = 10_000;
     /// Longest delay: a second.
     pub const MAX_DELAY_NS: u64 = 1_000_000_000;
-    /// Most entries of a list: what a driver's author looks for by hand, and what fits into a request.
+    /// Maximum number of entries of a list: enough for a search by hand, and few enough for one request.
     pub const MAX_AT: usize = 64;
 
     /// Every fault with its rate.
@@ -130,16 +129,16 @@ impl DeviceFaults {
         ]
     }
 
-    /// Whether nothing ever goes wrong.
+    /// Whether no fault is enabled.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.rates().iter().all(|rate| rate.chance == 0.0 && rate.at.is_empty())
     }
 
-    /// These faults with some values changed.
+    /// A copy of these faults with some values changed.
     ///
     /// # Errors
-    /// The first key of `change` that does not exist or does not take its value, and why.
+    /// The first key of `change` that does not exist or whose value is invalid, and why.
     pub fn changed(&self, change: &DeviceFaultsChange) -> Result<Self, String> {
         let mut faults = self.clone();
         for (key, value) in change {
@@ -153,7 +152,7 @@ impl DeviceFaults {
         Ok(faults)
     }
 
-    /// Every value that cannot be.
+    /// All invalid values.
     #[must_use]
     pub fn problems(&self) -> Vec<DeviceFaultProblem> {
         let mut problems = Vec::new();
@@ -162,21 +161,25 @@ impl DeviceFaults {
         };
         for DeviceFaultRate { key, chance, at } in self.rates() {
             if !(0.0..=1.0).contains(&chance) {
-                let what = format!("{chance} is no probability");
+                let what = format!("{chance} is not a probability");
                 report(key.to_owned(), what, "use 0.0 (never) to 1.0 (always)");
             }
             if at.contains(&0) {
-                let what = "there is no opportunity 0".to_owned();
-                report(format!("{key}_at"), what, "count from 1, the first since the NIC was made");
+                let what = "opportunity 0 does not exist".to_owned();
+                report(
+                    format!("{key}_at"),
+                    what,
+                    "count from 1, the first opportunity since the NIC was made",
+                );
             }
             if at.len() > Self::MAX_AT {
-                let what = format!("{} entries are more than {}", at.len(), Self::MAX_AT);
+                let what = format!("{} entries are more than the maximum, {}", at.len(), Self::MAX_AT);
                 report(format!("{key}_at"), what, "list fewer, or use a probability");
             }
         }
         if !(1..=Self::MAX_DELAY_NS).contains(&self.delay_ns) {
-            let what = format!("a delay of {} ns is impossible", self.delay_ns);
-            report("delay_ns".to_owned(), what, "use 1 to 1000000000; without late completions leave it out");
+            let what = format!("a delay of {} ns is out of range", self.delay_ns);
+            report("delay_ns".to_owned(), what, "use 1 to 1000000000; omit it if no completion is late");
         }
         problems
     }
@@ -187,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_goes_wrong_where_nothing_is_said() {
+    fn default_has_no_faults() {
         let none: DeviceFaults = toml::from_str("").unwrap();
         assert!(none.is_none() && none.problems().is_empty());
         let one: DeviceFaults = toml::from_str("short_at = [3]").unwrap();
@@ -210,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn change_keeps_what_it_does_not_name() {
+    fn change_keeps_the_other_faults() {
         let before = DeviceFaults { stale: 0.5, short_at: vec![3], ..DeviceFaults::default() };
         let change = |key: &str, value| [(key.to_owned(), value)].into_iter().collect::<DeviceFaultsChange>();
         let expected = DeviceFaults { stale: 0.25, ..before.clone() };

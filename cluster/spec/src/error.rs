@@ -1,7 +1,7 @@
-//! Everything that can be wrong with a cluster file or a profile.
+//! Errors of cluster files and profiles.
 //!
-//! A [`Problem`] names the place, the key, what is wrong and how to fix it. Checking goes on after the first one, so
-//! that a user fixes a file in one pass.
+//! A [`Problem`] has the location, the key, what is wrong and how to fix it. The check continues after the first
+//! problem, so that a user can fix all in one pass.
 
 use std::{fmt, path::PathBuf};
 
@@ -19,15 +19,15 @@ pub enum SpecError {
         #[source]
         error: std::io::Error,
     },
-    /// What the file says is impossible or unknown.
+    /// Values of the file are invalid or unknown.
     #[error("{}", ProblemList(.0))]
     Invalid(Vec<Problem>),
 }
 
-/// Where in a file something stands.
+/// A location in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file as the user named it.
+    /// The file, as the user named it.
     pub file: String,
     /// Line, from 1.
     pub line: usize,
@@ -41,12 +41,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong.
+/// One error of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it stands; none for a value that no file holds.
+    /// Its location; `None` for a value that comes from no file.
     pub place: Option<Place>,
-    /// The key (as in `node[1].memory_mib`) or the command-line flag that set it. Empty where a file cannot be parsed.
+    /// The key (as in `node[1].memory_mib`) or the command-line option that set it. Empty if the file cannot be parsed.
     pub key: String,
     /// What is wrong.
     pub what: String,

@@ -1,9 +1,9 @@
-//! An error as users are told it.
+//! The text of an error for users.
 
 use std::error::Error;
 
-/// What went wrong with all its causes, from the outermost to the first, each said once: some of our errors quote their
-/// cause, since they are also shown alone.
+/// An error with all its causes, from the outermost to the innermost, each once. Some of niclab's errors quote their
+/// cause, because they are also shown alone.
 #[must_use]
 pub fn explain(error: &(dyn Error + 'static)) -> String {
     let mut said = error.to_string();
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_is_said_once_in_its_order() {
+    fn each_cause_is_shown_once_in_order() {
         let quoted = || Problem::Quoted(io::Error::other("no"));
         assert_eq!(explain(&quoted()), "cannot read it: no");
         assert_eq!(explain(&Problem::Silent(Box::new(quoted()))), "cannot do it: cannot read it: no");

@@ -14,10 +14,10 @@ use crate::{DeviceFaults, Faults, Forwarding, Framing, NicConfig, RuleChecking};
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "niclab cluster file")]
 pub struct ClusterFile {
-    /// The cluster's name, by which the commands find it. `--name` wins over it.
+    /// The cluster's name, by which commands find it. `--name` overrides it.
     pub name: Option<String>,
-    /// How many nodes: 64 at most to boot, 4,096 to simulate. Where there are more than `node` entries, the rest are
-    /// named `node0`, `node1`, by rank.
+    /// Number of nodes: at most 64 to boot, 4,096 to simulate. Nodes without a `node` entry are named `node0`, `node1`,
+    /// by rank.
     #[schemars(range(min = 1, max = 4096))]
     pub nodes: Option<u32>,
     /// Nodes with names or values of their own, in the order of their ranks.
@@ -33,52 +33,51 @@ pub struct ClusterFile {
     #[serde(default = "one_pair", skip_serializing_if = "is_one_pair")]
     #[schemars(range(min = 1, max = 32))]
     pub queues: u32,
-    /// Debian packages. With any, the guests get a Debian root file system that holds them.
+    /// Debian packages. If there are any, the guests get a Debian root file system with them.
     pub packages: Vec<String>,
-    /// A kernel of your own (bzImage), booted as it is. Its modules, the niclab driver's included, are up to you. Or
-    /// `debug`: the guests' usual one, built to find faults of drivers (docs/driver/DRIVER.md); a file of that name is
-    /// `./debug`.
+    /// A kernel of your own (bzImage), booted without changes. You must provide its modules, including the niclab
+    /// driver. Or `debug`: the guests' usual kernel with debugging tools, which find bugs of drivers
+    /// (docs/driver/DRIVER.md). Write `./debug` for a file of that name.
     pub kernel: Option<PathBuf>,
-    /// A root file system of your own: a raw image of erofs, squashfs or ext4, used read-only. Not together with
-    /// `packages`.
+    /// A root file system of your own: a raw image of erofs, squashfs or ext4, used read-only. It excludes `packages`.
     pub image: Option<PathBuf>,
-    /// A driver of your own for the cards, instead of niclab's: the folder of an out-of-tree module's source, which is
-    /// built for the guests' kernel, or a module `NAME.ko`.
+    /// A driver of your own for the cards, instead of niclab's: the folder of an out-of-tree module's source, which
+    /// niclab builds for the guests' kernel, or a module `NAME.ko`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<PathBuf>,
-    /// Its parameters, as in `debug=1 peer=0`.
+    /// Parameters of your driver, as in `debug=1 peer=0`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub driver_args: String,
-    /// Further arguments for every QEMU, passed as they are.
+    /// More arguments for every QEMU, passed unchanged.
     pub qemu_args: Vec<String>,
-    /// How the guests' instructions are executed.
+    /// How QEMU executes the guests' instructions.
     pub accelerator: AcceleratorChoice,
-    /// How nodes come up.
+    /// How nodes start.
     pub boot: BootChoice,
-    /// A platform profile: the name of a bundled one, or the path of a `.toml` file. Default: the one of the NIC's
-    /// paper.
+    /// A platform profile: the name of a bundled one, or the path of a `.toml` file. Default: the profile of the paper
+    /// that describes the NIC.
     pub profile: Option<String>,
-    /// How the switch forwards; what the profile says unless given.
+    /// How the switch forwards. Default: as in the profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarding: Option<Forwarding>,
-    /// What is around a frame on the links; what the profile says unless given.
+    /// Framing on the links. Default: as in the profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub framing: Option<Framing>,
-    /// Programs of `niclab-perf` take turns in model time, so that a run has the simulator's to the picosecond; slower
-    /// by far. Default: in scenarios whose mode is `both`.
+    /// Programs of `niclab-perf` run in lockstep, one at a time in the order of model time. The run then equals the
+    /// simulation to the picosecond, but is much slower. Default: on in scenarios with the mode `both`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lockstep: Option<bool>,
-    /// The seed of every random choice, so that a run can be repeated.
+    /// The seed of all random decisions. The same seed repeats a run.
     pub seed: u64,
     /// The NIC of each node.
     pub nic: NicConfig,
-    /// What goes wrong in the NIC of each node, to try drivers with. Default: nothing.
+    /// Faults of the NIC of each node, for the test of drivers. Default: none.
     pub device_faults: DeviceFaults,
-    /// Seed of what the NIC of each node does that the manual allows and kind hardware seldom does, to try drivers with
-    /// (docs/use/FAULTS.md). Default: nothing of it.
+    /// Seed of the adversarial mode: the NIC of each node does what the manual allows but hardware rarely does
+    /// (docs/use/FAULTS.md). Default: off.
     #[serde(default, alias = "unkind", skip_serializing_if = "Option::is_none")]
     pub adversarial: Option<u64>,
-    /// What is done where a driver breaks a rule of the device programmer's manual. Live only.
+    /// What happens when a driver breaks a rule of the device programmer's manual. Live only.
     #[serde(default, skip_serializing_if = "is_off")]
     pub rules: RuleChecking,
     /// What happens to the other nodes when a node's guest powers off, reboots or panics, or its QEMU ends. Only for
@@ -144,12 +143,12 @@ const fn one_pair() -> u32 {
     1
 }
 
-/// Whether this is the default, which a file need not say.
+/// Whether this is the default, which is not written to files.
 const fn is_one_pair(queues: &u32) -> bool {
     *queues == one_pair()
 }
 
-/// Whether a file says nothing of rules.
+/// Whether rule checking is off, which is not written to files.
 fn is_off(rules: &RuleChecking) -> bool {
     !rules.is_on()
 }
@@ -174,15 +173,15 @@ pub struct NodeEntry {
     pub packages: Option<Vec<String>>,
     /// NIC, instead of the cluster's.
     pub nic: Option<NicConfig>,
-    /// What goes wrong in its NIC, instead of the cluster's.
+    /// Faults of the node's NIC, instead of the cluster's.
     pub device_faults: Option<DeviceFaults>,
-    /// Seed of what its NIC does that the manual allows and kind hardware seldom does, instead of the cluster's.
+    /// Seed of the NIC's adversarial mode, instead of the cluster's.
     #[serde(default, alias = "unkind", skip_serializing_if = "Option::is_none")]
     pub adversarial: Option<u64>,
-    /// Driver of your own, instead of the cluster's.
+    /// Driver of your own for this node, instead of the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<PathBuf>,
-    /// Its parameters, instead of the cluster's.
+    /// Parameters of the driver, instead of the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver_args: Option<String>,
 }
@@ -191,29 +190,30 @@ pub struct NodeEntry {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkEntry {
-    /// The node, by name. Without it the entry is for all nodes that have no entry of their own for the same key.
+    /// The node, by name. Without a node, the entry is the default for nodes whose own entry does not have the same
+    /// key.
     pub node: Option<String>,
     /// Serialization rate in model time, in bits per second. Default: the profile's.
     #[schemars(range(min = 1))]
     pub bandwidth_bits_per_s: Option<u64>,
     /// Propagation time in model time, in nanoseconds. Default: the profile's.
     pub latency_ns: Option<u64>,
-    /// Largest Ethernet payload, in bytes. VLAN tags do not count, two at most. Default: 1500.
+    /// Largest Ethernet payload, in bytes, without VLAN tags (at most two). Default: 1500.
     #[schemars(range(min = 256, max = 9000))]
     pub mtu_bytes: Option<u32>,
-    /// Frames that may wait at the switch for this link. Default: 65536, more than credits ever let be under way to one
-    /// card, so that messages of cards with flow control are not dropped.
+    /// Maximum number of frames in the switch's queue for this link. Default: 65536. This is more than credits allow in
+    /// flight to one card, so the switch drops no message of cards with flow control.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub queue_frames: Option<u32>,
-    /// What goes wrong. Default: nothing.
+    /// Faults of the link. Default: none.
     pub faults: Option<Faults>,
 }
 
-/// How the guests' instructions are executed.
+/// How QEMU executes the guests' instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AcceleratorChoice {
-    /// KVM where it opens and the processor has vmx or svm, else TCG.
+    /// KVM if it can be opened and the processor has vmx or svm, else TCG.
     #[default]
     Auto,
     /// QEMU's own translation; works everywhere.
@@ -222,14 +222,14 @@ pub enum AcceleratorChoice {
     Kvm,
 }
 
-/// How nodes come up.
+/// How nodes start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BootChoice {
-    /// From a template where that is known to work, else cold, with a line that says why.
+    /// From a template if that is known to work, else cold; niclab then prints the reason.
     #[default]
     Auto,
-    /// From a template: a guest that was booted once, without its card, and saved. An error where there can be none.
+    /// From a template: a guest that was booted once, without its card, and saved. An error if no template is possible.
     Template,
     /// Each node boots by itself.
     Cold,

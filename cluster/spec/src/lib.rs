@@ -1,20 +1,20 @@
-//! What the launcher, the daemon and the user agree on, as plain data.
+//! Plain data that launcher, daemon, simulator and user exchange.
 //!
-//! * [`ClusterFile`] is the cluster file as the user wrote it (TOML); [`Source::resolve`] turns it into a
-//!   [`Cluster`], in which every node has its values and every value is possible.
-//! * [`Profile`] is a platform profile: the price of each crossing, each with its source.
-//! * [`daemon`] is what the launcher tells the daemon, [`monitor`] what the daemon answers while it runs.
-//! * [`watch`] is how a file about a running cluster comes from the daemon.
-//! * [`report`] is what a run tells the user, live or simulated.
-//! * [`workload`] is what the nodes send to whom; [`sim`] is what the launcher tells the simulator.
-//! * [`scenario`] is a cluster and a workload with budgets, which `niclab check` holds them to.
-//! * [`rules`] is what drivers must do, and whether anybody looks.
-//! * [`pci`] holds the numbers with which QEMU must create the cluster function.
-//! * [`renamed`] holds the names of the version before this one, which are still read.
+//! * [`ClusterFile`] is the cluster file as the user wrote it (TOML). [`Source::resolve`] turns it into a [`Cluster`],
+//!   in which every node has all its values and every value is valid.
+//! * [`Profile`] is a platform profile: the price of each transaction, with its source.
+//! * [`daemon`] is the daemon's configuration, [`monitor`] the protocol to query the running daemon.
+//! * [`watch`] transfers a file about a running cluster from the daemon.
+//! * [`report`] is the report of a run, live or simulated.
+//! * [`workload`] is the messages that nodes send; [`sim`] is the simulator's configuration.
+//! * [`scenario`] is a cluster and a workload with budgets, which `niclab check` checks.
+//! * [`rules`] is the rules for drivers, and whether cards check them.
+//! * [`pci`] has the numbers that QEMU needs to create the cluster function.
+//! * [`renamed`] has the names of the previous version, which niclab still reads.
 //! * [`descriptors`] counts the file descriptors that a daemon needs.
 //!
-//! Of the project the crate imports the models, for their registry (which there are, and what a cluster file can say of
-//! each), the form of recordings, and what guests make scripts from. So both sides can depend on it.
+//! The crate imports only three parts of the project: the models' registry (their names and configuration keys), the
+//! format of recordings, and the workloads that guests make scripts from. So both sides can depend on it.
 
 pub mod daemon;
 pub mod descriptors;

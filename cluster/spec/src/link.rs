@@ -1,4 +1,4 @@
-//! One node's link to the switch, and what may go wrong on it.
+//! One node's link to the switch, and its faults.
 
 use niclab_model::{
     fabric,
@@ -9,17 +9,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Defines the faults of a link, each in one place: its key, its type, its heading in tables, and what the model makes
-/// of its value. A new fault is a row here, and a field and its effect in `niclab_model::fabric::faults::Faults`.
+/// Defines the faults of a link, each in one row: its key, its type, its heading in tables, and the model's form of its
+/// value. For a new fault, add a row here, and a field with its effect in `niclab_model::fabric::faults::Faults`.
 macro_rules! link_faults {
     ($(
         $(#[doc = $doc:literal])+
         $(#[schemars($($schema:tt)*)])?
         $name:ident: $type:ident, $heading:literal, $convert:expr => $model:ident;
     )+) => {
-        /// What goes wrong on a link, in both directions.
+        /// Faults of a link, in both directions.
         ///
-        /// The probabilities apply per frame and are sampled from the cluster's seed, so a run can be repeated:
+        /// The probabilities apply to each frame and are sampled from the cluster's seed, so a run can be repeated:
         /// docs/use/FAULTS.md has the details.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default)]
@@ -27,7 +27,7 @@ macro_rules! link_faults {
             $($(#[doc = $doc])+ $(#[schemars($($schema)*)])? pub $name: $type,)+
         }
 
-        /// A change of what goes wrong on a link. A fault that it does not name stays as it is.
+        /// A change of a link's faults. Faults without a value stay as they are.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default)]
         pub struct FaultsChange {
@@ -49,13 +49,13 @@ macro_rules! link_faults {
                 set: |change, value| change.$name = <$type>::from_value(value),
             },)+];
 
-            /// These faults with a change.
+            /// These faults after a change.
             #[must_use]
             pub fn changed(&self, change: &FaultsChange) -> Self {
                 Self { $($name: change.$name.unwrap_or(self.$name),)+ }
             }
 
-            /// These faults as the model has them.
+            /// These faults in the model's form.
             #[must_use]
             pub fn to_model(&self) -> fabric::faults::Faults {
                 fabric::faults::Faults { $($model: $convert(self.$name),)+ ..fabric::faults::Faults::NONE }
@@ -63,7 +63,7 @@ macro_rules! link_faults {
         }
 
         impl FaultsChange {
-            /// The change after which exactly `faults` are in force.
+            /// The change that replaces all faults by `faults`.
             #[must_use]
             pub const fn to(faults: &Faults) -> Self {
                 Self { $($name: Some(faults.$name),)+ }
@@ -85,8 +85,8 @@ link_faults! {
     /// Probability that one bit of a frame is flipped.
     #[schemars(range(min = 0.0, max = 1.0))]
     corrupt: f64, "corrupt", Chance::from_probability => corrupt;
-    /// Probability that a bit is wrong, for each bit of a frame, such as 1e-10: the longer a frame is, the more often
-    /// one bit of it is flipped.
+    /// Probability that a bit is wrong, for each bit of a frame, such as 1e-10. So long frames are damaged more often;
+    /// at most one bit of a frame is flipped.
     #[schemars(range(min = 0.0, max = 1.0))]
     bit_errors: f64, "bit errors", Rarity::from_probability => bit_errors;
     /// Model time added to each frame, in nanoseconds.
@@ -100,13 +100,13 @@ link_faults! {
 pub struct LinkFault {
     /// Its key in cluster files and monitor requests.
     pub key: &'static str,
-    /// What it does, in a sentence or two.
+    /// Its effect, in a sentence or two.
     pub help: &'static str,
-    /// The heading of its column.
+    /// The heading of its column in tables.
     pub heading: &'static str,
     /// Its value in the given faults.
     pub value: fn(&Faults) -> FaultValue,
-    /// Has a change set it. A value of another type than the fault's leaves it unnamed.
+    /// Sets it in a change. A value of the wrong type sets nothing.
     pub set: fn(&mut FaultsChange, FaultValue),
 }
 
@@ -121,7 +121,7 @@ pub enum FaultValue {
     Switch(bool),
 }
 
-/// Types of link faults.
+/// Conversion between the types of link faults and [`FaultValue`].
 trait FromValue: Sized {
     fn from_value(value: FaultValue) -> Option<Self>;
 }
@@ -147,23 +147,24 @@ macro_rules! fault_types {
 
 fault_types!(f64: Probability, u64: DelayNs, bool: Switch);
 
-/// A fault that cannot be.
+/// An invalid fault.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 pub enum FaultError {
     /// Not a probability.
     #[error(
-        "`{name}` is {value}, which is no probability; give a number from 0 to 1, such as 0.01 for one frame in a hundred"
+        "`{name}` is {value}, which is not a probability; give a number from 0 to 1, such as 0.01 for one frame in a \
+         hundred"
     )]
     NotAProbability {
         /// The key of the fault.
         name: &'static str,
-        /// What was given for it.
+        /// The given value.
         value: f64,
     },
-    /// Frames would be late for ever.
+    /// The delay exceeds [`Faults::MAX_DELAY_NS`].
     #[error("`delay_ns` is {delay_ns}, which is longer than a second; give at most {}", Faults::MAX_DELAY_NS)]
     TooLate {
-        /// What was given.
+        /// The given value.
         delay_ns: u64,
     },
 }
@@ -180,10 +181,10 @@ impl Faults {
         })
     }
 
-    /// Refuses what cannot be.
+    /// Checks all values.
     ///
     /// # Errors
-    /// [`FaultError`] names the first.
+    /// [`FaultError`] for the first invalid value.
     pub fn check(&self) -> Result<(), FaultError> {
         let wrong = self.probabilities().find(|(_, p)| !(0.0..=1.0).contains(p));
         if let Some((name, value)) = wrong {
@@ -196,7 +197,7 @@ impl Faults {
     }
 }
 
-/// One node's link to the switch, every value settled.
+/// One node's link to the switch, with all its values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkConfig {
@@ -208,7 +209,7 @@ pub struct LinkConfig {
     pub mtu_bytes: u32,
     /// Frames that may wait at the switch for this link.
     pub queue_frames: u32,
-    /// What goes wrong.
+    /// Faults of the link.
     pub faults: Faults,
 }
 
@@ -217,9 +218,9 @@ impl LinkConfig {
     pub const MIN_MTU_BYTES: u32 = 256;
     /// Largest MTU: the usual jumbo frame.
     pub const MAX_MTU_BYTES: u32 = 9000;
-    /// MTU where none is given.
+    /// Default MTU.
     pub const DEFAULT_MTU_BYTES: u32 = 1500;
-    /// Queue depth where none is given.
+    /// Default queue depth.
     pub const DEFAULT_QUEUE_FRAMES: u32 = 65_536;
 }
 
@@ -228,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_keeps_what_it_does_not_name() {
+    fn link_change_keeps_the_other_faults() {
         let before = Faults { loss: 0.25, duplicate: 0.5, delay_ns: 7, partition: true, ..Faults::default() };
         assert_eq!(before.changed(&FaultsChange::default()), before);
         let change = FaultsChange { duplicate: Some(0.0), partition: Some(false), ..FaultsChange::default() };
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_probability_is_named() {
+    fn invalid_probability_is_named() {
         for value in [-0.1, 1.000_001, f64::NAN, f64::INFINITY] {
             let error = Faults { reorder: value, ..Faults::default() }.check().unwrap_err().to_string();
             assert!(error.contains("`reorder`") && error.contains("0 to 1"), "{error}");

@@ -1,7 +1,7 @@
-//! How the launcher asks a running daemon: one JSON [`Request`] a line over a unix socket, one [`Answer`] a line back.
+//! The daemon's monitor protocol: one JSON [`Request`] per line over a unix socket, and one [`Answer`] per line back.
 //!
-//! A connection may ask any number of times. Counts are exact integers. Names end in the unit; what is not a count
-//! says which clock it is of, as in a report.
+//! A connection may send any number of requests. Counts are exact integers. Names end in the unit; the name of a time
+//! also gives its clock, as in a report.
 
 mod difference;
 
@@ -22,37 +22,39 @@ pub const STATS_VERSION: u32 = 2;
 /// The longest request line that the daemon reads, in bytes; it hangs up on a longer one.
 pub const MAX_REQUEST_BYTES: usize = 16 * 1024;
 
-/// How long a request waits for the world's lock before it is answered by [`Answer::Stuck`]. Whoever holds the lock
-/// gives it back within milliseconds.
+/// How long a request waits for the daemon's global lock before the answer is [`Answer::Stuck`]. A thread holds the
+/// lock for milliseconds at most.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long [`Request::AwaitBrokenRules`] waits.
 pub const RULES_WAIT: Duration = Duration::from_secs(10);
 
-/// One question, or one change.
+/// A query or a change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "query", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// Are guests served? Answered by [`Answer::Heartbeat`] once the world's lock was had, else by [`Answer::Stuck`].
+    /// Does the daemon serve guests? The answer is [`Answer::Heartbeat`] after it got the global lock, else
+    /// [`Answer::Stuck`].
     Heartbeat,
     /// All counters. Answered by [`Answer::Stats`].
     Stats,
-    /// All counters, and from now on latencies are counted anew, so that a later [`Request::Stats`] tells the latency
-    /// of what happened in between. The clocks of all hosts are set to the same instant of model time, at which nothing
-    /// is busy. Answered by [`Answer::Stats`].
+    /// All counters. Latencies are reset, so that a later [`Request::Stats`] has only the latencies since then. The
+    /// clocks of all hosts are set to the same instant of model time, at which nothing is busy. Answered by
+    /// [`Answer::Stats`].
     BeginMeasurement,
-    /// What is connected. Answered by [`Answer::Health`].
+    /// The state of all connections. Answered by [`Answer::Health`].
     Health,
-    /// Watch the cluster from now on, until the asking end is shut down for writing. Answered by [`Answer::Watching`];
-    /// the connection then carries what [`crate::watch`] says and takes no further request.
+    /// Watch the cluster from now on, until the client shuts the connection down for writing. Answered by
+    /// [`Answer::Watching`]; the connection then carries a file in the form of [`crate::watch`] and takes no more
+    /// requests.
     Watch(WatchRequest),
-    /// What goes wrong on all links and in all NICs. Answered by [`Answer::Faults`].
+    /// The faults of all links and NICs. Answered by [`Answer::Faults`].
     Faults,
-    /// Change what goes wrong on one node's link from now on. Answered by [`Answer::Faults`], after the change.
+    /// Change the faults of one node's link from now on. Answered by [`Answer::Faults`], after the change.
     ChangeFaults {
         /// The node, by name.
         node: String,
-        /// What changes; the rest stays.
+        /// The faults to change.
         change: FaultsChange,
     },
     /// Replace the faults of one node's link from now on. Answered by [`Answer::Done`].
@@ -62,72 +64,70 @@ pub enum Request {
         /// The new faults.
         faults: Faults,
     },
-    /// Change what goes wrong in one node's NIC from now on. Answered by [`Answer::Faults`], after the change.
+    /// Change the faults of one node's NIC from now on. Answered by [`Answer::Faults`], after the change.
     ChangeDeviceFaults {
         /// The node, by name.
         node: String,
-        /// What changes; the rest stays.
+        /// The faults to change.
         change: DeviceFaultsChange,
     },
-    /// Replace what goes wrong in one node's NIC from now on. Answered by [`Answer::Done`].
+    /// Replace the faults of one node's NIC from now on. Answered by [`Answer::Done`].
     SetDeviceFaults {
         /// The node, by name.
         node: String,
         /// The new faults.
         faults: DeviceFaults,
     },
-    /// Have cards be adversarial by another seed, from the same instant on: whatever is drawn from then on is what cards
-    /// draw that begin with it. What is kept back comes when it was to come. For cards that were adversarial from the start.
-    /// Answered by [`Answer::Done`].
+    /// Give adversarial cards another seed, all at the same instant. From then on they make the random decisions of
+    /// cards that start with this seed. Outputs that are delayed already keep their time. Only for cards that were
+    /// adversarial from the start. Answered by [`Answer::Done`].
     #[serde(alias = "set-unkind-seed")]
     SetAdversarialSeed {
-        /// The nodes, by name; all where none is named.
+        /// The nodes, by name; all if empty.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         nodes: Vec<String>,
         /// The seed.
         seed: u64,
     },
-    /// Look for broken rules in all cards from now on, or do not. Answered by [`Answer::Done`].
+    /// Start or stop to check all cards for broken rules. Answered by [`Answer::Done`].
     SetRules {
-        /// Whether.
+        /// What to do about broken rules.
         rules: RuleChecking,
     },
-    /// Tell when more rules were broken than the asker knows of. Answered by [`Answer::BrokenRules`], at the latest
-    /// after [`RULES_WAIT`].
+    /// Wait until more rules are broken than the client knows of. Answered by [`Answer::BrokenRules`], after
+    /// [`RULES_WAIT`] at the latest.
     AwaitBrokenRules {
-        /// How many it knows of, of all nodes together.
+        /// Number of broken rules that the client knows of, of all nodes together.
         seen: u64,
     },
-    /// Keep with a broken rule where the guest was. Answered by [`Answer::Done`], though the rule is in the log no
-    /// more.
+    /// Add the guest's position to a broken rule. Answered by [`Answer::Done`], even if the log no longer has the rule.
     PlaceBrokenRule {
         /// The node, by name.
         node: String,
-        /// Which: [`BrokenRule::number`].
+        /// The rule: [`BrokenRule::number`].
         number: u64,
         /// [`BrokenRule::guest_at`].
         guest_at: String,
     },
-    /// Give cards another program, all together. Answered by [`Answer::Loaded`] when it runs.
+    /// Load another program into cards, all together. Answered by [`Answer::Loaded`] when it runs.
     Load {
-        /// The nodes, by name; all where none is named.
+        /// The nodes, by name; all if empty.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         nodes: Vec<String>,
-        /// The program, as the model's own tools write it, in hexadecimal digits. Empty: the one that each card was
-        /// made with.
+        /// The program, as the model's tools write it, in hexadecimal digits. Empty: each card's original program.
         #[serde(with = "hex::serde")]
         #[schemars(with = "String")]
         image: Vec<u8>,
     },
 }
 
-/// One answer.
+/// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
     /// To [`Request::Heartbeat`].
     Heartbeat(Heartbeat),
-    /// To any request that needs the world: its lock was not to be had, so the guests are not served either.
+    /// To any request that needs all nodes: the global lock is held too long, so the guests are not served either.
     Stuck(Stuck),
     /// To [`Request::Stats`].
     Stats(DaemonStats),
@@ -135,7 +135,7 @@ pub enum Answer {
     Health(DaemonHealth),
     /// To [`Request::Watch`]: a file in chunks follows, and then [`Answer::Watched`].
     Watching,
-    /// The watching is over, and the file is whole.
+    /// The watch has ended, and the file is complete.
     Watched(WatchSummary),
     /// To [`Request::Faults`], [`Request::ChangeFaults`] and [`Request::ChangeDeviceFaults`].
     Faults(LinkStates),
@@ -143,7 +143,7 @@ pub enum Answer {
     BrokenRules(BrokenRules),
     /// To [`Request::Load`]: the program runs.
     Loaded {
-        /// Model time since it was given to the cards: until they were drained, and programmed.
+        /// Model time from the request until the cards were drained and programmed.
         model_time_ps: u64,
     },
     /// The change was made.
@@ -155,21 +155,22 @@ pub enum Answer {
     },
 }
 
-/// A sign of life.
+/// The answer of a daemon that serves guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Heartbeat {
     /// [`STATS_VERSION`].
     pub version: u32,
-    /// Wall time until the world's lock was had.
+    /// Wall time until the daemon's monitor got the global lock.
     pub wall_waited_ns: u64,
 }
 
-/// The world's lock is not given back.
+/// A thread does not release the global lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stuck {
     /// [`STATS_VERSION`].
     pub version: u32,
-    /// Wall time since the first request that did not get the lock, as none did since: it is held for at least so long.
+    /// Wall time since the first request that did not get the lock. No request got it since, so it has been held for at
+    /// least this time.
     pub wall_held_ms: u64,
 }
 
@@ -180,7 +181,7 @@ pub struct DaemonStats {
     pub version: u32,
     /// Wall time since the daemon was ready.
     pub wall_uptime_ns: u64,
-    /// Model time. Rates are left at 0: only whoever knows when the run began can say them.
+    /// Model time. Rates are 0: only the launcher knows when the run began, and computes them.
     pub model: ModelFigures,
     /// The nodes, by rank.
     pub nodes: Vec<NodeFigures>,
@@ -188,18 +189,18 @@ pub struct DaemonStats {
     pub fabric: FabricFigures,
 }
 
-/// Rules that were broken.
+/// The rules that drivers have broken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BrokenRules {
     /// [`STATS_VERSION`].
     pub version: u32,
-    /// How many, of all nodes together, since the daemon started.
+    /// Number of broken rules of all nodes since the daemon started.
     pub total: u64,
-    /// The nodes that broke any, each with its log.
+    /// The nodes that broke rules, each with its log.
     pub nodes: Vec<BrokenRulesOfNode>,
 }
 
-/// Rules that a node broke.
+/// The rules that one node broke.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BrokenRulesOfNode {
     /// Host name.
@@ -210,7 +211,7 @@ pub struct BrokenRulesOfNode {
     pub broken_rule_log: Vec<BrokenRule>,
 }
 
-/// What is connected.
+/// The state of all connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DaemonHealth {
     /// [`STATS_VERSION`].
@@ -219,20 +220,20 @@ pub struct DaemonHealth {
     pub nodes: Vec<NodeHealth>,
 }
 
-/// What of one node is connected.
+/// The state of one node's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeHealth {
     /// Host name.
     pub name: String,
-    /// QEMU holds the cluster function's socket.
+    /// QEMU is connected to the cluster function's socket.
     pub cluster_connected: bool,
-    /// QEMU holds the Ethernet function's socket.
+    /// QEMU is connected to the Ethernet function's socket.
     pub ethernet_connected: bool,
-    /// The guest's driver took over the cluster function (DRIVER_OK).
+    /// The guest's driver initialised the cluster function (DRIVER_OK).
     pub cluster_driver_ok: bool,
-    /// The guest's driver took over the Ethernet function (DRIVER_OK).
+    /// The guest's driver initialised the Ethernet function (DRIVER_OK).
     pub ethernet_driver_ok: bool,
-    /// The requester pages stand in the guest's BAR.
+    /// The requester pages are mapped into the guest's BAR.
     pub bar_mapped: bool,
 }
 
@@ -248,7 +249,7 @@ impl NodeHealth {
     }
 }
 
-/// What goes wrong on links and in NICs.
+/// The faults of links and NICs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkStates {
     /// [`STATS_VERSION`].
@@ -257,17 +258,17 @@ pub struct LinkStates {
     pub nodes: Vec<LinkState>,
 }
 
-/// What goes wrong on one node's link and in its NIC.
+/// The faults of one node's link and NIC.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkState {
     /// Host name.
     pub name: String,
-    /// The faults in force.
+    /// The current faults of the link.
     pub faults: Faults,
-    /// What faults and bounds did to frames since the daemon started, by name, as in
-    /// [`NodeFigures::link_events`]; what never happened is not there.
+    /// Number of frames that faults and limits dropped or changed since the daemon started, by name, as in
+    /// [`NodeFigures::link_events`]; counts of 0 are omitted.
     pub link_events: BTreeMap<String, u64>,
-    /// The faults in force of its NIC.
+    /// The current faults of the NIC.
     pub device_faults: DeviceFaults,
 }
 
@@ -347,7 +348,7 @@ mod tests {
         };
         for answer in [Answer::Stats(stats), Answer::Health(DaemonHealth::default()), Answer::Done] {
             let text = serde_json::to_string(&answer).unwrap();
-            assert!(!text.contains('\n'), "one answer a line");
+            assert!(!text.contains('\n'), "an answer is one line");
             assert_eq!(serde_json::from_str::<Answer>(&text).unwrap(), answer);
         }
     }

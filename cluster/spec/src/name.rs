@@ -1,6 +1,6 @@
-//! The name of a cluster: one type, which only its parser makes.
+//! The name of a cluster, which only its parser can make.
 //!
-//! A name becomes a folder's, and parts of paths of sockets; so whoever holds one must not have to ask what is in it.
+//! The name becomes the name of a folder and a part of socket paths. Code that has a [`ClusterName`] need not check it.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -8,14 +8,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Names of clusters that `niclab run` makes for itself begin so.
+/// The prefix of cluster names that `niclab run` chooses itself.
 const RUN_PREFIX: &str = "run-";
 
-/// How a name is to be.
+/// The fix for an invalid name.
 pub(crate) const LABEL_REMEDY: &str =
     "use a lower-case letter, then up to 31 lower-case letters, digits and hyphens, the last no hyphen";
 
-/// A host name that every resolver takes, and short enough that socket paths stay within the 108 bytes of `sun_path`.
+/// Whether this is a host name that every resolver accepts. It is short enough to keep socket paths within the 108
+/// bytes of `sun_path`.
 pub(crate) fn is_label(name: &str) -> bool {
     name.len() <= 32
         && name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -23,28 +24,28 @@ pub(crate) fn is_label(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
-/// A cluster's name: 1 to 32 lower-case letters, digits and hyphens, of which the first is a letter and the last no
-/// hyphen. So it is one component of a path, and neither `.` nor `..`.
+/// A cluster's name: 1 to 32 lower-case letters, digits and hyphens; the first is a letter, and the last is no hyphen.
+/// So the name is one component of a path, and neither `.` nor `..`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ClusterName(String);
 
-/// A text that is no cluster's name.
+/// The text is not a cluster's name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no cluster name; {LABEL_REMEDY}")]
+#[error("`{0}` is not a cluster name; {LABEL_REMEDY}")]
 pub struct ClusterNameError(pub String);
 
 impl ClusterName {
-    /// The name of a cluster that is given none.
+    /// The default name.
     pub const DEFAULT: &str = "niclab";
 
-    /// The name that a `niclab run` of this process gives a cluster that has none.
+    /// The name that `niclab run` in this process gives a cluster without a name.
     #[must_use]
     pub fn of_run(pid: u32) -> Self {
         Self(format!("{RUN_PREFIX}{pid}"))
     }
 
-    /// Whether a `niclab run` may have made it up.
+    /// Whether `niclab run` may have chosen this name.
     #[must_use]
     pub fn is_of_run(&self) -> bool {
         self.0.starts_with(RUN_PREFIX)
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leads_elsewhere_is_no_name() {
+    fn text_with_path_syntax_is_not_a_name() {
         let long = "a".repeat(33);
         for text in [
             "", ".", "..", "../x", "/", "/etc", "a/b", "a\0", "A", "1a", "-a", "a-", "a.b", "a b", "ä", &long,
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_niclab_makes_up_are_names() {
+    fn names_that_niclab_chooses_are_valid() {
         for name in [ClusterName::default(), ClusterName::of_run(0), ClusterName::of_run(u32::MAX)] {
             assert_eq!(name.as_str().parse(), Ok(name.clone()));
         }

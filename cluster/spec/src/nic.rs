@@ -1,4 +1,4 @@
-//! Which NIC a node has, and its parameters. What models and parameters there are, the models' registry says.
+//! A node's NIC model and its parameters. The models' registry has all models and parameters.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::json;
 
-/// A NIC model that this build knows.
+/// A NIC model of this build.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NicModel(&'static Model);
 
@@ -35,7 +35,7 @@ impl NicModel {
         MODELS.iter().map(|model| model.name).collect()
     }
 
-    /// Its descriptor.
+    /// Its registry entry.
     #[must_use]
     pub const fn descriptor(self) -> &'static Model {
         self.0
@@ -101,14 +101,15 @@ fn upper(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// How the daemon waits for work. This costs wall time only; model time does not see it.
+/// How the daemon waits for work. This affects only wall time, not model time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitPolicy {
-    /// Block on the doorbell; after activity poll for `poll_for_us`, and spare the guests their doorbells meanwhile.
+    /// Block on the doorbell. After activity, poll for `poll_for_us` and suppress the guests' doorbells during that
+    /// time.
     #[default]
     Adaptive,
-    /// Always poll. Wants a core of its own, and one for each vCPU that polls.
+    /// Always poll. Needs a core of its own, and one for each vCPU that polls.
     Poll,
     /// Always block on the doorbell.
     Block,
@@ -123,11 +124,12 @@ pub struct NicConfig {
     pub wait: WaitPolicy,
     /// How long the adaptive policy polls after the last activity, in microseconds of wall time.
     pub poll_for_us: u32,
-    /// Parameters of each model, in the registry's order: a file may have those of models that a node does not use.
+    /// Parameters of each model, in the registry's order. A file may also have parameters of models that the node does
+    /// not use.
     tables: Vec<Values>,
 }
 
-/// Microseconds for which a daemon polls at most.
+/// Maximum time for which a daemon polls, in microseconds.
 const MAX_POLL_FOR_US: u32 = 1_000_000;
 
 impl Default for NicConfig {
@@ -143,7 +145,7 @@ impl fmt::Debug for NicConfig {
 }
 
 impl NicConfig {
-    /// A card of this model, every parameter at its default.
+    /// A card of this model, with all parameters at their defaults.
     #[must_use]
     pub fn of(model: impl Into<NicModel>) -> Self {
         Self {
@@ -166,11 +168,11 @@ impl NicConfig {
     #[must_use]
     pub fn values(&self) -> &Values {
         let own = self.tables.iter().find(|values| values.model() == self.model.descriptor());
-        // There is a table for each model of the registry, and no model that is not there.
+        // `tables` has an entry for each model of the registry, and all models are in the registry.
         own.unwrap_or_else(|| &self.tables[0])
     }
 
-    /// Parameters of the model that they are of.
+    /// Sets the parameters of the model that `values` is for.
     pub fn set_values(&mut self, values: Values) {
         let own = self.tables.iter_mut().find(|table| table.model() == values.model());
         own.into_iter().for_each(|own| *own = values.clone());
@@ -179,7 +181,7 @@ impl NicConfig {
     /// Sets a parameter of the node's model.
     ///
     /// # Errors
-    /// When it has none of this key.
+    /// If the model has no parameter of this key.
     pub fn set(&mut self, key: &str, value: Value) -> Result<(), niclab_model::nic::registry::UnknownKey> {
         let mut values = self.values().clone();
         values.set(key, value)?;
@@ -187,19 +189,19 @@ impl NicConfig {
         Ok(())
     }
 
-    /// What a card of these values can do.
+    /// The limits of a card with these values.
     #[must_use]
     pub fn limits(&self) -> Limits {
         (self.model.limits)(self.values())
     }
 
-    /// What a card of these values promises of messages.
+    /// What a card with these values promises about messages.
     #[must_use]
     pub fn promises(&self) -> Promises {
         (self.model.promises)(self.values())
     }
 
-    /// What is impossible, each with its key as seen from this table.
+    /// The invalid values: key within this table, problem and fix.
     pub(crate) fn problems(&self) -> Vec<(String, String, String)> {
         let mut problems = Vec::new();
         if self.poll_for_us > MAX_POLL_FOR_US {
@@ -223,7 +225,7 @@ const WAIT: &str = "wait";
 const POLL_FOR_US: &str = "poll_for_us";
 
 impl Serialize for NicConfig {
-    /// Without the parameters of other models that say nothing of their own.
+    /// Parameters of other models are omitted if they have their default values.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let says = |values: &&Values| {
             values.model() == self.model.descriptor() || **values != Values::defaults(values.model())
@@ -256,7 +258,7 @@ impl Serialize for Table<'_> {
     }
 }
 
-/// One of the keys of a table; the error of another one stands where the key stands.
+/// One of the keys of a table; the error for an unknown key has the key's location.
 struct Key<'a>(&'a [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {
@@ -275,7 +277,7 @@ impl Visitor<'_> for Key<'_> {
 
     fn visit_str<E: Error>(self, key: &str) -> Result<&'static str, E> {
         self.0.iter().copied().find(|known| *known == key).ok_or_else(|| {
-            // As serde says it of keys that are known beforehand.
+            // serde's wording for keys that are known at compile time.
             let known: Vec<String> = self.0.iter().map(|known| format!("`{known}`")).collect();
             E::custom(format_args!("unknown field `{key}`, expected one of {}", known.join(", ")))
         })
@@ -323,7 +325,7 @@ impl<'de> Deserialize<'de> for NicConfig {
     }
 }
 
-/// Reads the values of a model's table over its defaults.
+/// Reads the values of a model's table and replaces its defaults.
 struct TableSeed<'a>(&'a mut Values);
 
 impl<'de> DeserializeSeed<'de> for TableSeed<'_> {
@@ -358,7 +360,7 @@ impl<'de> Visitor<'de> for TableSeed<'_> {
     }
 }
 
-/// Reads the value of one parameter. Ranges are checked later, with the rest of the file.
+/// Reads the value of one parameter. Ranges are checked later, together with the rest of the file.
 struct ValueSeed(&'static Parameter);
 
 impl<'de> DeserializeSeed<'de> for ValueSeed {
@@ -498,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_says_what_differs_from_the_defaults() {
+    fn table_overrides_the_defaults() {
         let nic = read("model = \"match\"\nwait = \"poll\"\n[match]\nwindow_frames = 7\n").unwrap();
         assert_eq!((nic.model.name, nic.wait, nic.poll_for_us), ("match", WaitPolicy::Poll, 50));
         assert_eq!((nic.values().number("window_frames"), nic.values().number("match_entries")), (7, 1_024));
@@ -515,14 +517,14 @@ mod tests {
         }
         let mut config = read("[match]\nwindow_frames = 7\n").unwrap();
         let text = serde_json::to_string(&config).unwrap();
-        assert!(text.contains("window_frames"), "what another model's table says is not forgotten: {text}");
+        assert!(text.contains("window_frames"), "the table of another model is kept: {text}");
         config.poll_for_us = 1;
         let text = serde_json::to_string(&NicConfig::default()).unwrap();
         assert!(!text.contains("window_frames"), "{text}");
     }
 
     #[test]
-    fn what_cannot_be_read_is_named_where_it_stands() {
+    fn invalid_nic_table_is_refused_at_its_line() {
         for (text, place, part) in [
             ("\nmodle = \"ultra\"", "n.toml:2:1: `modle`", "did you mean `model`?"),
             ("model = \"ultar\"", "n.toml:1:9: `model`", "did you mean `ultra`?"),

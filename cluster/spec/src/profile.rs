@@ -1,7 +1,7 @@
-//! Platform profiles: what each crossing costs in model time.
+//! Platform profiles: the price of each transaction in model time.
 //!
-//! Each number is a [`Fact`]: the value, and where it comes from. A number that no source gives says whether it was
-//! fitted to a published one, or assumed. Units stand at the end of each key.
+//! Each number is a [`Fact`]: the value and its source. If no source gives the number, the fact says whether it was
+//! fitted to a published number or assumed. Each key ends in its unit.
 
 mod check;
 
@@ -21,12 +21,12 @@ pub struct Fact {
     pub value: u64,
     /// Where it comes from: a paper's section, a data sheet, a measurement.
     pub source: String,
-    /// For a number that no source gives and that was chosen for a published one: which, and how far off it leaves the
-    /// rest.
+    /// For a number that no source gives and that was chosen to reproduce a published number: which one, and the
+    /// remaining deviation of others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitted: Option<String>,
-    /// For a number that no source gives and that was chosen for no published one: why it is what it is, and what
-    /// depends on it.
+    /// For a number that no source gives and that was not chosen for a published number: the reason for the value, and
+    /// what depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assumed: Option<String>,
 }
@@ -74,32 +74,33 @@ macro_rules! section {
 }
 
 section! {
-    /// What one crossing of a resource costs. `n` words in `b` bursts occupy it for `b * fixed_ps + n * per_word_ps`;
-    /// the effect is seen `latency_ps` after that, and the latency keeps nobody else waiting.
+    /// The price of a transaction on a resource. `n` words in `b` bursts occupy the resource for
+    /// `b * fixed_ps + n * per_word_ps`. The effect is visible `latency_ps` later; the resource is free during this
+    /// latency.
     Price {
-        /// Pipelined delay, once for each crossing.
+        /// Pipelined delay, once per transaction.
         latency_ps,
         /// Arbitration, address phase or packet header, for each burst.
         fixed_ps,
         /// Data phase, for each word of 64 bits.
         per_word_ps,
-        /// Most bytes of one burst; longer crossings are split. 0: no limit.
+        /// Maximum bytes of a burst; longer transactions are split. 0: no limit.
         burst_bytes,
     }
 }
 
 section! {
-    /// The computing of a TCP/IP stack, in processor time, beside copies and interrupts.
+    /// The processor time of a TCP/IP stack, without copies and interrupts.
     Stack {
-        /// A call of the program: into the system and out of it.
+        /// A system call of the program, entry and exit.
         system_call_ps,
-        /// TCP, IP and driver for each segment that is sent, an acknowledgement as well.
+        /// TCP, IP and driver for each sent segment, including acknowledgements.
         segment_send_ps,
-        /// Driver, IP and TCP for each segment that came.
+        /// Driver, IP and TCP for each received segment.
         segment_receive_ps,
-        /// From the end of that until a program that waited goes on.
+        /// From the end of `segment_receive_ps` until a waiting program continues.
         wake_up_ps,
-        /// Checking what came, for each byte. What is sent is summed up while it is copied.
+        /// Checksum of received data, for each byte. The checksum of sent data is computed during the copy.
         checksum_per_byte_ps,
     }
 }
@@ -115,7 +116,7 @@ section! {
         interrupt_ps,
         /// One copy in host memory, for each byte.
         copy_per_byte_ps,
-        ? /// The computing of its TCP/IP stack. Without it the platform has none, and no workload goes over TCP.
+        ? /// The TCP/IP stack. Without it the platform has no stack, and no workload can use TCP.
         stack: Stack,
     }
 }
@@ -123,11 +124,12 @@ section! {
 section! {
     /// The I/O bus between host and card.
     Bus {
-        /// Resources that the two directions have: 1 (shared, as in PCI) or 2 (HyperTransport, PCI Express).
+        /// Number of resources for the two directions: 1 (shared, as in PCI) or 2 (HyperTransport, PCI Express).
         directions,
         /// From the card's decision to the host's interrupt line.
         interrupt_ps,
-        @ /// Programmed-I/O write. Its burst limit is what the processor's write combining gathers: 8 turns it off.
+        @ /// Programmed-I/O write. Its burst limit is the size of the processor's write-combining buffer; 8 turns
+        /// combining off.
         pio_write: Price,
         @ /// Programmed-I/O read; the host waits for all of it.
         pio_read: Price,
@@ -156,8 +158,8 @@ section! {
         fixed_millicycles,
         /// Thousandths of a cycle for each word.
         per_word_millicycles,
-        ? /// Thousandths of a cycle for each packet, after its last word. Where machines pass words on, no word waits for them.
-        /// Without it: none.
+        ? /// Thousandths of a cycle for each packet, after its last word. With cut-through machines no word waits for
+        /// them. Default: none.
         closing_millicycles: Fact,
     }
 }
@@ -167,7 +169,7 @@ section! {
     NetworkInterface {
         /// One cycle.
         clock_ps,
-        ? /// The card's own bus, which data may cross several times. Without it: it takes no time.
+        ? /// The card's own bus, which data may cross several times. Without it, the bus takes no time.
         local_bus: Price,
         ? /// Earlier place of `machines.load`.
         load: Machine,
@@ -181,8 +183,8 @@ section! {
         processor_send: Machine,
         ? /// Earlier place of `machines.processor_receive`.
         processor_receive: Machine,
-        % /// Each machine of the card by the name that its model gives it, and the firmware of its processor. A machine that
-        /// is not here takes no time, but those without which a model makes no card.
+        % /// Each machine of the card by its name in the model, and the firmware of the card's processor. A missing
+        /// machine takes no time; some models require certain machines.
         machines: Machine,
     }
 }
@@ -206,9 +208,9 @@ impl NetworkInterface {
 }
 
 section! {
-    /// The network. The two link numbers hold for links whose entry in the cluster file gives none.
+    /// The network. The two link numbers are for links whose entry in the cluster file has none.
     Network {
-        /// From the first bit into a switch to the first bit out of it when the way is free.
+        /// From the first bit into a switch to the first bit out of it, if the output is free.
         switch_fall_through_ps,
         /// Serialization rate of a link.
         link_bandwidth_bits_per_s,
@@ -221,17 +223,17 @@ section! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forwarding {
-    /// From the first bits on, as ATOLL's switch does.
+    /// As soon as the first bits have arrived, as ATOLL's switch does.
     #[default]
     CutThrough,
-    /// Once all of the frame is there.
+    /// Once the complete frame has arrived.
     StoreAndForward,
-    /// There is no switch: all nodes share one wire, half duplex, as behind an Ethernet repeater, and what begins at
-    /// once collides (IEEE 802.3, clause 4). Simulated alone.
+    /// There is no switch: all nodes share one wire, half duplex, as on an Ethernet repeater. Frames that begin at the
+    /// same time collide (IEEE 802.3, clause 4). Only in the simulator.
     Repeater,
-    /// The same, of cards that do not capture the wire: who has just sent backs off so that another goes first
-    /// (Ramakrishnan and Yang, *The Ethernet capture effect: analysis and solution*, 1994; Digital's patent EP 0 632
-    /// 620).
+    /// As `repeater`, with cards that do not capture the wire: a card that has just sent backs off so that another card
+    /// sends first (Ramakrishnan and Yang, *The Ethernet capture effect: analysis and solution*, 1994; Digital's patent
+    /// EP 0 632 620).
     RepeaterWithoutCapture,
 }
 
@@ -243,27 +245,27 @@ impl Forwarding {
     }
 }
 
-/// What is around a frame on a link.
+/// Framing on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Framing {
-    /// Ethernet's: header, preamble, check sequence, gap, and a shortest frame. The switch goes by the header's
-    /// addresses.
+    /// Ethernet framing: header, preamble, check sequence, gap, and a minimum frame length. The switch uses the
+    /// header's addresses.
     #[default]
     Ethernet,
-    /// Nothing. A frame that has routing of its own leaves its Ethernet header off and is forwarded by that routing;
-    /// any other is carried with its header and forwarded by it.
+    /// No framing. A frame with routing of its own omits its Ethernet header, and the switch uses that routing. Any
+    /// other frame keeps its header, and the switch uses the header.
     Native,
 }
 
-/// When a machine of a card has something for the next one.
+/// When a machine of a card passes a packet to the next machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Passing {
-    /// Once it has done all of a packet.
+    /// When the machine has processed the whole packet.
     #[default]
     StoreAndForward,
-    /// Word after word.
+    /// Word by word.
     CutThrough,
 }
 
@@ -276,17 +278,17 @@ pub struct Profile {
     pub name: String,
     /// The platform, in one sentence.
     pub description: String,
-    /// Earlier names, which files of users may hold.
+    /// Earlier names of the profile, which users' files may contain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub formerly: Vec<String>,
-    /// How the network's switch forwards, where the cluster file does not say.
+    /// How the network's switch forwards, unless the cluster file says otherwise.
     #[serde(default)]
     pub forwarding: Forwarding,
-    /// What is around a frame on the network's links, where the cluster file does not say.
+    /// Framing on the network's links, unless the cluster file says otherwise.
     #[serde(default)]
     pub framing: Framing,
-    /// When a machine of a card has something for the next one, where the model can do either and the cluster file does
-    /// not say.
+    /// When a machine of a card passes a packet to the next machine, if the model supports both and the cluster file
+    /// does not say.
     #[serde(default)]
     pub passing: Passing,
     /// The host processor.
@@ -307,7 +309,7 @@ pub fn profile_schema() -> Schema {
 
 macro_rules! bundled {
     ($($name:literal)*) => {
-        /// The profiles that come with niclab: name and text.
+            /// The profiles that niclab includes: name and text.
         const BUNDLED: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../../../profiles/", $name, ".toml")))),*];
     };
@@ -337,7 +339,7 @@ impl Profile {
     /// Reads a profile.
     ///
     /// # Errors
-    /// [`SpecError`] with the place of what is wrong.
+    /// [`SpecError`] with the location.
     pub fn read(path: &Path) -> Result<Self, SpecError> {
         Self::from_source(&Source::read(path)?)
     }
@@ -345,17 +347,17 @@ impl Profile {
     /// Reads a profile from a text.
     ///
     /// # Errors
-    /// [`SpecError::Invalid`] with the place of what is wrong.
+    /// [`SpecError::Invalid`] with the location.
     pub fn from_source(source: &Source) -> Result<Self, SpecError> {
         let profile: Self = source.parse()?;
         let problems = check::problems(source, &profile);
         if problems.is_empty() { Ok(profile) } else { Err(SpecError::Invalid(problems)) }
     }
 
-    /// The profile of this name that comes with niclab.
+    /// The profile of this name, if niclab includes one.
     #[must_use]
     pub fn bundled(name: &str) -> Option<Self> {
-        // A test reads every bundled profile, so this cannot hide an error.
+        // A test reads every bundled profile, so this hides no error.
         let read = |(name, text): &(&str, &str)| Self::from_source(&Source::from_text(name, *text)).ok();
         match BUNDLED.iter().find(|(known, _)| *known == name) {
             Some(known) => read(known),
@@ -365,18 +367,18 @@ impl Profile {
         }
     }
 
-    /// The names of the profiles that come with niclab.
+    /// The names of the profiles that niclab includes.
     pub fn bundled_names() -> impl Iterator<Item = &'static str> {
         BUNDLED.iter().map(|(name, _)| *name)
     }
 
-    /// Whether a user means a file by this: its name ends in `.toml`, or has a folder in it.
+    /// Whether the user means a file: the name ends in `.toml`, or contains a slash.
     #[must_use]
     pub fn is_path(wanted: &str) -> bool {
         wanted.contains('/') || Path::new(wanted).extension().is_some_and(|extension| extension == "toml")
     }
 
-    /// How to fix a name that no bundled profile has.
+    /// The fix for a name that no bundled profile has.
     #[must_use]
     pub fn remedy_of_name(wanted: &str) -> String {
         let known: Vec<&str> = Self::bundled_names().collect();
@@ -412,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_name_is_the_same_profile() {
+    fn earlier_name_selects_the_same_profile() {
         let (earlier, now) = ("ultra-200mhz-htx", Profile::bundled("htx-200mhz"));
         assert_eq!(Profile::bundled(earlier), now);
         let path = format!("{}/../../profiles/{earlier}.toml", env!("CARGO_MANIFEST_DIR"));
@@ -421,10 +423,10 @@ mod tests {
     }
 
     #[test]
-    fn machines_in_their_earlier_place_are_the_same_machines() {
+    fn machines_at_their_earlier_place_are_read() {
         let (_, text) = BUNDLED.iter().find(|(name, _)| *name == "lanai4-pci").unwrap();
         let read = |text: String| Profile::from_source(&Source::from_text("p.toml", text));
-        // Those that came later never had another place.
+        // The later machines never had another place.
         let later = ["scan", "processor_acknowledge", "io_card_receive", "io_card_send", "function_card"];
         let moved = later.iter().fold(text.replace("[ni.machines.", "[ni."), |text, name| {
             text.replace(&format!("[ni.{name}]"), &format!("[ni.machines.{name}]"))
@@ -446,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fitted_profile_gives_the_latencies_and_rates_that_it_was_fitted_to() {
+    fn fitted_profile_reproduces_its_published_numbers() {
         let ni = Profile::bundled("htx-200mhz-fitted").unwrap().ni;
         let machines = ["load", "transmit", "receive", "store"].map(|name| &ni.machines[name]);
         let spans_ps = |words: u64| {

@@ -1,4 +1,4 @@
-//! Reads recordings of runs and checks that they can be replayed. [`niclab_observe::recording`] has their form.
+//! Reads recordings of runs and checks that they can be replayed. [`niclab_observe::recording`] describes their format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::{SimConfig, Workload};
 /// A recording cannot be used.
 #[derive(Debug, Error)]
 pub enum RecordingError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the recording {}: {error}", path.display())]
     Read {
         /// The file.
@@ -21,8 +21,8 @@ pub enum RecordingError {
         #[source]
         error: std::io::Error,
     },
-    /// A line is not what it should be.
-    #[error("{}:{line}: {what}; correct it: docs/use/SIMULATOR.md has the form", path.display())]
+    /// A line is invalid.
+    #[error("{}:{line}: {what}; correct it: docs/use/SIMULATOR.md describes the format", path.display())]
     Line {
         /// The file.
         path: PathBuf,
@@ -31,23 +31,24 @@ pub enum RecordingError {
         /// What is wrong.
         what: String,
     },
-    /// It has no last line.
+    /// The last line is missing.
     #[error(
-        "{}:{line}: the recording was cut off here, after {messages} messages; record it again, or end it with the line \
+        "{}:{line}: the recording is cut off here, after {messages} messages; record it again, or end it with the line \
          {{\"messages\": {messages}}}",
         path.display()
     )]
     Truncated {
         /// The file.
         path: PathBuf,
-        /// Where it ends, from 1.
+        /// The line where it ends, from 1.
         line: usize,
-        /// Whole messages until there.
+        /// Number of complete messages.
         messages: u64,
     },
-    /// It is of another build's form.
+    /// Another build wrote the recording in another format.
     #[error(
-        "{}:1: a recording of version {found}, and this build reads {RECORDING_VERSION}; make it again by this build",
+        "{}:1: a recording of version {found}, and this build reads {RECORDING_VERSION}; record it again with \
+         this build",
         path.display()
     )]
     Version {
@@ -58,28 +59,29 @@ pub enum RecordingError {
     },
 }
 
-/// What the nodes that replay allow.
+/// Limits of the nodes that replay.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// How many nodes there are.
+    /// Number of nodes.
     nodes: u32,
-    /// Most bytes of a message.
+    /// Maximum bytes of a message.
     message_bytes: u32,
-    /// Those at its begin that are no payload, but its tag.
+    /// The first bytes of a message, which are its tag and not payload.
     tag_bytes: u32,
-    /// Payloads are multiples of this.
+    /// Payload lengths are multiples of this.
     unit_bytes: u32,
     /// Ports of a node.
     ports: usize,
-    /// Destinations that every node can send to.
+    /// Number of destinations that every node can send to.
     destinations: usize,
 }
 
 impl SimConfig {
-    /// What was recorded, in the order of its times, if the workload replays something; its path is seen from `folder`.
+    /// The recorded messages in the order of their times, if the workload replays a recording; else none. The
+    /// recording's path is relative to `folder`.
     ///
     /// # Errors
-    /// [`RecordingError`] with file and line, also where these nodes cannot send it.
+    /// [`RecordingError`] with file and line, also if these nodes cannot send a message.
     pub fn recorded(&self, folder: &Path) -> Result<Vec<Recorded>, RecordingError> {
         let Some(path) = &self.workload.recording else { return Ok(Vec::new()) };
         let path = folder.join(path);
@@ -88,15 +90,15 @@ impl SimConfig {
         self.recorded_in(&path, &text)
     }
 
-    /// The same of a recording that is in memory; `path` stands in messages.
+    /// As [`Self::recorded`], for a recording in memory; messages name `path`.
     ///
     /// # Errors
-    /// [`RecordingError`] but for [`RecordingError::Read`].
+    /// [`RecordingError`], except [`RecordingError::Read`].
     pub fn recorded_in(&self, path: &Path, text: &str) -> Result<Vec<Recorded>, RecordingError> {
         let cards = || self.nodes.iter().map(|node| node.nic.limits());
-        // Each that can be opened sends to one other.
+        // Each open port sends to one other port.
         let ports = cards().map(|card| card.open_ports.len()).min().unwrap_or(0);
-        // Where a tag is part of the message, it is of what was recorded.
+        // If the tag is part of the payload, the recorded length includes it.
         let tag_bytes = self.tag_bytes();
         let limits = Limits {
             nodes: self.nodes.len() as u32,
@@ -115,13 +117,14 @@ fn parse(path: &Path, text: &str, limits: &Limits) -> Result<Vec<Recorded>, Reco
     let wrong = |line: usize, what: String| RecordingError::Line { path: path.to_owned(), line, what };
     let mut lines = (1..).zip(text.lines());
     let (_, first) = lines.next().ok_or_else(|| wrong(1, "an empty file is no recording".to_owned()))?;
-    let found = version_of(first).ok_or_else(|| wrong(1, "not the first line of a recording".to_owned()))?;
+    let found =
+        version_of(first).ok_or_else(|| wrong(1, "this is not the first line of a recording".to_owned()))?;
     if found != RECORDING_VERSION {
         return Err(RecordingError::Version { path: path.to_owned(), found });
     }
     let head: Head = serde_json::from_str(first).map_err(|error| wrong(1, error.to_string()))?;
     if head.nodes > limits.nodes {
-        let what = format!("recorded on {} nodes, and the cluster has {}", head.nodes, limits.nodes);
+        let what = format!("it was recorded on {} nodes, but the cluster has {}", head.nodes, limits.nodes);
         return Err(wrong(1, what));
     }
     let mut recorded = Vec::new();
@@ -138,9 +141,9 @@ fn parse(path: &Path, text: &str, limits: &Limits) -> Result<Vec<Recorded>, Reco
             Ok(Line::Tail(tail)) => {
                 check_tail(&tail, recorded.len() as u64).map_err(|what| wrong(number, what))?;
                 if lines.next().is_some() {
-                    return Err(wrong(number + 1, "a line behind the last one".to_owned()));
+                    return Err(wrong(number + 1, "a line after the last one".to_owned()));
                 }
-                // Stable: what a port sent at one instant stays in its order.
+                // The sort is stable: messages of a port at the same instant keep their order.
                 recorded.sort_by_key(|message| message.model_time_ps);
                 return Ok(recorded);
             }
@@ -167,7 +170,7 @@ fn parse_line(line: &str) -> serde_json::Result<Line> {
     Ok(Line::Message(Recorded { model_time_ps, route, bytes, interrupts: interrupt }))
 }
 
-/// Whether these nodes can send a message, after those whose routes are in `routes`, by sender.
+/// Whether these nodes can send a message. `routes` has the routes of earlier messages, by sender.
 fn check(
     message: &Recorded,
     head: &Head,
@@ -181,7 +184,7 @@ fn check(
         }
     }
     if let Some(port) = [port, to_port].into_iter().find(|port| usize::from(*port) >= limits.ports) {
-        return Err(format!("port {port} of a NIC that has {}", limits.ports));
+        return Err(format!("port {port} of a NIC that has {} ports", limits.ports));
     }
     if bytes > limits.message_bytes || !bytes.is_multiple_of(limits.unit_bytes) {
         return Err(format!("a message of {bytes} bytes, which the NIC cannot carry"));
@@ -190,7 +193,9 @@ fn check(
     of_node.insert(message.route);
     if of_node.len() > limits.destinations {
         let most = limits.destinations;
-        return Err(format!("node {node} sends to more than {most} ports, and can open no more itself"));
+        return Err(format!(
+            "node {node} sends to more than {most} ports, but cannot open more ports itself"
+        ));
     }
     Ok(())
 }
@@ -198,10 +203,12 @@ fn check(
 fn check_tail(tail: &Tail, messages: u64) -> Result<(), String> {
     if tail.lost != 0 {
         let lost = tail.lost;
-        return Err(format!("{lost} messages are missing, which came faster than they could be written"));
+        return Err(format!(
+            "{lost} messages are missing, because they came faster than they could be written"
+        ));
     }
     if tail.messages != messages {
-        return Err(format!("{messages} messages, and the last line says {}", tail.messages));
+        return Err(format!("there are {messages} messages, but the last line says {}", tail.messages));
     }
     Ok(())
 }
@@ -229,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_read_in_the_order_of_its_times() {
+    fn recording_is_sorted_by_time() {
         let late = r#"{"model_time_ps": 7, "node": 1, "port": 1, "to": 0, "to_port": 1, "bytes": 16}"#;
         let early = r#"{"model_time_ps": 5, "node": 1, "to": 0, "bytes": 0, "interrupt": true}"#;
         let recording = parse(&format!("{HEAD}{late}\n{early}\n{late}\n{{\"messages\": 3}}\n")).unwrap();
@@ -240,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_file_line_and_fix() {
+    fn invalid_recordings_are_named_with_file_line_and_fix() {
         let ok = "\"node\": 0, \"to\": 1, \"bytes\": 8";
         let third =
             message(ok) + "{\"model_time_ps\": 6, \"node\": 0, \"to\": 1, \"to_port\": 1, \"bytes\": 8}\n";
@@ -250,12 +257,12 @@ mod tests {
             ("{\"niclab_recording\": 9, \"future\": 1}".to_owned(), "r.jsonl:1", "version 9"),
             ("{\"other\": 1}".to_owned(), "r.jsonl:1", "not the first line"),
             ("{\"niclab_recording\": 2, \"nodes\": 4}".to_owned(), "r.jsonl:1", "4 nodes"),
-            (HEAD.to_owned(), "r.jsonl:1", "cut off here, after 0 messages"),
+            (HEAD.to_owned(), "r.jsonl:1", "is cut off here, after 0 messages"),
             (message(ok), "r.jsonl:2", "cut off here, after 1 messages"),
             (message(ok) + "{\"model_time_ps\": 6, \"no", "r.jsonl:3", "cut off here, after 1 messages"),
-            (message(ok) + "{\"messages\": 2}", "r.jsonl:3", "1 messages, and the last line says 2"),
+            (message(ok) + "{\"messages\": 2}", "r.jsonl:3", "1 messages, but the last line says 2"),
             (message(ok) + "{\"messages\": 1, \"lost\": 4}", "r.jsonl:3", "4 messages are missing"),
-            (message(ok) + "{\"messages\": 1}\n{}", "r.jsonl:4", "behind the last"),
+            (message(ok) + "{\"messages\": 1}\n{}", "r.jsonl:4", "after the last"),
             (message("\"node\": 0, \"to\": 2, \"bytes\": 8"), "r.jsonl:2", "rank 2"),
             (message("\"node\": 0, \"port\": 2, \"to\": 1, \"bytes\": 8"), "r.jsonl:2", "port 2 of a NIC"),
             (third + fourth, "r.jsonl:4", "more than 2 ports"),

@@ -1,7 +1,7 @@
-//! Names of the version before this one.
+//! Names of the previous version.
 //!
-//! Cluster files, options and reports are still read with them, for one version. Where a user wrote an old name, a
-//! warning gives the new one.
+//! niclab still reads them in cluster files, options and reports, for one version. If a user's file or command has an
+//! old name, a warning gives the new one.
 
 /// Keys of cluster files and of counts in reports: the old name and the new one.
 pub const KEYS: [(&str, &str); 7] = [

@@ -1,12 +1,12 @@
-//! The report of a run, live or simulated: what was counted, what the modelled hardware would have cost, and what the
-//! host took.
+//! The report of a run, live or simulated: counts, the model time of the modelled hardware, and the wall time of the
+//! host.
 //!
-//! Three kinds of numbers, never mixed. Counts are exact integers. Whatever stands under `model`, or has `model_` in
-//! its name, is of model time; whatever stands under `wall` is of wall time. The unit is the last part of a name.
-//! A report of a simulation holds no wall time, so that the same file and seed give the same bytes.
+//! It never mixes these three kinds of numbers. Counts are exact integers. Values under `model` or with `model_` in
+//! their name are model time; values under `wall` or with `wall_` are wall time. Each name ends in its unit. The report
+//! of a simulation has no wall time, so the same file and seed give the same bytes.
 //!
-//! The promise: within one [`REPORT_VERSION`] no key changes its meaning, its type or its unit, and none goes away.
-//! Keys may be added; a reader skips those that it does not know.
+//! Within one [`REPORT_VERSION`] no key is removed, and no key changes its meaning, type or unit. Keys may be added; a
+//! reader skips unknown keys.
 
 mod read;
 
@@ -20,25 +20,25 @@ use crate::{NicModel, Workload};
 /// The version of [`Report`] that this build writes and reads.
 pub const REPORT_VERSION: u32 = 2;
 
-/// One run: what happened from the start of its commands or its workload to their end. Booting is not part of it.
+/// One run: from the start of its commands or its workload to their end, without the boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(title = "niclab report")]
 pub struct Report {
-    /// The version of the report's form: 2.
+    /// The version of the report's format: 2.
     pub version: u32,
-    /// The niclab that wrote it.
+    /// The version of the niclab that wrote the report.
     pub niclab_version: String,
-    /// Whether guests ran, or the simulator.
+    /// Whether the run was live or simulated.
     pub mode: Mode,
     /// The cluster's name.
     pub cluster: String,
-    /// The seed of every random choice.
+    /// The seed of all random decisions.
     pub seed: u64,
-    /// The platform profile, which names every price.
+    /// The platform profile, which has all prices.
     pub profile: String,
-    /// The NIC model of each node, by rank; one entry where all have the same.
+    /// The NIC model of each node, by rank; one entry if all are equal.
     pub nic: Vec<String>,
-    /// How the guests' instructions were executed. Live only.
+    /// How QEMU executed the guests' instructions. Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accelerator: Option<Accelerator>,
     /// QEMU's version. Live only.
@@ -47,28 +47,28 @@ pub struct Report {
     /// Release of the guest kernel. Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_release: Option<String>,
-    /// What the nodes sent to whom, where niclab knows it.
+    /// The messages that the nodes sent, if niclab knows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<Workload>,
-    /// The code with which the run ended: the first command's code that is not 0. Live only.
+    /// The exit code of the run: the first code of a command that is not 0. Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u8>,
-    /// What the host took. Live only.
+    /// Wall time of the host. Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall: Option<WallFigures>,
-    /// What the modelled hardware would have taken.
+    /// Model time of the modelled hardware.
     pub model: ModelFigures,
     /// The nodes, by rank.
     pub nodes: Vec<NodeFigures>,
     /// Links and switch.
     pub fabric: FabricFigures,
-    /// Every crossing of the cluster, by kind: exactly the sum of the nodes' ledgers and the fabric's.
+    /// All transactions of the cluster, by kind: exactly the sum of the nodes' ledgers and the fabric's.
     pub total: Vec<LedgerEntry>,
-    /// What was checked outside of the models.
+    /// The checks outside of the models.
     pub checks: Vec<Checked>,
 }
 
-/// What carried the run.
+/// Whether a run was live or simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -90,109 +90,107 @@ impl Mode {
     }
 }
 
-/// How the guests' instructions were executed.
+/// How QEMU executed the guests' instructions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Accelerator {
     /// `kvm` or `tcg`.
     pub name: String,
-    /// Why that one.
+    /// Why this one was used.
     pub reason: String,
 }
 
-/// Wall time: what the host took.
+/// Wall time of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WallFigures {
-    /// From the first process to all nodes healthy.
+    /// From the start of the first process until all nodes are healthy.
     pub boot_ns: u64,
     /// From the start of the commands to the end of the last one.
     pub commands_ns: u64,
-    /// What `niclab-perf` measured in the guests, in the order of ranks and of its own output. Empty for other
-    /// commands.
+    /// Results of `niclab-perf` in the guests, in the order of ranks and of its own output. Empty for other commands.
     pub results: Vec<WallResult>,
-    /// What the guests' processors did meanwhile, and while the counters were read, which is some milliseconds; by
-    /// rank.
+    /// Processor time of the guests during the commands and while the counters were read (some milliseconds), by rank.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestTime>,
 }
 
-/// Time of a guest's processors, all together, as its own kernel counts it in `/proc/stat`: in steps of 10 ms.
+/// Time of all processors of a guest together, as its kernel counts it in `/proc/stat`: in steps of 10 ms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GuestTime {
     /// Host name.
     pub node: String,
-    /// In programs. One that waits by polling spends it all.
+    /// In programs, including programs that poll.
     pub user_ns: u64,
     /// In the kernel, on behalf of programs.
     pub system_ns: u64,
-    /// In interrupts, and in what they leave to be done.
+    /// In interrupts and softirqs.
     pub interrupts_ns: u64,
-    /// With nothing to do.
+    /// Idle.
     pub idle_ns: u64,
 }
 
 impl GuestTime {
-    /// All but idleness.
+    /// All time that was not idle.
     #[must_use]
     pub const fn busy_ns(&self) -> u64 {
         self.user_ns.saturating_add(self.system_ns).saturating_add(self.interrupts_ns)
     }
 }
 
-/// One benchmark at one size, as a guest's clock saw it.
+/// One benchmark with one message size, by a guest's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WallResult {
     /// The node that measured.
     pub node: String,
     /// `pingpong`, `stream` or `rate`.
     pub benchmark: String,
-    /// What carried the messages: the transport of the card, by its name, `tcp`, `udp` or `mpi`.
+    /// The transport of the messages: `tcp`, `udp`, `mpi`, or the name of the card's own transport.
     pub transport: String,
-    /// Payload of one message.
+    /// Payload of a message.
     pub payload_bytes: u64,
     /// Measured messages, in each direction.
     pub messages: u64,
-    /// Time of all of them.
+    /// Time of all messages.
     pub elapsed_ns: u64,
-    /// Messages a second, both directions together, rounded down.
+    /// Messages per second, both directions together, rounded down.
     pub messages_per_s: u64,
-    /// Payload a second, both directions together, rounded down.
+    /// Payload per second, both directions together, rounded down.
     pub payload_bytes_per_s: u64,
-    /// Round trips, request and answer, of a benchmark that has them.
+    /// Round trips (request and answer), if the benchmark has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip: Option<WallLatency>,
-    /// Of these messages, datagrams that never came: over UDP. The rates are of those that came.
+    /// Over UDP: number of datagrams of `messages` that were lost. The rates count only the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_datagrams: Option<u64>,
 }
 
-/// Times of the same thing, many times over, in wall time.
+/// The distribution of a wall time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WallLatency {
     /// Shortest.
     pub min_ns: u64,
     /// Median.
     pub p50_ns: u64,
-    /// 90 of 100 took no longer.
+    /// 90th percentile.
     pub p90_ns: u64,
-    /// 99 of 100 took no longer.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 999 of 1000 took no longer.
+    /// 99.9th percentile.
     pub p999_ns: u64,
     /// Longest.
     pub max_ns: u64,
 }
 
-/// Model time: what the modelled hardware would have taken.
+/// Model time of the modelled hardware.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelFigures {
     /// From the start of the run to its latest event.
     pub time_ps: u64,
-    /// Whether all of this is exact. A live run whose senders race is an estimate.
+    /// Whether the model time is exact. A live run whose senders race is an estimate.
     pub is_exact: bool,
-    /// Why it is an estimate.
+    /// The reason for an estimate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_estimate: Option<String>,
-    /// Messages, from the start of the sending host's software to the end of the receiving host's.
+    /// Latency of messages, from the start of the sending host's software to the end of the receiving host's.
     pub latency: Histogram,
     /// Payload received by programs, per second of model time, rounded down.
     pub bandwidth_bytes_per_s: u64,
@@ -200,21 +198,21 @@ pub struct ModelFigures {
     pub messages_per_s: u64,
 }
 
-/// A histogram's summary, in model time. Quantiles are at most 1 % above the true value and never below it; count,
-/// smallest, largest and sum are exact. All are 0 where nothing was counted.
+/// Summary of a histogram, in model time. Quantiles are at most 1 % above the true value and never below it; count,
+/// minimum, maximum and sum are exact. All are 0 if nothing was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Histogram {
-    /// How many.
+    /// Number of values.
     pub count: u64,
     /// Smallest.
     pub min_ps: u64,
     /// Median.
     pub p50_ps: u64,
-    /// 90 of 100 took no longer.
+    /// 90th percentile.
     pub p90_ps: u64,
-    /// 99 of 100 took no longer.
+    /// 99th percentile.
     pub p99_ps: u64,
-    /// 999 of 1000 took no longer.
+    /// 99.9th percentile.
     pub p999_ps: u64,
     /// Largest.
     pub max_ps: u64,
@@ -222,122 +220,118 @@ pub struct Histogram {
     pub sum_ps: u64,
 }
 
-/// One node's part. In a list of names with counts, a name that is absent did not occur.
+/// The figures of one node. In a map of names to counts, a missing name means 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeFigures {
     /// Host name.
     pub name: String,
-    /// The command's code; none if it did not end. Live only.
+    /// The command's exit code; missing if the command did not end. Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u8>,
-    /// How the command failed (its exit code or signal, and what the kernel says of that), or why it was not started.
+    /// How the command failed (its exit code or signal, and the kernel's message about it), or why it was not started.
     /// Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The last lines that the guest wrote on its console while the command ran, 10 at most, where the command failed.
-    /// Live only.
+    /// If the command failed: the guest's last console lines during the command, at most 10. Live only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub console: Vec<String>,
-    /// Messages that the host sent through the modelled NIC.
+    /// Messages that the host sent with the modelled NIC.
     pub messages_sent: u64,
     /// Messages that the modelled NIC wrote into the host's memory.
     pub messages_received: u64,
-    /// Payload of the messages sent, tags included.
+    /// Payload of the sent messages, including tags.
     pub bytes_sent: u64,
-    /// Payload of the messages received, tags included.
+    /// Payload of the received messages, including tags.
     pub bytes_received: u64,
-    /// Frames of the Ethernet function; sent is from the host.
+    /// Frames of the Ethernet function, as the host sends and receives them.
     pub ethernet: TrafficStats,
-    /// Frames of the cluster function, flow control included; sent is from the host.
+    /// Frames of the cluster function, including flow control, as the host sends and receives them.
     pub cluster: TrafficStats,
-    /// Doorbells that the host rang.
+    /// Number of doorbells that the host rang.
     pub doorbells: u64,
-    /// Messages for which no doorbell was rung, because the NIC was polling.
+    /// Messages without a doorbell, because the NIC was polling.
     pub spared_doorbells: u64,
-    /// Rounds of polling that looked at this node. They cost wall time only.
+    /// Number of polls of this node by the daemon. They cost only wall time.
     pub polls: u64,
-    /// Frames that this node's NIC sent and that the daemon carried by a shorter way than the general one, of
-    /// `cluster.sent_frames`: `unencoded`, as words that nobody encoded, from page to memory in one pass;
-    /// `message_series`, which of these were priced together, because their launches asked for the same; `lent`, with
-    /// data that stays in the sender's memory until it is copied once. And of `ethernet.sent_frames`:
-    /// `ethernet_series`, equal frames that were priced together. All give the same counts and model time; they cost
-    /// less wall time. Live only.
+    /// Frames that this node's NIC sent and that the daemon delivered on the fast path. Of `cluster.sent_frames`:
+    /// `unencoded` frames went from page to memory in one pass, without being encoded; `message_series` of these were
+    /// priced together, because their messages were equal; `lent` frames had data that stayed in the sender's memory
+    /// until it was copied once. Of `ethernet.sent_frames`: `ethernet_series` equal frames were priced together. The
+    /// fast path gives the same counts and model time in less wall time. Live only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shortcuts: BTreeMap<String, u64>,
-    /// Interrupts that the device raised, by cause. Those of the Ethernet function begin with `ethernet_`.
+    /// Interrupts that the device raised, by cause. Causes of the Ethernet function begin with `ethernet_`.
     pub interrupts: BTreeMap<String, u64>,
-    /// Events for which the driver had asked not to be interrupted.
+    /// Events without an interrupt, because the driver had suppressed it.
     pub suppressed_interrupts: u64,
-    /// Events that the NIC merged into one that waited, because the driver had left no event buffer. Live only.
+    /// Events that the NIC merged into an earlier pending event, because the driver had left no event buffer. Live
+    /// only.
     #[serde(default, skip_serializing_if = "crate::workload::is_zero")]
     pub events_merged: u64,
     /// Control requests of the driver that the NIC refused. Live only.
     #[serde(default, skip_serializing_if = "crate::workload::is_zero")]
     pub control_refused: u64,
-    /// Events that wait now because the driver has left no buffer in the event queue. Live only.
+    /// Events that are still pending, because the event queue has no buffer of the driver. Live only.
     #[serde(default, skip_serializing_if = "crate::workload::is_zero")]
     pub events_waiting: u64,
-    /// The modelled NIC's ports of which anything was counted, each behind a page of its own.
+    /// The modelled NIC's ports with counts other than 0; each port has a page of its own.
     #[serde(default)]
     pub ports: Vec<PortFigures>,
-    /// What the guest's kernel added to `/proc/interrupts` for this NIC over the run: `cluster` and `ethernet`. Live
-    /// only.
+    /// Increase of the guest's `/proc/interrupts` for this NIC during the run: `cluster` and `ethernet`. Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_interrupts: Option<BTreeMap<String, u64>>,
-    /// What only this NIC's model counts, by name: docs/driver/DEVICE.md says what each is.
+    /// Counts of this NIC's model only, by name; docs/driver/DEVICE.md describes each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nic_counts: BTreeMap<String, u64>,
-    /// What the guest did that it must not, by name.
+    /// Forbidden operations of the guest, by name.
     pub violations: BTreeMap<String, u64>,
-    /// What the fabric did to frames on this node's link (lost, duplicated, …), by name.
+    /// Frames on this node's link that the fabric lost, duplicated, …, by name.
     pub link_events: BTreeMap<String, u64>,
-    /// Faults that were put into this node's NIC (`device_faults` of the cluster file), by name.
+    /// Faults injected into this node's NIC (`device_faults` of the cluster file), by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub device_faults: BTreeMap<String, u64>,
-    /// The last of these faults, 64 at most, earliest first.
+    /// The last of these faults, at most 64, earliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_fault_log: Vec<DeviceFault>,
-    /// What this node's NIC did that the manual allows and kind hardware seldom does (`adversarial` of the cluster file), by
-    /// kind.
+    /// Adversarial behaviour of this node's NIC (`adversarial` of the cluster file), by kind: what the manual allows
+    /// but hardware rarely does.
     #[serde(default, alias = "unkind", skip_serializing_if = "BTreeMap::is_empty")]
     pub adversarial: BTreeMap<String, u64>,
-    /// The seed of that, as it is at the end; none where the NIC is kind.
+    /// The seed of the adversarial mode at the end of the run; missing if the NIC is not adversarial.
     #[serde(default, alias = "unkind_seed", skip_serializing_if = "Option::is_none")]
     pub adversarial_seed: Option<u64>,
-    /// How often the NIC was given another seed meanwhile (`set-adversarial-seed` of the daemon's monitor): where this is
-    /// not 0, `adversarial` counts what followed from so many seeds and one more, of which `adversarial_seed` is the last. Live
-    /// only.
+    /// How often the NIC got another seed during the run (`set-adversarial-seed` of the daemon's monitor). If it is n,
+    /// `adversarial` counts the behaviour of n + 1 seeds, and `adversarial_seed` is the last. Live only.
     #[serde(default, alias = "unkind_reseeds", skip_serializing_if = "crate::workload::is_zero")]
     pub adversarial_reseeds: u64,
-    /// What the guest's kernel has found, where it is one that watches (docs/driver/DRIVER.md). A run with any fails. Live
-    /// only.
+    /// Bugs that the guest's debug kernel found (docs/driver/DRIVER.md). A run with any of them fails. Live only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_findings: Vec<KernelFinding>,
-    /// What watched in the guest's kernel, as it was asked at the end: by these names nothing else was found. Live
-    /// only.
+    /// The debugging tools that were active in the guest's kernel at the end of the run. Other tools could find
+    /// nothing. Live only.
     #[serde(default, alias = "kernel_watchers", skip_serializing_if = "Vec::is_empty")]
     pub kernel_debug_tools: Vec<String>,
-    /// How many rules of the device programmer's manual this node's driver and programs were checked against; none
-    /// where `rules` is off. Live only.
+    /// Number of rules of the device programmer's manual that the node's driver and programs were checked against; 0 if
+    /// `rules` is off. Live only.
     #[serde(default, skip_serializing_if = "crate::workload::is_zero")]
     pub rules_checked: u64,
-    /// Rules of the device programmer's manual that this node's driver or programs broke, by name (docs/reference/RULES.md),
-    /// where cards look for it: since the daemon started, so that loading the driver is part of it. Live only.
+    /// If cards check the rules: broken rules of the device programmer's manual, by name (docs/reference/RULES.md).
+    /// Counted since the daemon started, so they include the loading of the driver. Live only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken_rules: BTreeMap<String, u64>,
-    /// The last of these, 64 at most, earliest first; of one rule the first 16.
+    /// The last broken rules, at most 64, earliest first; of one rule the first 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken_rule_log: Vec<BrokenRule>,
-    /// How often wall time decided in which order this node did things, so that another run of the same programs
-    /// may differ. 0 in a simulation.
+    /// How often wall time decided the order of this node's operations, so that another run of the same programs may
+    /// differ. 0 in a simulation.
     pub unordered: u64,
-    /// How far this node's clock went in model time.
+    /// Model time of this node's clock at the end.
     pub model_time_ps: u64,
-    /// Every crossing of the modelled NIC and its host, by kind.
+    /// All transactions of the modelled NIC and its host, by kind.
     pub ledger: Vec<LedgerEntry>,
-    /// Every crossing of the Ethernet function and its host, by kind, priced as the conventional NIC that it is.
+    /// All transactions of the Ethernet function and its host, by kind, priced as a conventional NIC.
     pub ethernet_ledger: Vec<LedgerEntry>,
-    /// Cards beside the modelled NIC that are masters on the node's bus themselves, where its model brings any.
+    /// Peer devices on the node's bus that are bus masters, if the NIC's model has any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peripherals: Vec<PeripheralFigures>,
     /// Messages that this node received through the modelled NIC; see `latency` of ModelFigures.
@@ -346,80 +340,80 @@ pub struct NodeFigures {
     pub ethernet_model_latency: Histogram,
 }
 
-/// What a guest's kernel has found.
+/// A bug that a guest's kernel found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelFinding {
     /// `kasan`, `kcsan`, `ubsan`, `lockdep`, `atomic-sleep`, `kmemleak`, `dma-debug`, `debug-objects`, `list`,
-    /// `refcount`, `slub`, `page`, `warning`, `bug`, `oops`; `not-checking` where a tool was off.
+    /// `refcount`, `slub`, `page`, `warning`, `bug`, `oops`; `not-checking` if a tool was off.
     pub kind: String,
-    /// The kernel's own first words.
+    /// The first line of the kernel's message.
     pub title: String,
-    /// How often, at the same place.
+    /// How often it was found at the same place.
     pub count: u64,
-    /// The function of the driver in whose call it was found, innermost, if it was in any.
+    /// The innermost function of the driver in the call trace, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
-    /// Its file, with the user's path.
+    /// The function's file, with the user's path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// The line.
+    /// The line in the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// All that the kernel said, without time stamps.
+    /// The whole message of the kernel, without time stamps.
     pub text: String,
 }
 
-/// A card beside the modelled NIC.
+/// A peer device on the node's bus.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PeripheralFigures {
-    /// What it is called. A node may have several of one name: their order stays.
+    /// The device's name. If a node has several devices of one name, they keep their order.
     pub name: String,
-    /// Every crossing that it began, by kind.
+    /// All transactions that the device began, by kind.
     pub ledger: Vec<LedgerEntry>,
 }
 
-/// One fault that was put into a NIC.
+/// A fault that was injected into a NIC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceFault {
-    /// Faults of this NIC since it was made, this one included.
+    /// Number of this fault among all faults of the NIC since it was made, from 1.
     pub number: u64,
-    /// Its name, as in the cluster file.
+    /// The fault's name, as in the cluster file.
     pub fault: String,
-    /// At which of its opportunities it happened, from 1. In the fault's `_at` list this number makes it happen again.
+    /// The opportunity at which it occurred, from 1. In the fault's `_at` list, this number repeats it.
     pub opportunity: u64,
-    /// When it would have been seen without the fault, in model time.
+    /// Model time at which the effect would have been visible without the fault.
     pub model_time_ps: u64,
-    /// Rank of the node whose message it befell; none where no message caused what it befell.
+    /// Rank of the node whose message the fault was applied to; missing if no message caused the effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_from: Option<u16>,
-    /// Number of that message among those of its node, from 1.
+    /// Number of that message among the messages of its node, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_number: Option<u64>,
 }
 
-/// A rule of the device programmer's manual that was broken.
+/// A broken rule of the device programmer's manual.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BrokenRule {
-    /// Rules that this node broke since the daemon started, this one included.
+    /// Number of this break among all of this node since the daemon started, from 1.
     pub number: u64,
-    /// Its name.
+    /// The rule's name.
     pub rule: String,
     /// Chapter of the manual.
     pub section: u8,
-    /// The port whose page or memory it is about; none where it is about no port.
+    /// The port whose page or memory is concerned; missing if no port is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u32>,
-    /// What was seen.
+    /// What the card observed.
     pub seen: String,
     /// The host's clock, in model time.
     pub model_time_ps: u64,
     /// Wall time since the daemon started.
     pub wall_since_start_ns: u64,
-    /// What the node did before, the last eight operations, earliest first.
+    /// The node's last eight operations before, earliest first.
     pub operations: Vec<String>,
-    /// Where the guest's processors were when the launcher had heard of it, and the guest stood still or not: function,
-    /// file and line of its own driver, as near as can be said. Of the first time that a node breaks a rule, where QEMU
-    /// told.
+    /// Position of the guest's processors when the launcher learned of the break, with the guest stopped or not:
+    /// function, file and line of its own driver, as exactly as possible. Only for the first break of a rule by a node,
+    /// if QEMU could report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_at: Option<String>,
 }
@@ -427,9 +421,9 @@ pub struct BrokenRule {
 /// One port of the modelled NIC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PortFigures {
-    /// The port's number, which is that of its page.
+    /// The port's number, which is also the number of its page.
     pub port: u32,
-    /// Messages launched through its page.
+    /// Messages posted in its page.
     pub launches: u64,
     /// Interrupts raised for it, by cause.
     pub interrupts: BTreeMap<String, u64>,
@@ -446,7 +440,7 @@ pub struct TrafficStats {
     pub received_frames: u64,
     /// Bytes of `received_frames`, headers included.
     pub received_bytes: u64,
-    /// Frames to the guest that found no room.
+    /// Frames to the guest that were dropped for lack of space.
     pub dropped_frames: u64,
 }
 
@@ -457,51 +451,51 @@ pub struct FabricFigures {
     pub frames_in: u64,
     /// Bytes of `frames_in`, headers included.
     pub bytes_in: u64,
-    /// Frames on their way to nodes; one for all nodes counts for each.
+    /// Frames that the switch sent to nodes; a frame to all nodes counts once for each.
     pub frames_out: u64,
     /// Bytes of `frames_out`, headers included.
     pub bytes_out: u64,
-    /// Every crossing, by kind.
+    /// All transactions, by kind.
     pub ledger: Vec<LedgerEntry>,
 }
 
-/// All crossings of one kind.
+/// All transactions of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LedgerEntry {
     /// The kind, as in `pio_write` or `dma_write`.
     pub crossing: String,
-    /// How many; a transfer of several bursts counts each.
+    /// Number of transactions; a transfer of several bursts counts once for each burst.
     pub count: u64,
-    /// Bytes carried.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// Their price in model time: what they kept busy, and their latency.
+    /// Their price in model time: occupancy and latency.
     pub model_price_ps: u64,
     /// Model time that they waited for a busy resource. Not part of the price.
     #[serde(default)]
     pub model_waited_ps: u64,
 }
 
-/// One thing that was checked outside of the models.
+/// A check outside of the models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Checked {
-    /// What, as in `nothing-lost`.
+    /// The check's name, such as `nothing-lost`.
     pub name: String,
-    /// Whether it held.
+    /// Whether the check passed.
     pub held: bool,
-    /// What was looked at; where it did not hold: where, expected and found.
+    /// What was checked; if it failed: where, expected and found.
     pub detail: String,
 }
 
 impl Report {
-    /// Puts [`Self::total`] to what it has to be: the sum of all nodes' ledgers and the fabric's.
+    /// Sets [`Self::total`] to the sum of all nodes' ledgers and the fabric's.
     pub fn add_up(&mut self) {
         self.total = sum_of(parts(&self.nodes, &self.fabric));
     }
 
-    /// The report as JSON, for people and programs, with a newline at the end. The same report gives the same bytes.
+    /// The report as JSON, with a newline at the end. The same report gives the same bytes.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Every key is a string and every number an integer, so nothing here can fail.
+        // All keys are strings and all numbers are integers, so serialization cannot fail.
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
         text.push('\n');
         text
@@ -509,7 +503,7 @@ impl Report {
 }
 
 impl ModelFigures {
-    /// Sets both rates: `messages` with `bytes` of payload in `span_ps` of model time.
+    /// Sets both rates: for `messages` messages with `bytes` of payload in `span_ps` of model time.
     pub fn set_rates(&mut self, messages: u64, bytes: u64, span_ps: u64) {
         let per_second = |amount: u64| {
             let scaled = u128::from(amount) * 1_000_000_000_000;
@@ -520,8 +514,8 @@ impl ModelFigures {
     }
 }
 
-/// Why the model time of a live run of these nodes is an estimate; none where it is exact. docs/design/SPECIFICATION.md, "Two
-/// clocks", says what is noticed.
+/// Why the model time of a live run of these nodes is an estimate; `None` if it is exact. docs/design/SPECIFICATION.md,
+/// "Two clocks", lists the causes.
 #[must_use]
 pub fn why_estimate(nodes: &[NodeFigures]) -> Option<String> {
     let unordered: Vec<String> = nodes
@@ -535,43 +529,47 @@ pub fn why_estimate(nodes: &[NodeFigures]) -> Option<String> {
     }
     let frames = nodes.iter().fold(0_u64, |sum, node| sum.wrapping_add(node.ethernet.sent_frames));
     if frames > 0 {
-        return Some(format!("{frames} Ethernet frames shared the network, and wall time decided when"));
+        return Some(format!("{frames} Ethernet frames shared the network at times that wall time decided"));
     }
-    // Frames of before leave doorbells and interrupts behind, which the messages' hosts and buses carry as well.
+    // Earlier frames cause doorbells and interrupts, which share hosts and buses with the messages.
     let crossings = nodes.iter().flat_map(|node| &node.ethernet_ledger);
     let crossings = crossings.fold(0_u64, |sum, entry| sum.wrapping_add(entry.count));
     if crossings > 0 {
-        return Some(format!("{crossings} crossings of Ethernet functions, and wall time decided when"));
+        return Some(format!(
+            "{crossings} transactions of Ethernet functions, at times that wall time decided"
+        ));
     }
     let faults = nodes.iter().flat_map(|node| node.device_faults.values());
     let faults = faults.fold(0_u64, |sum, count| sum.wrapping_add(*count));
     if faults > 0 {
-        return Some(format!("{faults} device faults, and wall time decided when programs got over them"));
+        return Some(format!(
+            "{faults} device faults, and wall time decided when programs recovered from them"
+        ));
     }
     None
 }
 
 impl NodeFigures {
-    /// A node that did nothing yet.
+    /// A node without any activity.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// All its ledgers, each with the name under which it is shown.
+    /// All ledgers of the node, each with its name in tables.
     pub fn ledgers(&self) -> impl Iterator<Item = (String, &[LedgerEntry])> {
         let functions =
             [(self.name.clone(), &*self.ledger), (format!("{} Ethernet", self.name), &*self.ethernet_ledger)];
         functions.into_iter().chain(self.peripheral_ledgers())
     }
 
-    /// Those of its peripherals.
+    /// The ledgers of the node's peripherals.
     pub fn peripheral_ledgers(&self) -> impl Iterator<Item = (String, &[LedgerEntry])> {
         self.peripherals.iter().map(|card| (format!("{} {}", self.name, card.name), &*card.ledger))
     }
 }
 
-/// Every entry of every ledger of these nodes and links.
+/// All entries of all ledgers of these nodes and links.
 pub fn parts<'a>(
     nodes: &'a [NodeFigures],
     fabric: &'a FabricFigures,
@@ -579,8 +577,8 @@ pub fn parts<'a>(
     nodes.iter().flat_map(NodeFigures::ledgers).flat_map(|(_, ledger)| ledger).chain(&fabric.ledger)
 }
 
-/// The sum of ledgers, kind by kind, sorted by the names of the kinds. Wraps as the devices' counters do, so that a sum
-/// is the sum of its parts whatever the numbers.
+/// The sum of ledgers, kind by kind, sorted by the names of the kinds. It wraps as the devices' counters do, so a sum
+/// equals the sum of its parts for all values.
 #[must_use]
 pub fn sum_of<'a>(entries: impl IntoIterator<Item = &'a LedgerEntry>) -> Vec<LedgerEntry> {
     let mut sums: BTreeMap<&str, LedgerEntry> = BTreeMap::new();
@@ -594,7 +592,7 @@ pub fn sum_of<'a>(entries: impl IntoIterator<Item = &'a LedgerEntry>) -> Vec<Led
     sums.into_iter().map(|(name, sum)| LedgerEntry { crossing: name.to_owned(), ..sum }).collect()
 }
 
-/// The names of NIC models for [`Report::nic`]: one where all nodes have the same.
+/// The names of NIC models for [`Report::nic`]: one if all nodes have the same model.
 #[must_use]
 pub fn nic_names(models: impl IntoIterator<Item = NicModel>) -> Vec<String> {
     let mut names: Vec<String> = models.into_iter().map(|model| model.name.to_owned()).collect();
@@ -627,7 +625,7 @@ pub(crate) mod tests {
         LedgerEntry { crossing: crossing.into(), count, bytes, model_price_ps, model_waited_ps }
     }
 
-    /// A report with something in every part.
+    /// A report with values in every part.
     pub(crate) fn sample() -> Report {
         let node = NodeFigures {
             messages_sent: 5,
@@ -670,7 +668,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_total_holds_every_kind_once_and_sorted() {
+    fn total_has_every_kind_once_and_sorted() {
         let total = sample().total;
         assert_eq!(
             total,
@@ -684,7 +682,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_simulation_names_nothing_of_the_host() {
+    fn simulated_report_has_no_values_of_the_host() {
         let report = Report {
             mode: Mode::Sim,
             accelerator: None,

@@ -1,4 +1,4 @@
-//! From the cluster file to a cluster in which every node has its values and every value is possible.
+//! Turns a cluster file into a cluster in which every node has all its values and every value is valid.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -18,16 +18,16 @@ use crate::{
     renamed,
 };
 
-/// The most nodes of one cluster, simulated.
+/// Maximum number of nodes of a simulated cluster.
 pub const MAX_NODES: u32 = 4_096;
 
-/// The most nodes of a cluster that is booted: each is a QEMU of its own.
+/// Maximum number of nodes of a booted cluster, in which each node is a QEMU.
 pub const MAX_BOOTED_NODES: u32 = 64;
 
-/// The least memory, in MiB, in which the guest kernel unpacks its initramfs.
+/// Minimum memory, in MiB, in which the guest kernel can unpack its initramfs.
 pub const MIN_MEMORY_MIB: u32 = 96;
 
-/// A cluster, every value settled and possible.
+/// A cluster with all its values, which are valid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
     /// The name in the file, if any.
@@ -36,44 +36,44 @@ pub struct Cluster {
     pub nodes: Vec<Node>,
     /// The kernel of all nodes.
     pub kernel: GuestKernel,
-    /// An image of the user's own.
+    /// A root file system of the user's own.
     pub image: Option<PathBuf>,
-    /// Further arguments for every QEMU.
+    /// More arguments for every QEMU.
     pub qemu_args: Vec<String>,
-    /// How instructions are executed.
+    /// How QEMU executes the guests' instructions.
     pub accelerator: AcceleratorChoice,
-    /// How nodes come up.
+    /// How nodes start.
     pub boot: BootChoice,
     /// The prices.
     pub profile: Profile,
     /// How the switch forwards.
     pub forwarding: Forwarding,
-    /// What is around a frame on the links.
+    /// Framing on the links.
     pub framing: Framing,
-    /// Programs take turns in model time.
+    /// Programs run in lockstep: one at a time, in the order of model time.
     pub lockstep: bool,
-    /// What is done where a driver breaks a rule.
+    /// What happens when a driver breaks a rule.
     pub rules: RuleChecking,
     /// What happens to the other nodes when a node ends.
     pub on_node_exit: OnNodeExit,
-    /// The seed of every random choice.
+    /// The seed of all random decisions.
     pub seed: u64,
 }
 
 /// The kernel that guests run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum GuestKernel {
-    /// Debian's.
+    /// Debian's kernel.
     #[default]
     Stock,
-    /// The same release, built to find faults of drivers.
+    /// The same release, built with debugging tools, which find bugs of drivers.
     Debug,
-    /// One of the user's own.
+    /// A kernel of the user's own.
     Own(PathBuf),
 }
 
 impl GuestKernel {
-    /// What the cluster file and the command line call [`Self::Debug`].
+    /// The name of [`Self::Debug`] in cluster files and on the command line.
     pub const DEBUG: &str = "debug";
 
     /// Whether `name`, which a user gave as the kernel, means [`Self::Debug`].
@@ -82,8 +82,7 @@ impl GuestKernel {
         name.to_str().is_some_and(|name| renamed::new_name(&renamed::VALUES, name) == Self::DEBUG)
     }
 
-    /// How many times as long guests may take for anything: all that is watched is emulated as well. The one factor for
-    /// it.
+    /// The factor for all timeouts of guests. With the debug kernel, QEMU also emulates all the kernel's checks.
     #[must_use]
     pub const fn timeout_factor(&self) -> u32 {
         match self {
@@ -92,7 +91,7 @@ impl GuestKernel {
         }
     }
 
-    /// The memory that a node of this one needs, in MiB: what watches keeps books.
+    /// Minimum memory of a node, in MiB. The debug kernel needs more for its own records.
     #[must_use]
     pub const fn least_memory_mib(&self) -> u32 {
         match self {
@@ -103,7 +102,7 @@ impl GuestKernel {
 }
 
 impl Cluster {
-    /// Has all nodes run this kernel, with as much memory as it needs.
+    /// Sets the kernel of all nodes, and raises their memory to its minimum.
     pub fn set_kernel(&mut self, kernel: GuestKernel) {
         for node in &mut self.nodes {
             node.memory_mib = node.memory_mib.max(kernel.least_memory_mib());
@@ -129,9 +128,9 @@ pub struct Node {
     pub packages: Vec<String>,
     /// The NIC.
     pub nic: NicConfig,
-    /// What goes wrong in the NIC.
+    /// Faults of the NIC.
     pub device_faults: DeviceFaults,
-    /// Seed of what the NIC does that is allowed and adversarial; none where it does nothing of it.
+    /// Seed of the NIC's adversarial mode; `None` if it is not adversarial.
     pub adversarial: Option<u64>,
     /// The link to the switch.
     pub link: LinkConfig,
@@ -144,12 +143,12 @@ pub struct Node {
 pub struct Driver {
     /// The folder of its source, or the module.
     pub path: PathBuf,
-    /// Its parameters, each as `insmod` takes it.
+    /// Its parameters, in `insmod`'s form.
     pub args: Vec<String>,
 }
 
 impl Cluster {
-    /// Has every card be adversarial from this seed on, if one is given.
+    /// Makes every card adversarial with this seed, if there is one.
     pub fn make_adversarial(&mut self, seed: Option<u64>) {
         if seed.is_some() {
             self.nodes.iter_mut().for_each(|node| node.adversarial = seed);
@@ -161,8 +160,8 @@ impl Node {
     /// Length of the cluster network's prefix.
     pub const PREFIX_LENGTH: u8 = 24;
 
-    /// The address of the Ethernet function: 10.77.0.1 for rank 0. The network is the cluster's own; nothing routes
-    /// it, so every cluster uses the same.
+    /// The address of the Ethernet function: 10.77.0.1 for rank 0. The network is the cluster's own and is not routed,
+    /// so all clusters use the same.
     #[must_use]
     pub fn address(&self) -> Ipv4Addr {
         let host = u32::from(self.rank) + 1;
@@ -175,14 +174,14 @@ impl Node {
         MacAddress::of_rank(self.rank)
     }
 
-    /// Whether the card carries other protocols as well, by a network interface of its own.
+    /// Whether the card also carries other protocols, with a network interface of its own.
     #[must_use]
     pub fn has_nic_interface(&self) -> bool {
         self.nic.model.has(FEATURE_RINGS)
     }
 
-    /// The address of the card's own interface: 10.79.0.1 for rank 0, another network than the Ethernet functions', so
-    /// that the address says which way packets go.
+    /// The address of the card's own interface: 10.79.0.1 for rank 0. This network differs from that of the Ethernet
+    /// functions, so the address selects the path of packets.
     #[must_use]
     pub fn nic_address(&self) -> Option<Ipv4Addr> {
         let host = u32::from(self.rank) + 1;
@@ -190,13 +189,13 @@ impl Node {
         self.has_nic_interface().then_some(address)
     }
 
-    /// The Ethernet address of that interface.
+    /// The Ethernet address of the card's own interface.
     #[must_use]
     pub fn nic_mac(&self) -> Option<MacAddress> {
         self.has_nic_interface().then(|| MacAddress(mac_of_station(self.rank, RING_STATION)))
     }
 
-    /// The name of that interface among the cluster's hosts: the node's with its model's.
+    /// The host name of the card's own interface in `/etc/hosts`: the node's name and the model's.
     #[must_use]
     pub fn nic_name(&self) -> Option<String> {
         self.has_nic_interface().then(|| format!("{}-{}", self.name, self.nic.model.name))
@@ -204,19 +203,19 @@ impl Node {
 }
 
 impl Source {
-    /// Reads this text as a cluster file; see [`Self::resolve`] for the next step.
+    /// Reads this text as a cluster file; [`Self::resolve`] is the next step.
     ///
     /// # Errors
-    /// [`SpecError::Invalid`] with the place of what cannot be parsed.
+    /// [`SpecError::Invalid`] with the location of the syntax error.
     pub fn cluster_file(&self) -> Result<ClusterFile, SpecError> {
         self.parse()
     }
 
-    /// Settles and checks every value. `file` is what this source says, perhaps changed by the command line.
+    /// Completes and checks all values. `file` is the contents of this source, with changes of the command line.
     ///
     /// # Errors
-    /// [`SpecError::Invalid`] with every impossible value and its place; [`SpecError::Read`] for a profile that
-    /// cannot be read.
+    /// [`SpecError::Invalid`] with every invalid value and its location; [`SpecError::Read`] for a profile that cannot
+    /// be read.
     pub fn resolve(&self, file: &ClusterFile) -> Result<Cluster, SpecError> {
         let profile = self.load_profile(file)?;
         let mut check = Checker { source: self, problems: Vec::new() };
@@ -260,10 +259,10 @@ impl Source {
         }
     }
 
-    /// [`Self::resolve`] for a cluster that is to be booted, not simulated.
+    /// [`Self::resolve`] for a cluster that is booted, not simulated.
     ///
     /// # Errors
-    /// As [`Self::resolve`], and [`SpecError::Invalid`] when there are more nodes than can be booted.
+    /// As [`Self::resolve`], and [`SpecError::Invalid`] if there are too many nodes to boot.
     pub fn resolve_booted(&self, file: &ClusterFile) -> Result<Cluster, SpecError> {
         let cluster = self.resolve(file)?;
         match self.check_booted(&cluster) {
@@ -272,11 +271,11 @@ impl Source {
         }
     }
 
-    /// What keeps `cluster`, which this source describes, from being booted.
+    /// The problem that prevents a boot of `cluster`, which this source describes.
     pub(crate) fn check_booted(&self, cluster: &Cluster) -> Option<Problem> {
         if cluster.forwarding.is_shared() {
-            // Who sends when is decided there between all nodes at once, which run freely here.
-            let what = "a wire that all nodes share is simulated alone";
+            // Access to the wire depends on all nodes at each instant, but guests run freely.
+            let what = "a wire that all nodes share works only in the simulator";
             return Some(self.problem(
                 "forwarding",
                 what,
@@ -287,7 +286,7 @@ impl Source {
         (count > MAX_BOOTED_NODES as usize).then(|| {
             self.problem(
                 "nodes",
-                format!("{count} nodes are too many to boot, for each is a virtual machine"),
+                format!("{count} nodes are too many to boot, because each is a virtual machine"),
                 format!("use 1 to {MAX_BOOTED_NODES}, or simulate them: `niclab sim` takes {MAX_NODES}"),
             )
         })
@@ -323,13 +322,13 @@ impl Source {
             return Profile::read(&self.path_of(Path::new(wanted)));
         }
         Profile::bundled(wanted).ok_or_else(|| {
-            let what = format!("no profile is called `{wanted}`");
+            let what = format!("there is no profile `{wanted}`");
             SpecError::Invalid(vec![self.problem("profile", what, Profile::remedy_of_name(wanted))])
         })
     }
 }
 
-/// The entry of the node itself wins over the entry for all nodes, which wins over the profile.
+/// The node's own entry overrides the entry for all nodes, which overrides the profile.
 fn link_of(file: &ClusterFile, name: &str, profile: &Profile) -> LinkConfig {
     let own = file.link.iter().find(|link| link.node.as_deref() == Some(name));
     let common = file.link.iter().find(|link| link.node.is_none());
@@ -359,7 +358,7 @@ impl Checker<'_> {
         let parsed = file.name.as_deref()?.parse();
         parsed
             .map_err(|ClusterNameError(name)| {
-                self.report("name", format!("`{name}` is no cluster name"), LABEL_REMEDY);
+                self.report("name", format!("`{name}` is not a cluster name"), LABEL_REMEDY);
             })
             .ok()
     }
@@ -403,13 +402,13 @@ impl Checker<'_> {
                 let fix = "correct the path, which starts at the folder of the cluster file";
                 self.report(&format!("{place}driver"), what, fix);
             }
-            // Those of the cluster are for whichever node has one.
+            // The cluster's parameters apply to every node that has a driver of its own.
             let has_driver = driver.is_some()
                 || file.driver.is_some()
                 || (place.is_empty() && file.node.iter().any(|node| node.driver.is_some()));
             if !args.is_empty() && !has_driver {
                 let (what, fix) =
-                    ("these are parameters of no driver of your own", "name one: driver = \"FOLDER\"");
+                    ("there are parameters, but no driver of your own", "give one: driver = \"FOLDER\"");
                 self.report(&format!("{place}driver_args"), what, fix);
             }
         }
@@ -422,8 +421,10 @@ impl Checker<'_> {
         };
         let image = file.image.as_deref().map(|path| self.source.path_of(path));
         let of_image = "correct the path, which starts at the folder of the cluster file";
-        let of_kernel =
-            format!("{of_image}, or say `{}`: the one that `niclab kernel build` makes", GuestKernel::DEBUG);
+        let of_kernel = format!(
+            "{of_image}, or write `{}`: the kernel that `niclab kernel build` makes",
+            GuestKernel::DEBUG
+        );
         if let Some(path) = kernel.filter(|path| !path.exists()) {
             let what = format!("there is neither a file nor a folder {}", path.display());
             self.report("kernel", what, &of_kernel);
@@ -436,8 +437,8 @@ impl Checker<'_> {
         {
             self.report(
                 "image",
-                "an image of your own holds its own packages",
-                "leave out `image` or `packages`",
+                "an image of your own cannot be combined with `packages`",
+                "omit `image` or `packages`",
             );
         }
     }
@@ -446,7 +447,7 @@ impl Checker<'_> {
         if let Some(mib) = memory_mib.filter(|mib| !(MIN_MEMORY_MIB..=1 << 20).contains(mib)) {
             self.report(
                 path,
-                format!("{mib} MiB of memory is impossible: the kernel needs {MIN_MEMORY_MIB} MiB to start"),
+                format!("{mib} MiB of memory is not valid: the kernel needs at least {MIN_MEMORY_MIB} MiB"),
                 format!("use {MIN_MEMORY_MIB} to 1048576"),
             );
         }
@@ -454,7 +455,7 @@ impl Checker<'_> {
 
     fn vcpus(&mut self, path: &str, vcpus: Option<u32>) {
         if let Some(vcpus) = vcpus.filter(|vcpus| !(1..=64).contains(vcpus)) {
-            self.report(path, format!("{vcpus} virtual CPUs are impossible"), "use 1 to 64");
+            self.report(path, format!("{vcpus} virtual CPUs are not supported"), "use 1 to 64");
         }
     }
 
@@ -467,11 +468,11 @@ impl Checker<'_> {
 
     fn packages(&mut self, path: &str, packages: &[String]) {
         for name in packages.iter().filter(|name| !is_package_name(name)) {
-            // The names end up as arguments of apt-get, so one that starts with a hyphen would be an option.
+            // The names become arguments of apt-get, where a name with a leading hyphen would be an option.
             self.report(
                 path,
-                format!("`{name}` is no Debian package name"),
-                "package names are lower-case letters, digits, `+`, `-` and `.`, as in iperf3 or libstdc++6",
+                format!("`{name}` is not a Debian package name"),
+                "package names consist of lower-case letters, digits, `+`, `-` and `.`, as in iperf3 or libstdc++6",
             );
         }
     }
@@ -495,15 +496,15 @@ impl Checker<'_> {
         if !(1..=MAX_NODES).contains(&count) {
             self.report(
                 "nodes",
-                format!("a cluster of {count} nodes is impossible"),
+                format!("a cluster of {count} nodes is not supported"),
                 format!("use 1 to {MAX_NODES}"),
             );
         }
         if listed > count {
             self.report(
                 "nodes",
-                format!("{count} nodes are asked for, and {listed} are listed as [[node]]"),
-                "leave out `nodes`, or raise it",
+                format!("`nodes` is {count}, but there are {listed} [[node]] entries"),
+                "omit `nodes`, or raise it",
             );
         }
         let mut names = Vec::new();
@@ -513,12 +514,12 @@ impl Checker<'_> {
             let path = format!("node[{rank}].name");
             let name = own.unwrap_or_else(|| format!("node{rank}"));
             if !is_label(&name) || matches!(name.as_str(), "localhost" | "host") {
-                self.report(&path, format!("`{name}` is no host name for a node"), LABEL_REMEDY);
+                self.report(&path, format!("`{name}` is not valid as the host name of a node"), LABEL_REMEDY);
             }
             if !seen.insert(name.clone()) {
                 self.report(
                     &path,
-                    format!("two nodes are called `{name}`"),
+                    format!("two nodes have the name `{name}`"),
                     "give each node a name of its own",
                 );
             }
@@ -527,7 +528,7 @@ impl Checker<'_> {
         names
     }
 
-    /// A card's machines have prices.
+    /// Checks that the profile has prices for all machines of the card.
     fn machines(&mut self, file: &ClusterFile, profile: &Profile) {
         let model = file.nic.model;
         for machine in model.machines {
@@ -535,11 +536,11 @@ impl Checker<'_> {
                 self.problems.push(self.source.problem(
                     "profile",
                     format!(
-                        "`{}` has no price of `{machine}`, a machine of {}",
+                        "`{}` has no price for `{machine}`, a machine of {}",
                         profile.name,
                         model.a_card()
                     ),
-                    format!("add `[ni.machines.{machine}]` to it, or use another profile"),
+                    format!("add `[ni.machines.{machine}]` to the profile, or use another one"),
                 ));
             }
         }
@@ -555,7 +556,7 @@ impl Checker<'_> {
             {
                 self.report(
                     &node_path,
-                    format!("no node is called `{node}`"),
+                    format!("there is no node `{node}`"),
                     format!("the nodes are {}", names.join(", ")),
                 );
             }
@@ -563,7 +564,7 @@ impl Checker<'_> {
                 let whose = link.node.as_deref().unwrap_or("all nodes");
                 self.report(
                     &node_path,
-                    format!("a second link entry for {whose}"),
+                    format!("there is a second link entry for {whose}"),
                     "put both into one entry",
                 );
             }
@@ -575,15 +576,15 @@ impl Checker<'_> {
         if link.bandwidth_bits_per_s == Some(0) {
             self.report(
                 &format!("{path}.bandwidth_bits_per_s"),
-                "a bandwidth of 0 never delivers a frame",
+                "a link with a bandwidth of 0 never delivers a frame",
                 "use at least 1; to cut the link, use faults = { partition = true }",
             );
         }
-        // The product with 10^12 ps/s must stay far from the end of the clock's 64 bits.
+        // The product with 10^12 ps/s must stay far below the maximum of the clock's 64 bits.
         if let Some(latency_ns) = link.latency_ns.filter(|&ns| ns > 1_000_000_000) {
             self.report(
                 &format!("{path}.latency_ns"),
-                format!("a link of {latency_ns} ns is longer than a second"),
+                format!("a latency of {latency_ns} ns is longer than a second"),
                 "use at most 1000000000",
             );
         }
@@ -591,14 +592,14 @@ impl Checker<'_> {
         if let Some(mtu) = link.mtu_bytes.filter(|mtu| !mtu_range.contains(mtu)) {
             self.report(
                 &format!("{path}.mtu_bytes"),
-                format!("an MTU of {mtu} bytes is impossible"),
+                format!("an MTU of {mtu} bytes is not supported"),
                 format!("use {} to {}", mtu_range.start(), mtu_range.end()),
             );
         }
         if let Some(frames) = link.queue_frames.filter(|frames| !(1..=1 << 20).contains(frames)) {
             self.report(
                 &format!("{path}.queue_frames"),
-                format!("a queue of {frames} frames is impossible"),
+                format!("a queue of {frames} frames is not supported"),
                 "use 1 to 1048576",
             );
         }
@@ -610,7 +611,7 @@ impl Checker<'_> {
             if !(0.0..=1.0).contains(&value) {
                 self.report(
                     &format!("{path}.faults.{name}"),
-                    format!("{value} is no probability"),
+                    format!("{value} is not a probability"),
                     "use 0.0 (never) to 1.0 (always)",
                 );
             }
@@ -625,7 +626,7 @@ impl Checker<'_> {
     }
 }
 
-/// Debian policy, section 5.6.7.
+/// Whether the name is valid by Debian policy, section 5.6.7.
 fn is_package_name(name: &str) -> bool {
     name.len() >= 2
         && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
@@ -653,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_is_two_nodes() {
+    fn empty_file_gives_two_nodes() {
         let cluster = resolve("").unwrap();
         assert_eq!(cluster.nodes.len(), 2);
         assert_eq!(cluster.nodes[1].name, "node1");
@@ -663,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_carries_other_protocols_has_an_address_of_its_own() {
+    fn card_with_network_interface_has_an_address_of_its_own() {
         let node = &resolve("[nic]\nmodel = \"gamma\"").unwrap().nodes[1];
         let address = node.nic_address().map(|address| address.to_string());
         let mac = node.nic_mac().map(|mac| mac.to_string());
@@ -675,7 +676,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_brings_its_own_profile() {
+    fn model_selects_its_default_profile() {
         let cluster = resolve("[nic]\nmodel = \"match\"\n[nic.match]\nmatch_entries = 16").unwrap();
         assert_eq!(cluster.profile.name, "match-500mhz");
         let nic = &cluster.nodes[1].nic;
@@ -684,7 +685,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_keys_are_refused_with_place_and_a_guess() {
+    fn unknown_key_is_refused_with_location_and_suggestion() {
         let (line, key, text) = problem("nodes = 2\nmemory = 512\n");
         assert_eq!((line, key.as_str()), (2, "memory"));
         assert!(text.starts_with("c.toml:2:1: `memory`: unknown field"), "{text}");
@@ -693,18 +694,18 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_placed() {
+    fn wrong_type_is_reported_at_its_line() {
         let (line, key, _) = problem("[[node]]\nname = \"a\"\nvcpus = \"two\"\n");
         assert_eq!((line, key.as_str()), (3, "node[0].vcpus"));
     }
 
     #[test]
-    fn a_syntax_error_is_placed() {
+    fn syntax_error_is_reported_at_its_line() {
         assert_eq!(problem("nodes = 2\nmemory_mib = = 5\n").0, 2);
     }
 
     #[test]
-    fn a_profile_without_a_price_of_a_cards_machine_is_refused() {
+    fn profile_without_a_machine_of_the_card_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let text = include_str!("../../../profiles/pci-32-33.toml");
         let (head, rest) = text.split_once("[ni.machines.store]").unwrap();
@@ -713,12 +714,12 @@ mod tests {
         std::fs::write(&path, format!("{head}{rest}")).unwrap();
         let (line, key, text) = problem(&format!("nodes = 2\nprofile = \"{}\"", path.display()));
         assert_eq!((line, key.as_str()), (2, "profile"));
-        assert!(text.contains("no price of `store`, a machine of an"), "{text}");
+        assert!(text.contains("no price for `store`, a machine of an"), "{text}");
         assert!(text.contains("add `[ni.machines.store]`"), "{text}");
     }
 
     #[test]
-    fn a_cluster_file_decides_how_the_switch_forwards_and_else_the_profile_does() {
+    fn cluster_file_overrides_the_profiles_forwarding() {
         assert_eq!(resolve("nodes = 2").unwrap().forwarding, Forwarding::CutThrough);
         let cluster = resolve("nodes = 2\nforwarding = \"store-and-forward\"").unwrap();
         assert_eq!(cluster.forwarding, Forwarding::StoreAndForward);
@@ -734,11 +735,13 @@ mod tests {
         let shared = Source::from_text("cluster.toml", "nodes = 2\nforwarding = \"repeater\"");
         let file: ClusterFile = shared.parse().unwrap();
         assert_eq!(shared.resolve(&file).unwrap().forwarding, Forwarding::Repeater);
-        assert!(shared.resolve_booted(&file).unwrap_err().to_string().contains("simulated alone"));
+        assert!(
+            shared.resolve_booted(&file).unwrap_err().to_string().contains("works only in the simulator")
+        );
     }
 
     #[test]
-    fn a_cluster_file_decides_what_is_around_a_frame_and_else_the_profile_does() {
+    fn cluster_file_overrides_the_profiles_framing() {
         let framing = |text: &str| resolve(text).unwrap().framing;
         assert_eq!(framing("nodes = 2"), Framing::Native, "the default NIC's own network");
         assert_eq!(framing("nodes = 2\nframing = \"ethernet\""), Framing::Ethernet);
@@ -748,7 +751,7 @@ mod tests {
     }
 
     #[test]
-    fn more_nodes_are_simulated_than_booted() {
+    fn limit_of_nodes_is_higher_in_simulations() {
         let source = Source::from_text("c.toml", "seed = 1\nnodes = 65");
         let file = source.cluster_file().unwrap();
         assert_eq!(source.resolve(&file).unwrap().nodes.len(), 65);
@@ -759,7 +762,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_values_are_refused_where_they_stand() {
+    fn invalid_values_are_refused_at_their_line() {
         for (text, line, key) in [
             ("\nnodes = 0", 2, "nodes"),
             ("nodes = 4097", 1, "nodes"),
@@ -811,7 +814,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_has_its_own_driver_and_parameters_or_the_clusters() {
+    fn node_overrides_the_clusters_driver_and_parameters() {
         let file = "nodes = 3\ndriver = \"/etc\"\ndriver_args = \"debug=1 peer=2\"\n[[node]]\ndriver = \"/usr\"\n\
                     [[node]]\ndriver_args = \"\"";
         let drivers: Vec<Driver> =
@@ -825,7 +828,7 @@ mod tests {
         assert!(
             resolve("[[node]]\ndriver = \"/etc\"").is_ok_and(|cluster| cluster.nodes[0].driver.is_some())
         );
-        // Parameters of the cluster are for whichever node has a driver of its own.
+        // The cluster's parameters apply to every node that has a driver of its own.
         let one = resolve("nodes = 2\ndriver_args = \"a=1\"\n[[node]]\ndriver = \"/etc\"").unwrap();
         assert_eq!(one.nodes[0].driver, Some(driver("/etc", &["a=1"])));
         assert_eq!(one.nodes[1].driver, None);
@@ -836,7 +839,7 @@ mod tests {
         let debug_kernel =
             resolve("kernel = \"debug\"\nmemory_mib = 128\n[[node]]\nmemory_mib = 1024").unwrap();
         assert_eq!(debug_kernel.kernel, GuestKernel::Debug);
-        assert_eq!(debug_kernel.nodes[0].memory_mib, 1024, "more than it needs is left");
+        assert_eq!(debug_kernel.nodes[0].memory_mib, 1024, "more memory than the minimum stays");
         let both = resolve("kernel = \"debug\"\ndriver = \"/etc\"").unwrap();
         assert!(both.nodes.iter().all(|node| node.memory_mib == 512 && node.driver.is_some()));
         assert!(both.kernel.timeout_factor() > GuestKernel::Stock.timeout_factor());
@@ -846,11 +849,11 @@ mod tests {
         assert_eq!(
             with_driver.kernel,
             GuestKernel::Own("/etc".into()),
-            "a folder may be the tree of a kernel"
+            "a folder may be a kernel's build tree"
         );
-        assert_eq!(problem("kernel = \"./debug\"").1, "kernel", "a file of that name");
+        assert_eq!(problem("kernel = \"./debug\"").1, "kernel", "`./debug` means a file");
         let misspelt = problem("kernel = \"debgu\"").2;
-        assert!(misspelt.contains("say `debug`"), "{misspelt}");
+        assert!(misspelt.contains("write `debug`"), "{misspelt}");
     }
 
     #[test]
@@ -862,7 +865,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nodes_own_values_win() {
+    fn node_overrides_the_clusters_values() {
         let cluster = resolve(
             "nodes = 3\nmemory_mib = 128\npackages = [\"b2\", \"a2\", \"b2\"]\ndevice_faults.stale_at = [4]\n\
              [[node]]\nname = \"big\"\nmemory_mib = 512\npackages = []\ndevice_faults = { short_at = [2] }\n\

@@ -1,5 +1,4 @@
-//! Whether cards look for broken rules while guests run. What the rules are is [`niclab_abi::rules`], from the device
-//! programmer's manual.
+//! Whether cards check drivers for broken rules. [`niclab_abi::rules`] has the rules of the device programmer's manual.
 
 pub use niclab_abi::rules::{Check, Rule, SECTIONS, all, rule, section_title};
 use schemars::JsonSchema;
@@ -7,33 +6,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::source::nearest;
 
-/// What is done where a driver or a program breaks a rule of the device programmer's manual (docs/reference/RULES.md).
+/// What happens when a driver or a program breaks a rule of the device programmer's manual (docs/reference/RULES.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleChecking {
-    /// Nobody looks, and nothing is slower.
+    /// No checks, which cost no time.
     #[default]
     Off,
-    /// The report names it.
+    /// The report lists broken rules.
     Report,
     /// As `report`, and the run's exit code is 1.
     Fail,
-    /// As `fail`, and the guest of the node that broke it is stopped at once, for `niclab debug`.
+    /// As `fail`; the guest that broke the rule is stopped at once, for `niclab debug`.
     Stop,
 }
 
 impl RuleChecking {
-    /// All of them, by the names that users write.
+    /// All modes, by the names that users write.
     pub const ALL: [(&'static str, Self); 4] =
         [("off", Self::Off), ("report", Self::Report), ("fail", Self::Fail), ("stop", Self::Stop)];
 
-    /// The one of this name.
+    /// The mode of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, checking)| *checking)
     }
 
-    /// Whether anybody looks.
+    /// Whether cards check the rules.
     #[must_use]
     pub const fn is_on(self) -> bool {
         !matches!(self, Self::Off)
@@ -46,7 +45,7 @@ impl RuleChecking {
     }
 }
 
-/// The name of the rule that a wrong name was probably meant to be.
+/// The rule that a misspelled name probably means.
 #[must_use]
 pub fn nearest_rule(wrong: &str) -> Option<&'static str> {
     let names: Vec<&'static str> = all().map(|rule| rule.name).collect();
@@ -58,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_file() {
+    fn names_of_modes_match_their_json_form() {
         for (name, checking) in RuleChecking::ALL {
             assert_eq!(serde_json::to_string(&checking).unwrap(), format!("\"{name}\""));
             assert_eq!(RuleChecking::named(name), Some(checking));
@@ -68,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_finds_its_rule() {
+    fn misspelled_name_finds_its_rule() {
         assert_eq!(nearest_rule("launch-dorbell"), Some("launch-doorbell"));
         assert_eq!(nearest_rule("xyzzy"), None);
     }

@@ -1,4 +1,4 @@
-//! A scenario: a cluster, a workload, and the budgets that it must keep.
+//! A scenario: a cluster, a workload, and its budgets.
 //!
 //! ```toml
 //! mode = "sim"
@@ -16,8 +16,8 @@
 //! exact = 1
 //! ```
 //!
-//! Counts and model time are exact, so a budget on them is sharp on any machine. Wall time is never held to a number:
-//! only its ratio to a baseline of the same boot, measured in turns ([`Ratio`]).
+//! Counts and model time are exact, so a budget on them gives the same verdict on any machine. There are no limits on
+//! wall times, only on the ratio of the workload to a baseline, measured alternately in the same boot ([`Ratio`]).
 
 use std::path::PathBuf;
 
@@ -28,35 +28,35 @@ use crate::source::nearest;
 use crate::workload::{Function, WorkloadKind};
 use crate::{Cluster, ClusterFile, Source, SpecError, Workload};
 
-/// What a scenario file says.
+/// The contents of a scenario file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "niclab scenario")]
 pub struct ScenarioFile {
-    /// What runs it.
+    /// Where the scenario runs.
     #[serde(default)]
     pub mode: ScenarioMode,
-    /// How often it runs; every run must keep the budgets, and all must count the same.
+    /// Number of runs. Every run must keep the budgets, and all runs must have equal counts.
     #[serde(default = "once")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeat: u32,
-    /// A cluster file, seen from the folder of this one. Not together with `cluster`.
+    /// Path of a cluster file, relative to the folder of this file. It excludes `cluster`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_file: Option<PathBuf>,
     /// The keys of a cluster file. Default: two nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterFile>,
-    /// What the nodes send.
+    /// The messages that the nodes send.
     pub workload: Workload,
-    /// What must hold.
+    /// The budgets on counts and model time.
     #[serde(default)]
     pub budget: Vec<Budget>,
-    /// What must hold of wall time, in live runs.
+    /// The limits on ratios of wall times, in live runs.
     #[serde(default)]
     pub ratio: Vec<Ratio>,
 }
 
-/// What runs a scenario.
+/// Where a scenario runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScenarioMode {
@@ -65,43 +65,43 @@ pub enum ScenarioMode {
     /// The simulator.
     #[default]
     Sim,
-    /// Both, and they must count the same; where the live run's model time is exact, it must be the same as well.
+    /// Both. Their counts must be equal, and if the live run's model time is exact, their model times, too.
     Both,
 }
 
-/// One budget. Exactly one of `exact`, `at_most` and `at_least` is given.
+/// A budget. It has exactly one of `exact`, `at_most` and `at_least`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
-    /// What is counted: one of [`QUANTITIES`], or a kind of crossing as in `pio_write`.
+    /// The quantity: one of [`QUANTITIES`], or a kind of transaction such as `pio_write`.
     pub what: String,
-    /// Where. Default: the whole cluster.
+    /// The node to count on. Default: the whole cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Of what the limit is a part.
+    /// The unit that the limit applies to.
     #[serde(default)]
     pub per: Per,
-    /// The one value that it must have.
+    /// The exact value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exact: Option<f64>,
-    /// The largest value that it may have.
+    /// The maximum value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
-    /// The smallest value that it may have.
+    /// The minimum value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
 }
 
-/// Of what a budget's limit is a part.
+/// The unit that a budget's limit applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Per {
     /// The whole run.
     #[default]
     Run,
-    /// A message received.
+    /// One received message.
     Message,
-    /// A million bytes of payload received.
+    /// A million bytes of received payload.
     Megabyte,
 }
 
@@ -117,26 +117,27 @@ impl Per {
     }
 }
 
-/// A ratio of wall times: a baseline's over the workload's, so that more is better. Both run in the same boot, in
-/// turns.
+/// A ratio of wall times: the baseline's over the workload's, so higher is better. Both run alternately in the same
+/// boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
-    /// What the workload is compared with.
+    /// The baseline.
     pub baseline: Baseline,
-    /// The least ratio that must hold with the stated confidence.
+    /// The minimum ratio.
     pub at_least: f64,
-    /// How sure the answer must be, of 1: a median ratio that is above the limit is called broken, and one below it
-    /// held, with a probability of at most 1 less this, however many rounds it takes.
+    /// Confidence of the verdict, below 1. The probability that a median ratio above the limit is called broken, or one
+    /// below it held, is at most 1 minus this, for any number of rounds.
     #[serde(default = "usual_confidence")]
     pub confidence: f64,
-    /// The most turns. They end as soon as the answer is sure enough; where it never is, it is `undecided`.
+    /// Maximum number of rounds. They end as soon as the verdict has this confidence; without it, the verdict is
+    /// `undecided`.
     #[serde(default = "usual_rounds")]
     #[schemars(range(min = 1, max = 1000))]
     pub rounds: u32,
 }
 
-/// What a live workload is compared with.
+/// The baseline of a live workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Baseline {
@@ -156,26 +157,26 @@ const fn usual_rounds() -> u32 {
     100
 }
 
-/// What a budget can be on, besides the kinds of crossings: name, and what it means.
+/// Quantities for budgets, besides the kinds of transactions: name and meaning.
 pub const QUANTITIES: &[(&str, &str)] = &[
     ("messages", "messages received"),
     ("interrupts", "interrupts raised by the modelled NIC"),
     ("ethernet_interrupts", "interrupts raised by the Ethernet function"),
-    ("guest_interrupts", "what the guests' /proc/interrupts added for the modelled NIC; live only"),
+    ("guest_interrupts", "increase of the guests' /proc/interrupts for the modelled NIC; live only"),
     ("doorbells", "doorbells rung by the host; live only"),
     ("dma_operations", "DMA reads and writes of data and descriptors"),
-    ("dma_bytes", "bytes of these"),
-    ("crossings", "crossings of the bus, by programmed I/O and DMA, doorbells and interrupts included"),
-    ("crossing_bytes", "bytes of these"),
-    ("violations", "what hosts did that they must not"),
+    ("dma_bytes", "bytes of dma_operations"),
+    ("crossings", "bus transactions: programmed I/O, DMA, doorbells and interrupts"),
+    ("crossing_bytes", "bytes of crossings"),
+    ("violations", "forbidden operations of hosts"),
     ("model_latency_min_ps", "shortest message, model time"),
     ("model_latency_p50_ps", "median message, model time"),
-    ("model_latency_p99_ps", "99 of 100 messages take no longer, model time"),
+    ("model_latency_p99_ps", "99th percentile of messages, model time"),
     ("model_latency_max_ps", "longest message, model time"),
     ("model_bandwidth_bytes_per_s", "payload received per second of model time"),
 ];
 
-/// Kinds of crossings: the names of the ledger's lines.
+/// Kinds of transactions: the names of the ledger's entries.
 pub const CROSSINGS: &[&str] = &[
     "pio_write",
     "pio_read",
@@ -196,37 +197,37 @@ pub const CROSSINGS: &[&str] = &[
     "switch_fall_through",
 ];
 
-/// Longer nobody waits for an answer.
+/// Maximum number of rounds and of runs: more would take too long.
 const MAX_ROUNDS: u32 = 1000;
 
-/// Larger limits bound nothing.
+/// Maximum limit of a budget; no run comes near it.
 const MAX_LIMIT: f64 = 1e18;
 
-/// A scenario whose every value is possible.
+/// A scenario with valid values.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What runs it.
+    /// Where it runs.
     pub mode: ScenarioMode,
-    /// How often.
+    /// Number of runs.
     pub repeat: u32,
-    /// On what.
+    /// The cluster.
     pub cluster: Cluster,
-    /// What is sent.
+    /// The messages to send.
     pub workload: Workload,
-    /// What must hold.
+    /// The budgets on counts and model time.
     pub budgets: Vec<Budget>,
-    /// What must hold of wall time.
+    /// The limits on ratios of wall times.
     pub ratios: Vec<Ratio>,
 }
 
 impl Budget {
-    /// Whether the limit is on model time or a rate, which are not parts of anything.
+    /// Whether the budget limits a model time or a rate, which cannot be divided by messages or bytes.
     #[must_use]
     pub fn is_model_figure(&self) -> bool {
         self.what.starts_with("model_")
     }
 
-    /// The limit as words: `exactly 3`, `at most 2 per message`.
+    /// The limit in words: `exactly 3`, `at most 2 per message`.
     #[must_use]
     pub fn limit(&self) -> String {
         let (word, value) = match (self.exact, self.at_most, self.at_least) {
@@ -242,10 +243,11 @@ impl Budget {
 }
 
 impl Source {
-    /// Reads this text as a scenario, and checks every value of it.
+    /// Reads this text as a scenario, and checks all its values.
     ///
     /// # Errors
-    /// [`SpecError::Invalid`] with every problem and its place; [`SpecError::Read`] for a file that it names.
+    /// [`SpecError::Invalid`] with all problems and their locations; [`SpecError::Read`] for a file that the scenario
+    /// names.
     pub fn scenario(&self) -> Result<Scenario, SpecError> {
         let file: ScenarioFile = self.parse()?;
         let cluster = self.scenario_cluster(&file)?;
@@ -261,16 +263,12 @@ impl Source {
                 }));
         }
         if file.mode != ScenarioMode::Sim && file.workload.function != Function::Cluster {
-            let what = "only workloads of the modelled NIC are performed in guests";
-            problems.push(self.problem("workload.function", what, "use mode = \"sim\", or leave it out"));
+            let what = "guests run only workloads of the modelled NIC";
+            problems.push(self.problem("workload.function", what, "use mode = \"sim\", or omit it"));
         }
         if file.mode != ScenarioMode::Sim && file.workload.datagram_every != 0 {
-            let what = "programs in guests send no datagrams of their own accord";
-            problems.push(self.problem(
-                "workload.datagram_every",
-                what,
-                "use mode = \"sim\", or leave it out",
-            ));
+            let what = "programs in guests do not send these datagrams";
+            problems.push(self.problem("workload.datagram_every", what, "use mode = \"sim\", or omit it"));
         }
         for (index, ratio) in file.ratio.iter().enumerate() {
             let problem = wrong_ratio(ratio, &file);
@@ -309,7 +307,7 @@ impl Source {
                 let remedy = "keep one of the two";
                 Err(SpecError::Invalid(vec![self.problem(
                     "cluster_file",
-                    "`cluster` is given as well",
+                    "`cluster` and `cluster_file` exclude each other",
                     remedy,
                 )]))
             }
@@ -324,7 +322,7 @@ impl Source {
     }
 }
 
-/// Key, what is wrong, and the fix.
+/// Key, problem and fix.
 type ProblemText = (&'static str, String, String);
 
 fn wrong_budget(budget: &Budget, file: &ScenarioFile, cluster: &Cluster) -> Option<ProblemText> {
@@ -337,22 +335,18 @@ fn wrong_budget(budget: &Budget, file: &ScenarioFile, cluster: &Cluster) -> Opti
             || format!("use one of {}", known.join(", ")),
             |near| format!("did you mean `{near}`?"),
         );
-        return Some(("what", format!("nothing called `{what}` is counted"), remedy));
+        return Some(("what", format!("there is no quantity `{what}`"), remedy));
     }
     if let Some(node) = &budget.node
         && !cluster.nodes.iter().any(|known| known.name == *node)
     {
-        return wrong(
-            "node",
-            format!("no node is called `{node}`"),
-            "use the name of a node of this cluster",
-        );
+        return wrong("node", format!("there is no node `{node}`"), "use the name of a node of this cluster");
     }
     if budget.is_model_figure() && budget.per != Per::Run {
-        return wrong("per", format!("`{what}` is no sum that could be divided"), "leave `per` out");
+        return wrong("per", format!("`{what}` is not a sum, so it cannot be divided"), "omit `per`");
     }
     if budget.node.is_some() && what == "model_bandwidth_bytes_per_s" {
-        return wrong("node", format!("`{what}` is of the whole cluster"), "leave `node` out");
+        return wrong("node", format!("`{what}` exists only for the whole cluster"), "omit `node`");
     }
     if matches!(what, "guest_interrupts" | "doorbells") && file.mode == ScenarioMode::Sim {
         return wrong(
@@ -369,16 +363,16 @@ fn wrong_budget(budget: &Budget, file: &ScenarioFile, cluster: &Cluster) -> Opti
         return wrong("what", what, "give one of `exact`, `at_most` and `at_least`");
     };
     if !value.is_finite() || value < 0.0 {
-        return wrong(key, format!("{value} is impossible"), "use a number from 0 on");
+        return wrong(key, format!("{value} is not valid"), "use 0 or more");
     }
     if key == "at_least" && value == 0.0 {
-        return wrong(key, "nothing is ever below 0, so this can never fail".to_owned(), "use more than 0");
+        return wrong(key, "no value is below 0, so this can never fail".to_owned(), "use more than 0");
     }
     if value > MAX_LIMIT {
         return wrong(
             key,
-            format!("no run comes near {value:e}, so this says nothing"),
-            "use a limit that can be met",
+            format!("no run comes near {value:e}, so this limits nothing"),
+            "use a realistic limit",
         );
     }
     None
@@ -399,7 +393,7 @@ fn wrong_ratio(ratio: &Ratio, file: &ScenarioFile) -> Option<ProblemText> {
         return wrong(
             "baseline",
             "only a ping-pong and a stream of the modelled NIC have a baseline".to_owned(),
-            "use another workload, or leave the ratio out",
+            "use another workload, or omit the ratio",
         );
     }
     if !ratio.at_least.is_finite() || ratio.at_least <= 0.0 {
@@ -412,7 +406,7 @@ fn wrong_ratio(ratio: &Ratio, file: &ScenarioFile) -> Option<ProblemText> {
     if !(0.5..1.0).contains(&ratio.confidence) {
         return wrong(
             "confidence",
-            format!("{} is no confidence", ratio.confidence),
+            format!("a confidence of {} is not valid", ratio.confidence),
             "use 0.5 to less than 1",
         );
     }
@@ -421,18 +415,18 @@ fn wrong_ratio(ratio: &Ratio, file: &ScenarioFile) -> Option<ProblemText> {
     }
     let possible = possible_confidence(ratio.rounds);
     if possible < ratio.confidence {
-        let what = format!("{} rounds can give a confidence of {possible:.3} at most", ratio.rounds);
+        let what = format!("{} rounds can give a confidence of at most {possible:.3}", ratio.rounds);
         let least = (1..=MAX_ROUNDS).find(|rounds| possible_confidence(*rounds) >= ratio.confidence);
         let more = least.map_or_else(String::new, |least| {
-            format!("allow {least} or more (they end as soon as the answer is sure), or ")
+            format!("allow {least} or more (they end as soon as the verdict is sure), or ")
         });
-        return Some(("rounds", what, format!("{more}ask for a smaller `confidence`")));
+        return Some(("rounds", what, format!("{more}use a smaller `confidence`")));
     }
     None
 }
 
-/// How sure so many rounds can be, where all are on one side of the limit: the stake of `niclab check`'s sequential
-/// test is then multiplied by (2^(n + 1) - 1) / (n + 1).
+/// Maximum confidence after this many rounds, if all are on one side of the limit. Each such round raises the stake of
+/// `niclab check`'s sequential test; in total by the factor (2^(n + 1) - 1) / (n + 1).
 fn possible_confidence(rounds: u32) -> f64 {
     let tosses = f64::from(rounds) + 1.0;
     1.0 - tosses / (tosses.exp2() - 1.0)
@@ -461,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_that_boots_has_fewer_nodes_than_one_that_simulates() {
+    fn limit_of_nodes_depends_on_the_mode() {
         let with = |mode: &str| GOOD.replace("both", mode).replace("nodes = 2", "nodes = 66");
         let (line, what) = problem(&with("live"));
         assert!(line == 3 && what.contains("too many to boot"), "{line}: {what}");
@@ -478,27 +472,27 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_met_or_cannot_fail_is_refused_where_it_stands() {
+    fn budget_that_cannot_hold_or_fail_is_refused() {
         let after = |rest: &str| format!("{GOOD}{rest}");
         for (text, line, part) in [
             (after("[[budget]]\nwhat = \"interupts\"\nexact = 1"), 7, "did you mean `interrupts`?"),
             (after("[[budget]]\nwhat = \"messages\"\nat_least = 0"), 8, "can never fail"),
-            (after("[[budget]]\nwhat = \"messages\"\nat_most = 1e300"), 8, "says nothing"),
-            (after("[[budget]]\nwhat = \"messages\"\nexact = -1"), 8, "impossible"),
+            (after("[[budget]]\nwhat = \"messages\"\nat_most = 1e300"), 8, "limits nothing"),
+            (after("[[budget]]\nwhat = \"messages\"\nexact = -1"), 8, "not valid"),
             (after("[[budget]]\nwhat = \"messages\""), 7, "0 limits"),
             (after("[[budget]]\nwhat = \"messages\"\nexact = 1\nat_most = 2"), 7, "2 limits"),
-            (after("[[budget]]\nwhat = \"messages\"\nnode = \"nod0\"\nexact = 1"), 8, "no node is called"),
+            (after("[[budget]]\nwhat = \"messages\"\nnode = \"nod0\"\nexact = 1"), 8, "there is no node"),
             (
                 after("[[budget]]\nwhat = \"model_latency_p50_ps\"\nper = \"message\"\nexact = 1"),
                 8,
-                "leave `per`",
+                "omit `per`",
             ),
             (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 0"), 8, "can never fail"),
-            (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 3"), 9, "0.733 at most"),
+            (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 3"), 9, "at most 0.733"),
             (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 12"), 9, "allow 13 or more"),
             (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 1001"), 9, "use 1 to 1000"),
             (after("[[ratio]]\nat_least = 2"), 6, "missing field `baseline`"),
-            (after("function = \"ethernet\""), 6, "only workloads of the modelled NIC"),
+            (after("function = \"ethernet\""), 6, "guests run only workloads of the modelled NIC"),
             (GOOD.replace("nodes = 2", "nodes = 1"), 5, "needs 2 nodes"),
             (GOOD.replace("nodes = 2", "nodes = 0"), 3, "fix:"),
             (GOOD.replace("nodes = 2", "nodess = 2"), 3, "did you mean `nodes`?"),

@@ -1,4 +1,4 @@
-//! What the launcher tells the simulator: one JSON file, `niclab-sim --config FILE`.
+//! The simulator's configuration: one JSON file, which the launcher writes for `niclab-sim --config FILE`.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use crate::{
 /// The version of [`SimConfig`] that this build writes and reads.
 pub const SIM_CONFIG_VERSION: u32 = 1;
 
-/// Everything that one simulation needs to know.
+/// The configuration of one simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SimConfig {
@@ -25,31 +25,31 @@ pub struct SimConfig {
     pub version: u32,
     /// The cluster's name.
     pub cluster: String,
-    /// The seed of every random choice.
+    /// The seed of all random decisions.
     pub seed: u64,
     /// The prices.
     pub profile: Profile,
     /// How the switch forwards.
     #[serde(default)]
     pub forwarding: Forwarding,
-    /// What is around a frame on the links.
+    /// Framing on the links.
     #[serde(default)]
     pub framing: Framing,
     /// The nodes, by rank.
     pub nodes: Vec<SimNode>,
-    /// What they send.
+    /// The messages that the nodes send.
     pub workload: Workload,
-    /// Programs that all cards take together while they run, in this order.
+    /// Programs that are loaded into all cards during the run, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hand_overs: Vec<SimHandOver>,
 }
 
-/// All cards take another program.
+/// A program that is loaded into all cards during the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SimHandOver {
-    /// Model time at which it begins, in picoseconds from when the measured part does. Later ones wait until those
-    /// before are over.
+    /// Model time at which the load begins, in picoseconds from the start of the measured part. A load waits until the
+    /// previous one is complete.
     pub model_time_ps: u64,
     /// The program, as the model's own tools write it, in hexadecimal digits.
     #[serde(with = "hex::serde")]
@@ -57,7 +57,7 @@ pub struct SimHandOver {
     pub image: Vec<u8>,
 }
 
-/// One node as the simulator sees it.
+/// The configuration of one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SimNode {
@@ -65,10 +65,10 @@ pub struct SimNode {
     pub name: String,
     /// The NIC.
     pub nic: NicConfig,
-    /// What goes wrong in the NIC.
+    /// Faults of the NIC.
     #[serde(default)]
     pub device_faults: DeviceFaults,
-    /// Seed of what the NIC does that is allowed and adversarial.
+    /// Seed of the adversarial mode; without it the NIC is not adversarial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adversarial: Option<u64>,
     /// The link to the switch.
@@ -88,7 +88,10 @@ pub enum SimConfigError {
         error: std::io::Error,
     },
     /// The file is not what this build expects.
-    #[error("{} is no configuration of this simulator: {error}; `niclab sim` writes it", path.display())]
+    #[error(
+        "{} is not a valid configuration of this simulator: {error}; `niclab sim` writes this file",
+        path.display()
+    )]
     Parse {
         /// The file.
         path: PathBuf,
@@ -96,9 +99,10 @@ pub enum SimConfigError {
         #[source]
         error: serde_json::Error,
     },
-    /// Launcher and simulator are of different builds.
+    /// Launcher and simulator come from different builds.
     #[error(
-        "{} has version {found}, and this simulator reads {SIM_CONFIG_VERSION}; build `niclab` and `niclab-sim` together",
+        "{} has version {found}, and this simulator reads {SIM_CONFIG_VERSION}; build `niclab` and \
+         `niclab-sim` together",
         path.display()
     )]
     Version {
@@ -110,7 +114,7 @@ pub enum SimConfigError {
 }
 
 impl SimConfig {
-    /// The simulation of `workload` on `cluster`, which the reports call `name`.
+    /// The simulation of `workload` on `cluster`; reports have the name `name`.
     #[must_use]
     pub fn new(cluster: &Cluster, name: &str, workload: &Workload) -> Self {
         let node = |node: &crate::Node| SimNode {
@@ -133,14 +137,14 @@ impl SimConfig {
         }
     }
 
-    /// What the workload has to know of the nodes.
+    /// The properties of the nodes that the workload needs.
     pub fn workload_nodes(&self) -> Vec<WorkloadNode<'_>> {
         let nodes = self.nodes.iter();
         nodes.map(|node| WorkloadNode { nic: &node.nic, mtu_bytes: node.link.mtu_bytes }).collect()
     }
 
-    /// All that programs make their scripts from, simulated and live: the workload, what was [recorded](Self::recorded)
-    /// for it, and what of the cards matters to them.
+    /// The inputs of the programs' scripts, simulated and live: the workload, its [recording](Self::recorded), and the
+    /// properties of the cards that matter to programs.
     pub fn programs(&self, recorded: Vec<Recorded>) -> niclab_workloads::Workload {
         let Workload { count, warmup, interrupt_every, slices, .. } = self.workload;
         let limits: Vec<Limits> = self.nodes.iter().map(|node| node.nic.limits()).collect();
@@ -168,7 +172,7 @@ impl SimConfig {
         }
     }
 
-    /// Whether a port of each card sends to any number of others.
+    /// Whether one port of each card can send to any number of others.
     pub(crate) fn sends_to_many(&self) -> bool {
         let sends_to_many = |node: &SimNode| {
             [FEATURE_POSTS, FEATURE_CHANNELS, FEATURE_RINGS].iter().any(|it| node.nic.model.has(*it))
@@ -176,7 +180,7 @@ impl SimConfig {
         self.nodes.iter().all(sends_to_many)
     }
 
-    /// Bytes of a message's tag that stand in its payload, as recordings have it.
+    /// Bytes of a message's tag in its payload, as recordings have them.
     pub(crate) fn tag_bytes(&self) -> u32 {
         let stands_in_payload = self
             .nodes
@@ -185,12 +189,12 @@ impl SimConfig {
         if stands_in_payload { niclab_workloads::posts::TAG_BYTES as u32 } else { 0 }
     }
 
-    /// What all cards promise of messages.
+    /// What all cards promise about messages.
     #[must_use]
     pub fn promises(&self) -> Promises {
         let promises = self.nodes.iter().map(|node| node.nic.promises());
         let programs = self.nodes.first().and_then(|node| node.nic.model.descriptor().programs.as_ref());
-        // An image that is none is refused when its time comes.
+        // An invalid image is refused when it is loaded.
         let images = self.hand_overs.iter().filter_map(|it| (programs?.promises)(&it.image).ok());
         promises
             .chain(images)
@@ -198,24 +202,24 @@ impl SimConfig {
             .unwrap_or(Promises { sound: Promise::ALL, faulty: Promise::ALL })
     }
 
-    /// Whether a link loses, doubles, damages or reorders frames.
+    /// Whether a link loses, duplicates, damages or reorders frames.
     #[must_use]
     pub fn has_faulty_links(&self) -> bool {
         self.nodes.iter().any(|node| node.link.faults != Faults::default())
     }
 
-    /// The shallowest of the switch's queues.
+    /// The length of the switch's shortest queue.
     #[must_use]
     pub fn least_queue_frames(&self) -> u64 {
         self.nodes.iter().map(|node| u64::from(node.link.queue_frames)).min().unwrap_or(0)
     }
 
-    /// Whether the switch has room for all that cards have under way: each message is one frame, and each may have a
-    /// frame of flow control or acknowledgement beside it.
+    /// Whether the switch has room for all frames that cards have in flight: each message is one frame, and may have
+    /// one more frame, of flow control or acknowledgement.
     #[must_use]
     pub fn has_deep_queues(&self) -> bool {
-        let max_under_way = u64::from(self.workload.slices) * u64::from(Workload::MAX_PORTS);
-        self.least_queue_frames() >= 2 * max_under_way
+        let max_in_flight = u64::from(self.workload.slices) * u64::from(Workload::MAX_PORTS);
+        self.least_queue_frames() >= 2 * max_in_flight
     }
 
     fn promise(&self) -> niclab_workloads::Promise {
@@ -224,7 +228,7 @@ impl SimConfig {
         niclab_workloads::Promise { is_delivered, is_once, is_in_order }
     }
 
-    /// Reads what the launcher wrote.
+    /// Reads the file that the launcher wrote.
     ///
     /// # Errors
     /// See [`SimConfigError`].
@@ -234,7 +238,7 @@ impl SimConfig {
         Self::from_json(path, &text)
     }
 
-    /// Reads a configuration that is in memory already; `path` stands in messages.
+    /// Reads a configuration from memory; errors name `path`.
     ///
     /// # Errors
     /// [`SimConfigError::Parse`], [`SimConfigError::Version`].
@@ -278,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_file_names_itself_and_the_line() {
+    fn truncated_file_is_named_with_its_line() {
         let text = serde_json::to_string_pretty(&example()).unwrap();
         let error = SimConfig::from_json(Path::new("c.json"), &text[..text.len() / 2]).unwrap_err();
         let text = error.to_string();

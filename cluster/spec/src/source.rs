@@ -1,4 +1,4 @@
-//! A TOML text that can say where each of its keys stands.
+//! A TOML text that knows the location of each of its keys.
 
 use std::{
     collections::BTreeMap,
@@ -14,16 +14,16 @@ use toml::{
 
 use crate::{Place, Problem, SpecError, renamed};
 
-/// A file's name and text, and which of its values the command line replaced.
+/// A file's name and text, and the values that command-line options replaced.
 ///
-/// The default is no file at all: every place is then unknown.
+/// The default is no file: all locations are unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     name: String,
     folder: PathBuf,
     text: String,
     flags: BTreeMap<String, String>,
-    /// The table in which every key stands that a problem is about; empty for the whole text.
+    /// The table that contains the keys of problems; empty for the whole text.
     table: String,
 }
 
@@ -39,25 +39,25 @@ impl Source {
         Ok(Self { folder, ..Self::from_text(&path.display().to_string(), text) })
     }
 
-    /// A text that is already in memory; `name` stands in messages.
+    /// A text in memory; errors call it `name`.
     #[must_use]
     pub fn from_text(name: &str, text: impl Into<String>) -> Self {
         Self { name: name.to_owned(), text: text.into(), ..Self::default() }
     }
 
-    /// This text, with keys that are seen from the table `table`.
+    /// This text, with keys relative to the table `table`.
     #[must_use]
     pub fn within(&self, table: &str) -> Self {
         Self { table: table.to_owned(), ..self.clone() }
     }
 
-    /// The path, seen from the folder of this file.
+    /// The path, relative to this file's folder.
     #[must_use]
     pub fn path_of(&self, path: &Path) -> PathBuf {
         self.folder.join(path)
     }
 
-    /// Remembers that the value of `key` comes from a command-line flag, so that a problem with it names the flag.
+    /// Remembers that the value of `key` comes from an option, so that a problem names the option.
     pub fn set_by_flag(&mut self, key: &str, flag: &str) {
         self.flags.insert(key.to_owned(), flag.to_owned());
     }
@@ -65,7 +65,7 @@ impl Source {
     /// Reads the text as a `T`.
     ///
     /// # Errors
-    /// [`SpecError::Invalid`] with the place of the syntax error, unknown key or wrong type.
+    /// [`SpecError::Invalid`] with the location of the syntax error, unknown key or wrong type.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, SpecError> {
         let parsed = toml::from_str(&self.text)
             .map_err(|error| SpecError::Invalid(vec![self.parse_problem(&error)]))?;
@@ -73,7 +73,7 @@ impl Source {
         Ok(parsed)
     }
 
-    /// A warning for each key that has another name in this version, with its place.
+    /// A warning for each key that was renamed in this version, with its location.
     fn old_keys(&self) -> Vec<String> {
         let Ok(table) = DeTable::parse(&self.text) else { return Vec::new() };
         let mut warnings = Vec::new();
@@ -84,8 +84,8 @@ impl Source {
         warnings.into_iter().map(|(offset, warning)| format!("{}: {warning}", self.place(offset))).collect()
     }
 
-    /// A problem with the value at `path` (as in `node[1].memory_mib`), placed where it stands or, where the key is
-    /// absent, where its nearest table stands.
+    /// A problem with the value at `path` (as in `node[1].memory_mib`). Its location is that of the key or, if the key
+    /// is missing, of the innermost table that contains it.
     #[must_use]
     pub fn problem(&self, path: &str, what: impl Into<String>, remedy: impl Into<String>) -> Problem {
         if let Some(flag) = self.flags.get(path) {
@@ -107,7 +107,7 @@ impl Source {
         let remedy = match names.split_first() {
             Some((wrong, known)) if what.starts_with("unknown") => match nearest(wrong, known) {
                 Some(near) => format!("did you mean `{near}`? `niclab schema` describes every key"),
-                // A key may be left out. A value may not.
+                // The user can remove a key, but not a value.
                 None if what.starts_with("unknown variant") => {
                     "use one of the expected values; `niclab schema` describes every key".to_owned()
                 }
@@ -194,7 +194,7 @@ fn path_in_table(table: &DeTable<'_>, offset: usize) -> Option<String> {
 }
 
 fn path_in_value(name: &str, value: &Spanned<DeValue<'_>>, offset: usize) -> Option<String> {
-    // A `[table]`'s span is that of its header alone, so descend first and look at the span last.
+    // The span of a `[table]` is only its header, so descend first and check the span last.
     let inner = match value.get_ref() {
         DeValue::Table(table) => path_in_table(table, offset).map(|inner| format!("{name}.{inner}")),
         DeValue::Array(items) => items
@@ -206,10 +206,10 @@ fn path_in_value(name: &str, value: &Spanned<DeValue<'_>>, offset: usize) -> Opt
     inner.or_else(|| value.span().contains(&offset).then(|| name.to_owned()))
 }
 
-/// The known name that the wrong one was probably meant to be.
+/// The known name that a misspelled name probably means.
 pub(crate) fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
     let likeness = |name: &str| {
-        // `memory` for `memory_mib` is the commonest slip: a unit left out.
+        // The most frequent error is a missing unit: `memory` for `memory_mib`.
         if name.starts_with(wrong) { 1.0 } else { strsim::jaro_winkler(wrong, name) }
     };
     let best = known.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
@@ -220,7 +220,8 @@ pub(crate) fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "nodes = 2\n\n[[node]]\nname = \"a\"\n\n[[node]]\nname = \"b\"\nmemory_mib = 7\n\n[nic.ultra]\nx = { y = [1, 2] }\n";
+    const TEXT: &str = "nodes = 2\n\n[[node]]\nname = \"a\"\n\n[[node]]\nname = \"b\"\n\
+                        memory_mib = 7\n\n[nic.ultra]\nx = { y = [1, 2] }\n";
 
     fn place_of(path: &str) -> Option<(usize, usize)> {
         Source::from_text("t", TEXT).problem(path, "", "").place.map(|p| (p.line, p.column))
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_key_is_placed_at_its_table() {
+    fn missing_key_is_located_at_its_table() {
         assert_eq!(place_of("node[1].vcpus").map(|p| p.0), Some(6));
         assert_eq!(place_of("link"), None);
     }

@@ -1,18 +1,18 @@
-//! Watching a running cluster: what can be asked for, and how the answer travels over the monitor's connection.
+//! Watching a running cluster: the request, and the transfer of the file over the monitor's connection.
 //!
-//! The daemon writes no file. It sends the bytes of one in chunks, each a length of 32 bits, lowest byte first, and so
-//! many bytes; a chunk of no bytes is the last. A connection that ends without it was broken, and the file is not
-//! whole.
+//! The daemon writes no file. It sends the file's bytes in chunks. A chunk is a length of 32 bits, lowest byte first,
+//! and that number of bytes; the last chunk is empty. If the connection ends without the last chunk, the file is
+//! incomplete.
 
 use std::io::{self, Read, Write};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Most bytes of a chunk.
+/// Maximum bytes of a chunk.
 pub const MAX_CHUNK_BYTES: usize = 64 * 1024;
 
-/// What is watched.
+/// What to watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WatchSubject {
@@ -20,40 +20,40 @@ pub enum WatchSubject {
     Trace,
     /// The frames of links, as a capture for Wireshark.
     Capture,
-    /// What the cluster NICs sent, as a recording that the simulator replays.
+    /// The messages that the cluster NICs sent, as a recording for the simulator.
     Recording,
 }
 
-/// What is to be watched, and for how long.
+/// What to watch, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WatchRequest {
-    /// What.
+    /// What to watch.
     pub subject: WatchSubject,
-    /// Of a capture: the links, named after their nodes. None: all.
+    /// For a capture: the links, by the names of their nodes. Empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<String>,
-    /// End after so many messages. A frame of an Ethernet function is one too, but in a recording.
+    /// End after this many messages. A frame of an Ethernet function counts as a message, except in a recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<u64>,
-    /// Send each entry as it comes, for a reader that shows it at once. A capture is then in the order in which the
-    /// daemon saw the frames.
+    /// Send each entry at once, for a reader that shows it live. A capture is then in the order in which the daemon saw
+    /// the frames.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub live: bool,
 }
 
-/// What was watched.
+/// The result of a watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WatchSummary {
-    /// Messages that were sent meanwhile.
+    /// Messages that were sent during the watch.
     pub messages: u64,
     /// Stages, frames or messages in the file.
     pub written: u64,
-    /// And those that are missing, because they came faster than they could be written.
+    /// Stages, frames or messages that are missing, because they came faster than they could be written.
     pub lost: u64,
 }
 
-/// Sends what is written into it in chunks.
+/// Sends a file in chunks.
 #[derive(Debug)]
 pub struct ChunkWriter<W: Write> {
     out: W,
@@ -61,15 +61,15 @@ pub struct ChunkWriter<W: Write> {
 }
 
 impl<W: Write> ChunkWriter<W> {
-    /// A file that goes over `out`.
+    /// Sends a file over `out`.
     pub fn new(out: W) -> Self {
         Self { out, chunk: Vec::with_capacity(MAX_CHUNK_BYTES) }
     }
 
-    /// Sends what is left and the mark of the end.
+    /// Sends the remaining bytes and the last chunk.
     ///
     /// # Errors
-    /// What the connection says.
+    /// Errors of the connection.
     pub fn end(mut self) -> io::Result<W> {
         self.flush()?;
         self.out.write_all(&0_u32.to_le_bytes())?;
@@ -99,8 +99,7 @@ impl<W: Write> Write for ChunkWriter<W> {
     }
 }
 
-/// Reads a file that comes in chunks. Ends with the last of them, and with an error where the connection ends before
-/// it.
+/// Reads a file in chunks. Reading ends at the last chunk; if the connection ends before it, reading fails.
 #[derive(Debug)]
 pub struct ChunkReader<R: Read> {
     input: R,
@@ -109,12 +108,12 @@ pub struct ChunkReader<R: Read> {
 }
 
 impl<R: Read> ChunkReader<R> {
-    /// A file that comes over `input`.
+    /// Reads a file from `input`.
     pub const fn new(input: R) -> Self {
         Self { input, left: 0, is_over: false }
     }
 
-    /// The connection, for what follows the file.
+    /// The connection, for the data after the file.
     pub fn into_inner(self) -> R {
         self.input
     }
@@ -150,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_breaks_is_no_end() {
+    fn broken_connection_is_an_error() {
         let mut writer = ChunkWriter::new(Vec::new());
         writer.write_all(b"abcdef").unwrap();
         let whole = writer.end().unwrap();
@@ -173,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn files_come_through_whole_with_what_follows_them(
+        fn files_arrive_complete_with_the_data_after_them(
             pieces in prop::collection::vec((any::<u8>(), 0..100_000_usize), 0..6),
         ) {
             let mut writer = ChunkWriter::new(Vec::new());

@@ -1,4 +1,4 @@
-//! What the nodes of a run send to whom.
+//! The messages that the nodes of a run send.
 
 use std::path::PathBuf;
 
@@ -18,81 +18,80 @@ use crate::{Cluster, NicConfig, NicModel, Problem, Source};
 #[serde(deny_unknown_fields)]
 #[schemars(title = "niclab workload")]
 pub struct Workload {
-    /// Who sends to whom, and when.
+    /// Senders, receivers and order of the messages.
     pub kind: WorkloadKind,
-    /// Which function of the card carries the messages.
+    /// The function of the card that carries the messages.
     #[serde(default)]
     pub function: Function,
-    /// Payload of a message, in bytes: at most, and a multiple of, what the NIC's model carries; the Ethernet function
-    /// carries any number that fits the MTU behind its headers. `random` draws each message's size, at most this.
+    /// Payload of a message, in bytes. The NIC's model has a maximum and a unit, of which it must be a multiple; on the
+    /// Ethernet function message and headers must fit the MTU. `random` samples each message's size up to this.
     #[serde(default = "default_message_bytes")]
     pub message_bytes: u32,
-    /// Measured messages: round trips of a ping-pong pair, else what a sender sends to each of its partners (`random`:
-    /// to all of them together).
+    /// Number of measured messages: round trips of a ping-pong pair, else the messages from a sender to each of its
+    /// partners (`random`: to all together).
     #[serde(default = "default_count")]
     #[schemars(range(min = 1))]
     pub count: u64,
-    /// Messages before these that are not measured.
+    /// Number of messages before the measurement.
     #[serde(default)]
     pub warmup: u64,
-    /// Each n-th message interrupts its receiver, counted from 1 in each direction; 0: none does.
+    /// Each n-th message interrupts its receiver, counted from 1 in each direction; 0: none.
     #[serde(default)]
     pub interrupt_every: u64,
-    /// Behind each n-th message its sender sends a datagram of ordinary networking, as long as a frame, over the same
-    /// rings to the same node, where the NIC has rings; 0: never. Simulated alone.
+    /// For NICs with descriptor rings: after each n-th message, its sender sends an ordinary network datagram of full
+    /// frame length over the same rings to the same node; 0: never. Only in the simulator.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub datagram_every: u64,
-    /// Slices of each receive queue, shared equally by those who send to it, or events of each event queue: a power of
-    /// two.
+    /// Slices of each receive queue, shared equally by its senders, or events of each event queue: a power of two.
     #[serde(default = "default_slices")]
     #[schemars(range(min = 8, max = 4096))]
     pub slices: u32,
-    /// How programs receive, where the NIC has lists of posted receives, or memory that others may write.
+    /// How programs receive, if the NIC has lists of posted receives, or memory that other nodes may write.
     #[serde(default, skip_serializing_if = "Receive::is_posted")]
     pub receive: Receive,
-    /// Partners of each node, of `neighbour-exchange` and `random`. Default: 2, or all other nodes where they are
-    /// fewer.
+    /// Number of partners of each node, for `neighbour-exchange` and `random`. Default: 2, or all other nodes if there
+    /// are fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub neighbours: Option<u32>,
-    /// Rank of the node that everybody sends to, of `incast`. Default: 0.
+    /// Rank of the receiver of `incast`. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver: Option<u32>,
-    /// The recording of a run, of `replay`, seen from the folder of the file that names it; `niclab run --record`
-    /// writes one, docs/use/SIMULATOR.md has its form.
+    /// For `replay`: the recording of a run, relative to the folder of the file that names it. `niclab run --record`
+    /// writes recordings; docs/use/SIMULATOR.md describes their format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recording: Option<PathBuf>,
-    /// How the stack's TCP behaves, of `function = "tcp"`.
+    /// Parameters of TCP, for `function = "tcp"`.
     #[serde(default, skip_serializing_if = "TcpTerms::is_default")]
     pub tcp: TcpTerms,
 }
 
-/// How TCP behaves at both ends of a connection.
+/// Parameters of TCP at both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TcpTerms {
-    /// Whether a segment that is not full waits while another is unacknowledged (Nagle, RFC 896).
+    /// Whether a segment that is not full waits while another is unacknowledged (Nagle's algorithm, RFC 896).
     pub nagle: bool,
-    /// Whether acknowledgements wait for a second full segment, for an answer to ride on, or for 200 ms (RFC 1122,
-    /// 4.2.3.2).
+    /// Whether acknowledgements wait for a second full segment, for data in the other direction, or for 200 ms (RFC
+    /// 1122, 4.2.3.2).
     pub delayed_acks: bool,
-    /// Bytes that may be under way to a receiver, which has a buffer of so many.
+    /// Maximum bytes in flight to a receiver, and the size of the receiver's buffer.
     #[schemars(range(min = 4096, max = 65535))]
     pub window_bytes: u32,
-    /// Whether the processor drives each transfer of the card and waits for it, as an earlier driver of the 3C905 did;
-    /// else the card walks descriptors by itself.
+    /// Whether the processor drives each transfer of the card and waits for it, as an earlier driver of the 3C905 did.
+    /// Otherwise the card processes descriptors by itself.
     pub cpu_driven: bool,
 }
 
 impl Default for TcpTerms {
-    /// As where programs switch Nagle's algorithm off, on Linux 2.0, whose windows are of 15 bits.
+    /// Programs have switched Nagle's algorithm off, on Linux 2.0, whose windows have 15 bits.
     fn default() -> Self {
         Self { nagle: false, delayed_acks: true, window_bytes: 32_767, cpu_driven: false }
     }
 }
 
 impl TcpTerms {
-    /// Fewest and most bytes of a window: two full segments at least, and what a header says without scaling.
+    /// Range of a window in bytes: at least two full segments, at most what a header can express without scaling.
     pub const WINDOW_BYTES: std::ops::RangeInclusive<u32> = 4_096..=65_535;
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
@@ -101,30 +100,30 @@ impl TcpTerms {
     }
 }
 
-/// Who sends to whom, and when.
+/// Senders, receivers and order of the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkloadKind {
-    /// Nodes 0 and 1, 2 and 3, …: the first sends, the second answers.
+    /// Nodes 0 and 1, 2 and 3, …: the first node sends, the second answers.
     #[default]
     PingPong,
-    /// Nodes 0 and 1, 2 and 3, …: the first sends as fast as it can, the second receives.
+    /// Nodes 0 and 1, 2 and 3, …: the first node sends as fast as it can, the second receives.
     Stream,
-    /// Every node sends to every other as fast as it can.
+    /// Every node sends to every other node as fast as it can.
     AllToAll,
-    /// Every node sends to the nodes next to it on a ring: the closest in each direction, then the next.
+    /// Every node sends to its neighbours on a ring: the nearest in each direction, then the next.
     NeighbourExchange,
-    /// Every node sends to one as fast as it can.
+    /// All other nodes send to one node as fast as they can.
     Incast,
-    /// Every node sends messages of random sizes to random ones of its partners, who are random too.
+    /// Every node sends messages of random sizes to random partners; its set of partners is random, too.
     Random,
-    /// The cards of all nodes add what every node has, 64-bit integers, each time that all have asked; without bytes
-    /// they wait for each other. A message is one such request; what cards say to one another for it is none.
+    /// The cards of all nodes add the nodes' 64-bit integers, in each round in which all nodes have posted a request.
+    /// Without bytes this is a barrier. A message is one such request; the cards' own frames for it are not counted.
     Reduce,
-    /// Every node sends to a peripheral of the next node that has one, and gets each message back before it sends
-    /// another. A peripheral is a card beside the NIC that needs no host: what the NIC's table gives a port of.
+    /// Every node sends to a peripheral of the next node that has one, and receives each message back before it sends
+    /// the next. A peripheral is a card on the same bus that needs no host; the NIC's table gives it a port.
     Echo,
-    /// Every node sends what a recorded run sent, no earlier than that did.
+    /// Every node sends the messages of a recorded run, no earlier than in that run.
     Replay,
 }
 
@@ -163,24 +162,25 @@ impl WorkloadKind {
     }
 }
 
-/// How a program receives messages from a card that has lists of posted receives, or memory that others may write.
+/// How a program receives messages from a card with lists of posted receives, or with memory that other nodes may
+/// write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Receive {
-    /// A match entry is posted for each message before it is sent.
+    /// The program posts a match entry for each message before the message is sent.
     #[default]
     Posted,
-    /// None is: messages go to overflow entries, and a receive is posted once one is there.
+    /// The program posts no entry: messages go to overflow entries, and it posts a receive when a message has arrived.
     Unexpected,
-    /// Messages are announced by puts without data, and the receiver gets them.
+    /// Senders announce messages by puts without data, and the receiver fetches the data by gets.
     Get,
-    /// Of a ping-pong over channels: messages are memory that the receiver has exposed, and a short one says that it is
-    /// there.
+    /// For a ping-pong over channels: the sender writes messages into memory that the receiver has exposed, and a short
+    /// message reports each.
     Exposed,
 }
 
 impl Receive {
-    /// Those of lists.
+    /// The ways of cards with lists.
     pub const OF_LISTS: [Self; 3] = [Self::Posted, Self::Unexpected, Self::Get];
     /// All ways.
     pub const ALL: [Self; 4] = [Self::Posted, Self::Unexpected, Self::Get, Self::Exposed];
@@ -201,7 +201,7 @@ impl Receive {
         matches!(self, Self::Posted)
     }
 
-    /// The feature of cards that can do it, beside what all can.
+    /// The feature that a card needs for it, if any.
     const fn feature(self) -> u64 {
         match self {
             Self::Posted => 0,
@@ -231,8 +231,8 @@ pub enum Function {
     Cluster,
     /// The Ethernet function, a conventional NIC: descriptors, DMA, an interrupt for each notification, copies.
     Ethernet,
-    /// TCP over the Ethernet function: streams of segments, with a stack's computing as the profile prices it.
-    /// Simulated alone: in guests, programs open sockets of their own.
+    /// TCP over the Ethernet function: streams of segments, with a stack's processor time at the profile's prices. Only
+    /// in the simulator: in guests, programs open sockets themselves.
     Tcp,
 }
 
@@ -252,7 +252,7 @@ const fn default_message_bytes() -> u32 {
     16
 }
 
-/// As of `niclab-perf`.
+/// As the default of `niclab-perf`.
 const fn default_slices() -> u32 {
     256
 }
@@ -261,7 +261,7 @@ const fn default_count() -> u64 {
     1000
 }
 
-/// A value of a workload that is impossible on these nodes.
+/// A value of a workload that is invalid on these nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadProblem {
     /// The key of [`Workload`].
@@ -272,12 +272,12 @@ pub struct WorkloadProblem {
     pub remedy: String,
 }
 
-/// What a workload has to know of a node.
+/// The properties of a node that a workload depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkloadNode<'a> {
-    /// Its NIC.
+    /// The node's NIC.
     pub nic: &'a NicConfig,
-    /// Largest Ethernet payload of its link, in bytes.
+    /// Largest Ethernet payload of the node's link, in bytes.
     pub mtu_bytes: u32,
 }
 
@@ -286,23 +286,23 @@ pub(crate) fn is_zero(number: &u64) -> bool {
 }
 
 impl Workload {
-    /// Ports that an incast's senders share at their receiver, and that a recording may name, at most.
+    /// Maximum number of ports that an incast's senders share at their receiver, and that a recording may name.
     pub const MAX_PORTS: u32 = niclab_workloads::Workload::MAX_PORTS;
 
-    /// A recording may have messages of this size, however small the workload's own are: one cache line.
+    /// A recording may always have messages of this size, one cache line, even if the workload's own are smaller.
     pub const RECORDED_BYTES: u32 = 64;
     /// Headers in front of a message on the Ethernet function: IPv4 and UDP.
     pub const ETHERNET_HEADERS_BYTES: u32 = 28;
     /// Headers in front of a segment's data: IPv4 and TCP.
     pub const TCP_HEADERS_BYTES: u32 = 40;
-    /// The least MTU for which hosts must be ready (RFC 1122, section 3.3.3: what every host takes).
+    /// Minimum MTU: every host must accept datagrams of this size (RFC 1122, section 3.3.3).
     pub const TCP_LEAST_MTU_BYTES: u32 = 576;
     /// The longest message over TCP, which has no limit of its own.
     pub const MAX_STREAM_BYTES: u32 = 16 << 20;
-    /// Most messages: 2^40 keep every sum of picoseconds within its 64 bits for prices of microseconds.
+    /// Maximum number of messages: with 2^40, every sum of picoseconds fits 64 bits for prices of microseconds.
     pub const MAX_COUNT: u64 = 1 << 40;
 
-    /// A workload of this kind with every other value at its default.
+    /// A workload of this kind with all other values at their defaults.
     #[must_use]
     pub const fn new(kind: WorkloadKind) -> Self {
         Self {
@@ -322,7 +322,7 @@ impl Workload {
         }
     }
 
-    /// How many partners a node has among `nodes` nodes; for an incast, the receiver's are not counted.
+    /// Number of partners of a node among `nodes` nodes; for an incast, the number of a sender's partners.
     #[must_use]
     pub fn partners(&self, nodes: u32) -> u32 {
         let others = nodes.saturating_sub(1);
@@ -336,7 +336,7 @@ impl Workload {
         }
     }
 
-    /// The longest message. A recording may have those of [`Self::RECORDED_BYTES`].
+    /// Size of the longest message. A recording may have messages of [`Self::RECORDED_BYTES`].
     #[must_use]
     pub fn max_bytes(&self) -> u32 {
         match self.kind {
@@ -345,7 +345,7 @@ impl Workload {
         }
     }
 
-    /// Who sends to whom among `nodes` nodes, which have peripherals at these ports.
+    /// The pattern of messages among `nodes` nodes, with peripherals at these ports.
     pub(crate) fn pattern(
         &self,
         nodes: u32,
@@ -365,7 +365,7 @@ impl Workload {
         }
     }
 
-    /// What of the workload is impossible on these nodes. A recording is checked where it is read.
+    /// The invalid values of the workload on these nodes. A recording is checked when it is read.
     #[must_use]
     pub fn problems(&self, nodes: &[WorkloadNode<'_>]) -> Vec<WorkloadProblem> {
         let mut problems = Problems(Vec::new());
@@ -375,7 +375,8 @@ impl Workload {
         self.check_nodes(count, &mut problems);
         let has_peripheral = |node: &WorkloadNode<'_>| !node.nic.limits().peripheral_ports.is_empty();
         if self.kind == WorkloadKind::Echo && !nodes.iter().any(has_peripheral) {
-            let remedy = "give a node one in its NIC's table, whose keys `niclab schema` describes, or use another kind";
+            let remedy = "give a node a peripheral in its NIC's table (`niclab schema` describes the keys), or use \
+                          another kind";
             problems.add("kind", "no node has a peripheral that sends messages back".to_owned(), remedy);
         }
         for node in nodes {
@@ -388,48 +389,49 @@ impl Workload {
         problems.0
     }
 
-    /// Keys that mean nothing to this kind are mistakes.
+    /// Keys without a meaning for this kind are errors.
     fn check_keys(&self, problems: &mut Problems) {
         let kind = self.kind.name();
         if self.neighbours.is_some() && !self.kind.has_neighbours() {
             let what = format!("`{kind}` has no neighbours");
-            problems.add("neighbours", what, "leave it out, or use kind = \"neighbour-exchange\"");
+            problems.add("neighbours", what, "omit it, or use kind = \"neighbour-exchange\"");
         }
         if self.receiver.is_some() && self.kind != WorkloadKind::Incast {
-            let what = format!("`{kind}` has no one receiver");
-            problems.add("receiver", what, "leave it out, or use kind = \"incast\"");
+            let what = format!("`{kind}` does not have a single receiver");
+            problems.add("receiver", what, "omit it, or use kind = \"incast\"");
         }
         if self.receive == Receive::Exposed && self.kind != WorkloadKind::PingPong {
-            let what = format!("of `{kind}` nobody knows when memory may be written again");
-            problems.add("receive", what, "leave it out, or use kind = \"ping-pong\"");
+            let what =
+                format!("senders of `{kind}` do not know when they may write the receiver's memory again");
+            problems.add("receive", what, "omit it, or use kind = \"ping-pong\"");
         }
         match (self.kind, &self.recording) {
             (WorkloadKind::Replay, None) => {
-                let remedy = "give `recording` the path of one; docs/use/SIMULATOR.md has its form";
+                let remedy = "set `recording` to the path of one; docs/use/SIMULATOR.md describes its format";
                 problems.add("recording", "a replay needs a recording", remedy);
             }
             (WorkloadKind::Replay, Some(_)) | (_, None) => {}
             (_, Some(_)) => {
-                let what = format!("`{kind}` replays nothing");
-                problems.add("recording", what, "leave it out, or use kind = \"replay\"");
+                let what = format!("`{kind}` does not use a recording");
+                problems.add("recording", what, "omit it, or use kind = \"replay\"");
             }
         }
         if self.interrupt_every != 0 && self.function != Function::Cluster {
-            let what = "the Ethernet function interrupts for each notification, not for chosen messages";
-            problems.add("interrupt_every", what, "leave it out, or use function = \"cluster\"");
+            let what = "the Ethernet function interrupts for each notification, not for selected messages";
+            problems.add("interrupt_every", what, "omit it, or use function = \"cluster\"");
         }
         if !self.tcp.is_default() && self.function != Function::Tcp {
-            problems.add("tcp", "nothing goes over TCP", "leave it out, or use function = \"tcp\"");
+            problems.add("tcp", "the workload does not use TCP", "omit it, or use function = \"tcp\"");
         }
         if !TcpTerms::WINDOW_BYTES.contains(&self.tcp.window_bytes) {
-            let what = format!("a window of {} bytes", self.tcp.window_bytes);
+            let what = format!("a window of {} bytes is not supported", self.tcp.window_bytes);
             problems.add("tcp.window_bytes", what, "use 4096 to 65535");
         }
     }
 
     fn check_counts(&self, problems: &mut Problems) {
         if self.count == 0 {
-            problems.add("count", "a workload of no messages measures nothing", "use at least 1");
+            problems.add("count", "a workload without messages measures nothing", "use at least 1");
         }
         let limits = [("count", self.count), ("warmup", self.warmup)];
         for (key, value) in limits.into_iter().filter(|&(_, value)| value > Self::MAX_COUNT) {
@@ -441,7 +443,7 @@ impl Workload {
     fn check_nodes(&self, nodes: u32, problems: &mut Problems) {
         let kind = self.kind.name();
         if nodes < 2 {
-            let what = format!("`{kind}` needs 2 nodes, and the cluster has {nodes}");
+            let what = format!("`{kind}` needs 2 nodes, but the cluster has {nodes}");
             problems.add("kind", what, "raise `nodes` of the cluster");
             return;
         }
@@ -450,13 +452,13 @@ impl Workload {
             problems.add("receiver", what, &format!("use 0 to {}", nodes - 1));
         }
         if let Some(neighbours) = self.neighbours.filter(|count| !(1..nodes).contains(count)) {
-            let what = format!("a node of {nodes} cannot have {neighbours} neighbours");
+            let what = format!("in a cluster of {nodes} nodes, a node cannot have {neighbours} neighbours");
             problems.add("neighbours", what, &format!("use 1 to {}, or raise `nodes`", nodes - 1));
         }
         let is_odd = self.kind.has_neighbours() && self.partners(nodes) % 2 == 1 && nodes % 2 == 1;
         if is_odd {
             let what = format!(
-                "{} neighbours each cannot be had among {nodes} nodes: one of both must be even",
+                "{nodes} nodes cannot have {} neighbours each: one of the two numbers must be even",
                 self.partners(nodes)
             );
             problems.add("neighbours", what, "use an even number");
@@ -467,14 +469,14 @@ impl Workload {
         if self.datagram_every != 0
             && (self.function != Function::Cluster || !node.nic.model.has(FEATURE_RINGS))
         {
-            let what = "this NIC carries no ordinary networking beside its messages";
-            problems.add("datagram_every", what, "leave it out, or use a NIC with descriptor rings");
+            let what = "this NIC carries no ordinary network traffic next to its messages";
+            problems.add("datagram_every", what, "omit it, or use a NIC with descriptor rings");
         }
         match (self.function, node.nic.model) {
             (Function::Ethernet | Function::Tcp, _)
                 if matches!(self.kind, WorkloadKind::Reduce | WorkloadKind::Echo) =>
             {
-                let what = "the Ethernet function has neither sums nor peripherals";
+                let what = "the Ethernet function supports neither `reduce` nor `echo`";
                 problems.add("function", what, "use function = \"cluster\", or another kind");
             }
             (Function::Ethernet, _) => {
@@ -490,13 +492,13 @@ impl Workload {
             (Function::Tcp, _) => {
                 let most = Self::MAX_STREAM_BYTES;
                 if self.message_bytes > most {
-                    let what = format!("a message of {} bytes", self.message_bytes);
+                    let what = format!("a message of {} bytes is not supported", self.message_bytes);
                     problems.add("message_bytes", what, &format!("use at most {most}"));
                 }
                 if node.mtu_bytes < Self::TCP_LEAST_MTU_BYTES {
-                    let what = format!("segments of an MTU of {} bytes carry nothing", node.mtu_bytes);
+                    let what = format!("an MTU of {} bytes is too small for TCP", node.mtu_bytes);
                     let remedy =
-                        format!("use links with an mtu_bytes of {} at least", Self::TCP_LEAST_MTU_BYTES);
+                        format!("use links with an mtu_bytes of at least {}", Self::TCP_LEAST_MTU_BYTES);
                     problems.add("function", what, &remedy);
                 }
             }
@@ -516,31 +518,32 @@ impl Workload {
         let what = format!("{} cannot receive by `{}`", model.a_card(), self.receive.name());
         let those_that_can = NicModel::all().filter(|model| model.has(self.receive.feature()));
         let names: Vec<_> = those_that_can.map(|model| format!("`model = \"{}\"`", model.name)).collect();
-        let remedy = format!("leave it out, or use {} in the cluster's [nic]", names.join(" or "));
+        let remedy = format!("omit it, or use {} in the cluster's [nic]", names.join(" or "));
         problems.add("receive", what, &remedy);
     }
 
-    /// What a group of cards of this model can add.
+    /// Checks the limits of reductions by a group of cards of this model.
     fn check_group(&self, model: NicModel, nodes: u32, problems: &mut Problems) {
         if !model.has(FEATURE_COLLECTIVES) {
-            let what = format!("{} adds nothing up for its host", model.a_card());
+            let what = format!("{} cannot reduce", model.a_card());
             let names = NicModel::all().filter(|model| model.has(FEATURE_COLLECTIVES));
             let names: Vec<_> = names.map(|model| format!("`model = \"{}\"`", model.name)).collect();
             let remedy = format!("use another kind, or {} in the cluster's [nic]", names.join(" or "));
             problems.add("kind", what, &remedy);
         } else if nodes > POST_MAX_MEMBERS {
             let remedy = format!("use at most {POST_MAX_MEMBERS} nodes");
-            problems.add("kind", format!("a group of {nodes} nodes"), &remedy);
+            problems.add("kind", format!("a group of {nodes} nodes is too large"), &remedy);
         } else if u64::from(self.message_bytes) > POST_MAX_COLLECTIVE_BYTES
             || !self.message_bytes.is_multiple_of(8)
         {
-            let what = format!("{} bytes of 64-bit integers", self.message_bytes);
+            let what =
+                format!("a vector of {} bytes of 64-bit integers is not supported", self.message_bytes);
             let remedy = format!("use at most {POST_MAX_COLLECTIVE_BYTES}, in multiples of 8");
             problems.add("message_bytes", what, &remedy);
         }
     }
 
-    /// What a card of this model can send, and to and from how many.
+    /// Checks the limits of a card of this model: the message size, and the number of partners.
     fn check_card(&self, nic: &NicConfig, nodes: u32, problems: &mut Problems) {
         let (card, limits) = (nic.model.a_card(), nic.limits());
         let (bytes, unit) = (self.message_bytes, limits.message_unit_bytes);
@@ -577,7 +580,7 @@ impl Workload {
         }
     }
 
-    /// A program uses a port for each of its partners.
+    /// Checks the number of ports. A program uses one port for each partner.
     fn check_ports(&self, card: &str, ports: u32, nodes: u32, problems: &mut Problems) {
         let partners = self.partners(nodes);
         if partners <= ports {
@@ -585,7 +588,7 @@ impl Workload {
         }
         let key = if self.kind.has_neighbours() { "neighbours" } else { "kind" };
         let what = format!(
-            "each node would send to {partners} others, and {card} has a port for {ports} destinations"
+            "each node would send to {partners} others, but {card} has ports for only {ports} destinations"
         );
         let remedy = match self.kind {
             WorkloadKind::AllToAll => format!("use at most {} nodes, or another kind", ports + 1),
@@ -596,7 +599,7 @@ impl Workload {
 
     fn check_slices(&self, problems: &mut Problems) {
         if !self.slices.is_power_of_two() || !(8..=4096).contains(&self.slices) {
-            let what = format!("a receive queue of {} slices is impossible", self.slices);
+            let what = format!("a receive queue of {} slices is not supported", self.slices);
             problems.add("slices", what, "use a power of two from 8 to 4096");
         }
     }
@@ -611,8 +614,8 @@ impl Problems {
 }
 
 impl Source {
-    /// What of `workload`, which stands in the table `path` of this text, is impossible on `cluster`, each with its
-    /// place.
+    /// The invalid values of `workload` on `cluster`, each with its location. `path` is the table of the workload in
+    /// this text.
     #[must_use]
     pub fn workload_problems(&self, path: &str, workload: &Workload, cluster: &Cluster) -> Vec<Problem> {
         let nodes: Vec<WorkloadNode<'_>> = cluster
@@ -646,7 +649,7 @@ mod tests {
     }
 
     #[test]
-    fn possible_workloads_have_no_problems() {
+    fn valid_workloads_have_no_problems() {
         for (nodes, text) in [
             (2, "kind = 'ping-pong'"),
             (9, "kind = 'all-to-all'\nmessage_bytes = 64"),
@@ -660,7 +663,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_ones_are_named_where_they_stand() {
+    fn invalid_workloads_are_refused_at_their_line() {
         for (nodes, text, line, key, part) in [
             (1, "kind = 'ping-pong'", 2, "workload.kind", "needs 2 nodes"),
             (10, "kind = 'all-to-all'", 2, "workload.kind", "at most 9 nodes"),
@@ -691,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_card_sends_what_is_not_too_long() {
+    fn match_card_accepts_messages_up_to_its_limit() {
         let nic = NicConfig::of(NicModel::named("match").unwrap());
         let file = ClusterFile { nic, ..ClusterFile::default() };
         assert_eq!(problems_of(file.clone(), "kind = 'stream'\nmessage_bytes = 1000001"), []);
@@ -712,7 +715,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_files() {
+    fn names_match_those_in_files() {
         for kind in WorkloadKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }

@@ -1,4 +1,4 @@
-//! Commands on nodes whose output is a result.
+//! Runs commands on nodes and returns their output.
 
 use std::{
     sync::{
@@ -19,17 +19,17 @@ use crate::{
     plan::NodePlan,
 };
 
-/// The most output that is kept of a command; more than any of the benchmarks prints.
+/// Maximum number of bytes that the launcher keeps of a command's output; no benchmark prints more.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
-/// The numbers of commands in [`Event::CommandOver`]. No two runs share one: after a failure, commands that were not
-/// waited for end in the time of the next run. `niclab run` numbers its commands by rank, below these.
+/// The numbers of commands in [`Event::CommandOver`], unique to each run. After a failure, the launcher does not wait
+/// for the other commands, so they may end during the next run. `niclab run` numbers its commands by rank, below these.
 static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(1 << 20);
 
-/// A command did not give a result.
+/// A command returned no result.
 #[derive(Debug, Error)]
 pub enum CommandError {
-    /// It failed.
+    /// It exited with an error.
     #[error("`{command}` failed on {node} with code {code}: {stderr}")]
     Failed {
         /// The command line.
@@ -38,7 +38,7 @@ pub enum CommandError {
         node: String,
         /// Its exit code.
         code: u8,
-        /// What it said.
+        /// Its standard error.
         stderr: String,
     },
     /// It cannot be run.
@@ -51,12 +51,12 @@ pub enum CommandError {
         /// Why.
         error: String,
     },
-    /// It takes too long.
-    #[error("`{command}` was still running after {} s", limit.as_secs())]
+    /// It ran longer than allowed.
+    #[error("`{command}` had not ended after {} s", limit.as_secs())]
     TimedOut {
-        /// The command line of the first of those that ran.
+        /// The command line of the first command.
         command: String,
-        /// How long it had.
+        /// The time limit.
         limit: Duration,
     },
 }
@@ -85,10 +85,10 @@ struct KeptOutput {
     stderr: Vec<u8>,
 }
 
-/// Runs the commands at the same time, waits for all of them, and gives what each printed on standard output.
+/// Runs the commands at the same time, waits for all of them, and returns the standard output of each.
 ///
 /// # Errors
-/// [`CommandError`] of the first that fails, or [`crate::boot::running::Failure`] where the cluster ends.
+/// [`CommandError`] of the first that fails, or [`crate::boot::running::Failure`] if the cluster ends.
 pub fn run(running: &mut RunningCluster, commands: &[NodeCommand], limit: Duration) -> Result<Vec<String>> {
     let deadline = Instant::now() + limit;
     let agents: Vec<Arc<AgentClient>> = running.agents().cloned().collect();
@@ -101,7 +101,7 @@ pub fn run(running: &mut RunningCluster, commands: &[NodeCommand], limit: Durati
             let mut output = KeptOutput::default();
             let gone = || AgentError::Gone("there is no such node".to_owned());
             let code = agent.ok_or_else(gone).and_then(|agent| run_on(&agent, exec, &mut output));
-            // If nobody listens any more, the cluster is being taken down.
+            // If the receiver is gone, the cluster is being taken down.
             let _ = sender.send(Event::CommandOver(first + index, code.map_err(|error| error.to_string())));
             output
         }));
@@ -115,7 +115,7 @@ pub fn run(running: &mut RunningCluster, commands: &[NodeCommand], limit: Durati
                 let Some(slot) = slot else { continue };
                 *slot = Some(result);
                 if failed {
-                    // The others may wait for the one that failed, so they are not waited for.
+                    // The others may depend on the failed command, so the launcher does not wait for them.
                     break;
                 }
             }
@@ -129,8 +129,8 @@ pub fn run(running: &mut RunningCluster, commands: &[NodeCommand], limit: Durati
     outputs(running, commands, codes, threads)
 }
 
-/// As [`run`], the same command on every node that has not ended. What each printed, by rank; none of a node that has
-/// ended.
+/// As [`run`], the same command on every node that has not ended. Returns the output by rank, `None` for a node that
+/// has ended.
 ///
 /// # Errors
 /// As [`run`].
@@ -159,7 +159,7 @@ fn outputs(
 ) -> Result<Vec<String>> {
     let mut texts = Vec::new();
     for ((command, code), thread) in commands.iter().zip(codes).zip(threads) {
-        // Whoever has no code was not waited for, because another one failed.
+        // A command has no code if another one failed before it ended.
         let Some(code) = code else { continue };
         let output = thread.join().unwrap_or_default();
         let node = running.plan().nodes.get(command.rank).map(|node| node.name.clone()).unwrap_or_default();

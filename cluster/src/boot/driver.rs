@@ -1,4 +1,4 @@
-//! Loads a driver of the user's own into a guest, and waits until it has the card.
+//! Loads the user's own driver into a guest, and waits until the driver is bound to the card.
 
 use std::{fs, io, path::PathBuf, sync::Arc, time::Instant};
 
@@ -13,14 +13,14 @@ use crate::{
     plan::{DriverPlan, NodePlan},
 };
 
-/// More of what a guest says of a driver that it refuses is of no use.
-const MOST_SAID_BYTES: usize = 16 * 1024;
+/// Maximum number of bytes of a guest's output that an error message about its driver shows.
+const MAX_OUTPUT_BYTES: usize = 16 * 1024;
 
-/// What a guest does with a module on its standard input. `$1` is its name, `$2` what it needs; the rest is for the
-/// module. What the kernel has to say goes to standard error.
+/// The guest's script, which loads the module from standard input. `$1` is its name, `$2` the modules that it needs;
+/// the other arguments are the module's parameters. The kernel's messages go to standard error.
 ///
-/// A card that is plugged in comes a moment later, and a driver may be asked for it behind its own start, so both are
-/// waited for.
+/// The guest sees a hot-plugged card after a delay, and the kernel may probe a driver asynchronously. So the script
+/// waits for both.
 const LOAD: &str = r#"
 name=$1 depends=$2
 shift 2
@@ -50,7 +50,11 @@ rm -f "$file"
 waits=0
 until [ -e "$device/driver" ]; do
     waits=$((waits + 1))
-    [ "$waits" -lt 50 ] || { echo "it is loaded, and has not taken the card: its probe failed, or its table has not device 38" >&2; kernel; exit 1; }
+    [ "$waits" -lt 50 ] || {
+        echo "the module is loaded but not bound to the card: probe failed, or id_table lacks virtio device 38" >&2
+        kernel
+        exit 1
+    }
     sleep 0.1
 done
 cd "/sys/module/$name/sections" && for section in .[a-z]*; do
@@ -59,10 +63,10 @@ done
 :
 "#;
 
-/// Why a driver does not have the card.
+/// Why a driver is not bound to the card.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// The module cannot be read any more.
+    /// The module cannot be read.
     #[error("cannot read the module {}: {error}", path.display())]
     Read {
         /// The file.
@@ -70,22 +74,22 @@ pub enum LoadError {
         /// Why.
         error: io::Error,
     },
-    /// The agent cannot be used.
+    /// The agent failed.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// The guest's kernel does not take it, or it does not take the card.
-    #[error("your driver {name} is not in use ({how}):\n{said}")]
+    /// The guest's kernel refuses the module, or the driver does not bind to the card.
+    #[error("your driver {name} did not load or bind to the card ({how}):\n{said}")]
     Refused {
         /// Its name.
         name: String,
         /// How loading it ended.
         how: String,
-        /// What guest and kernel say.
+        /// The messages of guest and kernel.
         said: String,
     },
 }
 
-/// Loads a node's driver into its guest, which this is the agent of, and keeps the addresses of its sections there.
+/// Loads a node's driver into the guest of `agent`, and stores the load addresses of its sections on the host.
 ///
 /// # Errors
 /// [`LoadError`]; [`AgentError::Silent`] after `deadline`.
@@ -124,7 +128,7 @@ pub fn load(
             ToHost::Credit(bytes) => room += bytes as usize,
             ToHost::Stdout(bytes) | ToHost::Stderr(bytes) => {
                 let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-                let kept = bytes.len().min(MOST_SAID_BYTES.saturating_sub(said.len()));
+                let kept = bytes.len().min(MAX_OUTPUT_BYTES.saturating_sub(said.len()));
                 said.extend_from_slice(&bytes[..kept]);
                 command.sender().send(ToGuest::Credit(length))?;
             }
@@ -133,7 +137,7 @@ pub fn load(
                 if let Err(error) = fs::write(&file, &said) {
                     let (file, node) = (file.display(), &node.name);
                     log::warn!(
-                        "cannot write {file}: {error}; nobody will know where in its driver {node} is"
+                        "cannot write {file}: {error}; niclab cannot name the lines of {node}'s driver"
                     );
                 }
                 return Ok(());

@@ -1,4 +1,4 @@
-//! Why a cluster ended before its time.
+//! Why a cluster ended early.
 
 use std::{fmt, path::PathBuf, sync::mpsc::Sender, time::Duration};
 
@@ -14,19 +14,19 @@ use crate::{
 /// How long the daemon may take to listen on its sockets.
 pub const DAEMON_READY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Somebody waits for the cluster's end.
+/// A client waits for the cluster's end.
 #[derive(Debug)]
 pub struct DownRequest(pub Sender<()>);
 
 impl DownRequest {
-    /// Tells whoever waits.
+    /// Notifies the client.
     pub fn done(self) {
-        // It may have gone away meanwhile.
+        // The client may have ended.
         let _ = self.0.send(());
     }
 }
 
-/// Why a cluster ended before its time.
+/// Why a cluster ended early.
 #[derive(Debug, Error)]
 pub enum Failure {
     /// A process did not start.
@@ -35,34 +35,34 @@ pub enum Failure {
     /// The cluster's folder cannot be used.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// A file of the plan cannot be written, or a process not be watched.
+    /// A file of the plan cannot be written, or a process cannot be monitored.
     #[error("cannot prepare the cluster: {0}")]
     Prepare(#[source] std::io::Error),
-    /// It failed because the host has no more of something.
+    /// It failed because the host ran out of a resource.
     #[error("{what}; {failure}")]
     Exhausted {
-        /// What ran out, and how to have more of it.
+        /// The resource, and how to get more of it.
         what: String,
         /// What failed.
         #[source]
         failure: Box<Failure>,
     },
     /// The daemon ended.
-    #[error("the daemon ended ({how}); its last words:\n{log}")]
+    #[error("the daemon ended ({how}); the end of its log:\n{log}")]
     DaemonEnded {
         /// How.
         how: String,
         /// The end of its log.
         log: String,
     },
-    /// The daemon does not get ready.
-    #[error("the daemon did not get ready within {} s; its last words:\n{log}", DAEMON_READY_TIMEOUT.as_secs())]
+    /// The daemon does not become ready.
+    #[error("the daemon was not ready after {} s; the end of its log:\n{log}", DAEMON_READY_TIMEOUT.as_secs())]
     DaemonNotReady {
         /// The end of its log.
         log: String,
     },
     /// A QEMU ended with an error.
-    #[error("QEMU of {node} ended ({how}); its last words:\n{log}\nconsole of {node}:\n{console}")]
+    #[error("QEMU of {node} ended ({how}); the end of its log:\n{log}\nconsole of {node}:\n{console}")]
     QemuEnded {
         /// The node.
         node: String,
@@ -85,10 +85,10 @@ pub enum Failure {
         /// The folder with a file for each node.
         folder: PathBuf,
     },
-    /// A guest switched itself off, or wanted to boot again.
+    /// A guest powered off or rebooted.
     #[error(
-        "{node} switched itself off or rebooted, which ends the cluster (--keep-going lets the other nodes continue); console of \
-         {node}:\n{console}"
+        "{node} powered off or rebooted, which ends the cluster (--keep-going lets the other nodes continue); \
+         console of {node}:\n{console}"
     )]
     SwitchedOff {
         /// The node.
@@ -96,9 +96,10 @@ pub enum Failure {
         /// The end of the guest's console.
         console: String,
     },
-    /// A template was harmed after it had been looked through, or the host has no memory left.
+    /// A template was damaged after its verification, or the host is out of memory.
     #[error(
-        "the template of {node} cannot be used: {error}; the next run makes one that is damaged anew, and --cold does without"
+        "the template of {node} cannot be used: {error}; the next run rebuilds a damaged template; --cold boots \
+         without one"
     )]
     Memory {
         /// The node.
@@ -109,18 +110,18 @@ pub enum Failure {
     },
     /// QEMU does not restore a guest.
     #[error(
-        "{node} cannot be restored from its template: {error}; --cold boots it instead; QEMU's last words:\n{log}"
+        "{node} cannot be restored from its template: {error}; --cold boots it instead; the end of QEMU's log:\n{log}"
     )]
     Restore {
         /// The node.
         node: String,
-        /// What QEMU says.
+        /// QEMU's error.
         #[source]
         error: QmpError,
         /// The end of QEMU's messages.
         log: String,
     },
-    /// Not all guests got healthy in time.
+    /// Not all guests became healthy in time.
     #[error("not healthy after {} s (raise --boot-timeout if the machine is slow):\n{details}", timeout.as_secs())]
     NotHealthy {
         /// The time they had.
@@ -128,29 +129,29 @@ pub enum Failure {
         /// What each waits for, and the end of its console.
         details: String,
     },
-    /// An agent is gone or of another version.
+    /// An agent is gone, or has another version.
     #[error("{node}: {error}; console of {node}:\n{console}")]
     Agent {
         /// The node.
         node: String,
-        /// What is wrong.
+        /// The error.
         error: String,
         /// The end of the guest's console.
         console: String,
     },
-    /// A driver of the user's own does not get its card.
+    /// The user's own driver does not load or bind to its card.
     #[error("{node}: {error}\nconsole of {node}:\n{console}")]
     Driver {
         /// The node.
         node: String,
-        /// Why, with what guest and kernel say.
+        /// Why, with the messages of guest and kernel.
         #[source]
         error: LoadError,
         /// The end of the guest's console.
         console: String,
     },
-    /// A guest's carrier cannot be taken away.
-    #[error("the link of {node} is cut, but its guest's carrier cannot be taken away: {error}")]
+    /// QEMU cannot take down a guest's carrier.
+    #[error("the link of {node} is cut, but QEMU cannot take down its guest's carrier: {error}")]
     Carrier {
         /// The node.
         node: String,
@@ -159,21 +160,21 @@ pub enum Failure {
         error: QmpError,
     },
     /// The commands took longer than allowed.
-    #[error("the command was still running after {} s (--timeout)", .0.as_secs())]
+    #[error("the command had not ended after {} s (--timeout)", .0.as_secs())]
     TimedOut(Duration),
-    /// A signal.
+    /// A signal ended the launcher.
     #[error("ended by {}", signals::name(*.0))]
     Signal(i32),
-    /// Somebody asked for the end.
+    /// A client asked for the end.
     #[error("taken down")]
     Down(DownRequest),
-    /// Nobody knows that it is there.
-    #[error("the niclab that ordered the cluster died before it was up")]
+    /// No command knows of this cluster.
+    #[error("the niclab command that started the cluster ended before the cluster was up")]
     Abandoned,
 }
 
 impl Failure {
-    /// Whether the cluster ended because its user asked for that, or died.
+    /// Whether the user asked for the cluster's end, or the command that started it died.
     #[must_use]
     pub const fn is_asked_for(&self) -> bool {
         matches!(self, Self::Down(_) | Self::Signal(_) | Self::Abandoned)
@@ -188,8 +189,8 @@ impl Failure {
         }
     }
 
-    /// The failure with what ran out on the host since the counters were read, if anything did. Failures that are the
-    /// guests' or the user's own stay as they are.
+    /// Adds to the failure what ran out on the host since the counters were read, if anything did. Failures of the
+    /// guests or of the user stay as they are.
     #[must_use]
     pub fn explained_by(self, before: &HostCounters) -> Self {
         let is_of_host = matches!(
@@ -218,9 +219,9 @@ impl Failure {
 pub struct KernelPanic {
     /// The node.
     pub node: String,
-    /// The kernel's own first words: of the oops where one led to the panic, else of the panic.
+    /// The kernel's first line: of the oops if one led to the panic, else of the panic.
     pub reason: String,
-    /// Where in a driver of the user's own the kernel was, innermost first.
+    /// Where in the user's own driver the kernel was, innermost first.
     pub places: Vec<Place>,
     /// The report on the console, with its call trace.
     pub text: String,

@@ -1,10 +1,10 @@
-//! From a plan to a cluster that runs.
+//! From a plan to a running cluster.
 //!
 //! * [`prepare`] reads the cluster file, builds what is missing and makes the plan;
-//! * [`template`] saves a guest that has booted, from which nodes are restored;
-//! * [`running`] carries a plan out and watches it, [`progress`] says how far it is, [`failure`] why it ended, and
-//!   [`node_end`] why a node did;
-//! * [`command`] runs commands on its nodes.
+//! * [`template`] saves a booted guest, from which nodes are restored;
+//! * [`running`] carries out a plan and monitors it; [`progress`] has the boot stage of each node, [`failure`] why a
+//!   cluster ended, and [`node_end`] why a node did;
+//! * [`driver`] loads the user's own driver; [`command`] runs commands on nodes.
 
 pub mod command;
 pub mod driver;

@@ -16,10 +16,9 @@ impl NodeEnd {
     #[must_use]
     pub fn of(failure: &Failure) -> Option<Self> {
         match failure {
-            Failure::SwitchedOff { node, console } => Some(Self {
-                reason: format!("{node} switched itself off or rebooted"),
-                details: console.clone(),
-            }),
+            Failure::SwitchedOff { node, console } => {
+                Some(Self { reason: format!("{node} powered off or rebooted"), details: console.clone() })
+            }
             Failure::QemuEnded { node, how, log, console } => Some(Self {
                 reason: format!("QEMU of {node} ended ({how})"),
                 details: format!("{log}\n{console}").trim_start().to_owned(),
@@ -53,7 +52,7 @@ mod tests {
         let switched_off = Failure::SwitchedOff { node: node.clone(), console: console.clone() };
         assert_eq!(
             end(&switched_off),
-            Some(("node1 switched itself off or rebooted".into(), "line 1\nline 2".into()))
+            Some(("node1 powered off or rebooted".into(), "line 1\nline 2".into()))
         );
         let (how, log) = ("signal 9".to_owned(), "qemu: no".to_owned());
         assert_eq!(

@@ -1,4 +1,4 @@
-//! From the command line to a plan: reads the cluster file, builds what is missing, and lays everything out.
+//! From the command line to a plan: reads the cluster file, builds what is missing, and makes the plan.
 
 use std::{
     collections::BTreeMap,
@@ -21,19 +21,19 @@ use crate::{
     programs::Programs,
 };
 
-/// Folders that a guest needs as its own. The host's must not cover them.
+/// Folders of the guest's own system. A shared folder of the host must not cover them.
 const GUEST_FOLDERS: [&str; 14] = [
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr",
     "/var", "/root",
 ];
 
-/// Nodes of a cluster of which nothing is said.
+/// Number of nodes if neither arguments nor cluster file give one.
 const DEFAULT_NODES: usize = 2;
 
-/// The cluster that the arguments describe and that is to be booted, every value settled.
+/// The cluster that the arguments describe, with every value resolved.
 ///
 /// # Errors
-/// When the file or an argument is wrong; the message names the place and the fix.
+/// If the file or an argument is wrong; the message names the place and the fix.
 pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
     let mut source = match &args.cluster {
         Some(path) => Source::read(path)?,
@@ -65,17 +65,17 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
     }
     if let Some(kernel) = &args.kernel {
         let is_name = kernel.as_os_str() == GuestKernel::DEBUG;
-        let here = || env::current_dir().context("the current folder is gone");
+        let here = || env::current_dir().context("the current folder no longer exists");
         file.kernel = Some(if is_name { kernel.clone() } else { here()?.join(kernel) });
         source.set_by_flag("kernel", "--kernel");
     }
     if let Some(name) = &args.nic {
         file.nic.model = NicModel::named(name).with_context(|| {
-            format!("--nic: no model is called `{name}`; use one of {}", NicModel::names().join(", "))
+            format!("--nic: there is no model `{name}`; use one of {}", NicModel::names().join(", "))
         })?;
     }
     if args.adversarial.is_some() {
-        // Every card: those that the file tells apart, too.
+        // Every card, also those with an entry of their own in the file.
         file.adversarial = args.adversarial;
         file.node.iter_mut().for_each(|node| node.adversarial = None);
     }
@@ -93,7 +93,7 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
 
 /// Drivers that the command line names: for all nodes, or for one.
 fn drivers(args: &ClusterArgs, file: &mut ClusterFile, source: &mut Source) -> Result<()> {
-    let here = env::current_dir().context("the current folder is gone")?;
+    let here = env::current_dir().context("the current folder no longer exists")?;
     for named in &args.driver {
         // A node's name has no slash, and a path with an equals sign can be written with one.
         let node = named.split_once('=').filter(|(node, _)| !node.contains('/'));
@@ -125,11 +125,11 @@ fn drivers(args: &ClusterArgs, file: &mut ClusterFile, source: &mut Source) -> R
     Ok(())
 }
 
-/// Builds what is missing, templates included, and makes the plan of a cluster of this name. Nothing of the cluster is
-/// started.
+/// Builds what is missing, templates included, and makes the plan of a cluster of this name. Starts no part of the
+/// cluster.
 ///
 /// # Errors
-/// A part cannot be built, or the host's limits are too low for so many nodes; the message says how to fix that.
+/// If something cannot be built, or the host's limits are too low for this number of nodes; the message has the fix.
 pub fn plan(
     args: &ClusterArgs,
     cluster: &Cluster,
@@ -149,19 +149,19 @@ pub fn plan(
             Ok(plan)
         }
         Err(error) if cluster.boot == BootChoice::Template => {
-            Err(error).context("there is no template, and boot = \"template\" was asked for")
+            Err(error).context("the template cannot be built, and boot = \"template\" requires one")
         }
         Err(error) => {
-            progress.note(&format!("the nodes boot, as there is no template: {error}"));
+            progress.note(&format!("the nodes boot, because the template cannot be built: {error}"));
             Parts { start: Start::cold(error.to_string()), ..parts }.plan(name, root)
         }
     }
 }
 
-/// The plan of a cluster of which everything but templates is built. Nothing is built.
+/// The plan of a cluster. Builds nothing; only templates may be missing.
 ///
 /// # Errors
-/// When something is missing.
+/// If anything else is missing.
 pub fn preview(
     args: &ClusterArgs,
     cluster: &Cluster,
@@ -171,7 +171,7 @@ pub fn preview(
     Parts::gather(args, cluster, true)?.plan(name, root)
 }
 
-/// What a plan is made from.
+/// The inputs of a plan.
 struct Parts<'a> {
     cluster: &'a Cluster,
     accelerator: Accelerator,
@@ -199,7 +199,7 @@ impl<'a> Parts<'a> {
         let share = if args.no_share {
             None
         } else {
-            shareable(&env::current_dir().context("the current folder is gone")?)
+            shareable(&env::current_dir().context("the current folder no longer exists")?)
         };
         Ok(Self { cluster, accelerator, start, cache, programs, images, drivers, share })
     }
@@ -220,7 +220,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The kernel of the user's own, if the cluster has one.
+/// The user's own kernel, if the cluster uses one.
 fn own_kernel(cluster: &Cluster) -> Result<Option<OwnKernel>> {
     match &cluster.kernel {
         GuestKernel::Own(path) => Ok(Some(OwnKernel::at(path)?)),
@@ -228,11 +228,11 @@ fn own_kernel(cluster: &Cluster) -> Result<Option<OwnKernel>> {
     }
 }
 
-/// Builds the driver in this folder for the guests' kernel, or for the one that the arguments name, and writes module,
-/// header and compile commands into a folder. Gives the paths of the files.
+/// Builds the driver in folder `driver` for the guests' kernel, or for `kernel`. Writes module, header and compile
+/// commands into a folder, and returns the paths of the files.
 ///
 /// # Errors
-/// The driver does not build, or a file cannot be written.
+/// If the driver does not build, or a file cannot be written.
 pub fn build_driver(
     driver: &Path,
     kernel: Option<&Path>,
@@ -251,12 +251,12 @@ pub fn build_driver(
         None if is_debug_kernel => DriverKernel::Debug,
         None => DriverKernel::Stock,
     };
-    let here = env::current_dir().context("the current folder is gone")?;
+    let here = env::current_dir().context("the current folder no longer exists")?;
     let module = niclab_images::ensure_driver(&cache, &here.join(driver), kernel, &progress)?;
     Ok(niclab_images::export_driver(&cache, &module, kernel, &here.join(into))?)
 }
 
-/// niclab's other programs, built once for each run of this one, however many clusters it boots.
+/// niclab's other programs, built once per run of `niclab`, for all clusters that it boots.
 fn programs(offline: bool, progress: &dyn Progress) -> Result<Programs> {
     static FOUND: OnceLock<Programs> = OnceLock::new();
     if let Some(programs) = FOUND.get() {
@@ -287,7 +287,7 @@ fn images(
             kernel: own_kernel.map(|own| own.file.clone()),
             is_debug_kernel: cluster.kernel == GuestKernel::Debug,
             image: cluster.image.clone(),
-            // Nobody reads what is asked of QEMU; it may be a disk.
+            // niclab does not parse extra QEMU arguments; they may add a disk.
             has_disks: !cluster.qemu_args.is_empty(),
             tools: programs.guest.clone(),
         };
@@ -302,12 +302,12 @@ fn images(
         .iter()
         .map(|node| match built.get(node.packages.as_slice()) {
             Some(images) => Ok(images.clone()),
-            None => bail!("no image for {}", node.name),
+            None => bail!("no image was built for {}", node.name),
         })
         .collect()
 }
 
-/// The driver of each node that has one of the user's; nodes with the same share theirs.
+/// The driver module of each node that has a driver of the user's; nodes with the same driver share one build.
 fn own_drivers(
     (cluster, own_kernel): (&Cluster, Option<&OwnKernel>),
     cache: &Cache,
@@ -335,12 +335,12 @@ fn own_drivers(
     Ok(of_nodes)
 }
 
-/// The folder, if guests can see it at its own path without losing their own system.
+/// The folder, if guests can mount it at the same path without covering their own system.
 fn shareable(folder: &Path) -> Option<PathBuf> {
     let covered = |guest: &str| {
         let guest = Path::new(guest);
-        // A folder below /tmp, /root or /var may be shared. One of these folders itself, one above them, or one of the
-        // system must not be: it would cover what the guest has there.
+        // A folder below /tmp, /root or /var may be shared. One of these folders themselves, a folder above them, or a
+        // system folder may not: the mount would cover the guest's files there.
         let may_hold_work = ["/tmp", "/root", "/var", "/run"].iter().any(|path| guest == Path::new(path));
         guest.starts_with(folder) || (folder.starts_with(guest) && !may_hold_work)
     };

@@ -1,35 +1,35 @@
-//! How far the nodes of a cluster have come on their way to being healthy, and how long each stage took.
+//! The boot stage of each node, and the time that each stage took.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-/// What a node waits for. Nodes that boot leave out what only restored ones have.
+/// What a node waits for. Some stages exist for restored nodes only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Its copy of the template's memory, or the daemon, whichever takes longer.
     Memory,
     /// QEMU, until it listens.
     Qemu,
-    /// Its state, until the guest runs.
+    /// Its saved state, until the guest runs.
     State,
     /// Its card, until QEMU has plugged it in.
     Card,
-    /// Its agent's answer. A guest that boots does so meanwhile.
+    /// Its agent's answer. A guest that boots does so in this stage.
     Agent,
     /// Name, addresses and shared folder.
     Identity,
-    /// Its drivers, until they have the card.
+    /// Its drivers, until they are bound to the card.
     Nic,
 }
 
 impl Stage {
-    /// All, in their order.
+    /// All stages, in order.
     pub const ALL: [Self; 7] =
         [Self::Memory, Self::Qemu, Self::State, Self::Card, Self::Agent, Self::Identity, Self::Nic];
 
-    /// Its name in figures.
+    /// Its name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Stage {
         }
     }
 
-    /// What is waited for, behind "waits for".
+    /// The words after "waits for".
     #[must_use]
     pub const fn waits_for(self) -> &'static str {
         match self {
@@ -67,19 +67,19 @@ struct Node {
     healthy: Option<Instant>,
 }
 
-/// How far a whole cluster is, shared by all who follow a node.
+/// The progress of a cluster, shared by the threads that wait for nodes.
 #[derive(Clone, Debug)]
 pub struct BootProgress(Arc<Mutex<Vec<Node>>>);
 
 impl BootProgress {
-    /// Of so many nodes, none of which waits for anything yet.
+    /// Progress of `nodes` nodes, before their first stage.
     #[must_use]
     pub fn new(nodes: usize) -> Self {
         Self(Arc::new(Mutex::new(vec![Node::default(); nodes])))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Node>> {
-        // Nothing panics while it holds the lock; if it did, the list would still be whole.
+        // No thread panics while it holds the lock; if one did, the list would still be intact.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,7 +89,7 @@ impl BootProgress {
         }
     }
 
-    /// A node waits for something else now.
+    /// A node enters a stage.
     pub fn begins(&self, rank: usize, stage: Stage) {
         self.with(rank, |node| {
             node.begun.push((stage, Instant::now()));
@@ -97,7 +97,7 @@ impl BootProgress {
         });
     }
 
-    /// What a node says of what it waits for.
+    /// Details from the node about its stage.
     pub fn says(&self, rank: usize, detail: String) {
         self.with(rank, |node| node.detail = detail);
     }
@@ -107,7 +107,7 @@ impl BootProgress {
         self.with(rank, |node| node.healthy = Some(Instant::now()));
     }
 
-    /// What a node waits for, in words; nothing once it is healthy.
+    /// What a node waits for, in words; `None` once it is healthy.
     #[must_use]
     pub fn waiting(&self, rank: usize) -> Option<String> {
         let nodes = self.lock();
@@ -117,7 +117,7 @@ impl BootProgress {
         Some(format!("{}{detail}", stage.waits_for()))
     }
 
-    /// How long each node was in a stage, by rank; nodes that never were are left out.
+    /// How long each node was in a stage, by rank, without the nodes that skipped it.
     #[must_use]
     pub fn took(&self, stage: Stage) -> Vec<Duration> {
         let took = |node: &Node| {

@@ -1,9 +1,8 @@
-//! A plan carried out: the daemon, the guests, and what happens to them.
+//! The boot and life of a cluster: the daemon, the guests, and the events about them.
 //!
-//! One thread, the owner's, starts and ends processes and takes [`Event`]s; everything that waits (for a process to
-//! end, for a guest to answer, for a signal) is a small thread that sends one. Whatever way a cluster ends, and
-//! whatever stage it is in, it goes through [`RunningCluster::shut_down`], or else through the kernel, which kills the
-//! children of a dead owner.
+//! The owner's thread starts and ends processes, and receives [`Event`]s. Each wait (for the end of a process, a
+//! guest's answer, a signal) has a small thread, which sends an event. Every orderly end of a cluster goes through
+//! [`RunningCluster::shut_down`]. If the owner dies, the kernel kills its children.
 
 use std::{
     collections::BTreeMap,
@@ -54,62 +53,62 @@ use crate::{
 /// Lines of a console or log that a message shows.
 const TAIL_LINES: usize = 15;
 
-/// How long a QEMU that closed its connection to the agent may take to end. It ends at once; a busy host takes longer.
+/// Time limit for the end of a QEMU that closed its connection to the agent. It ends at once, except on a busy host.
 const HUNG_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a kernel in the middle of an oops may take to its panic, when another node's panic ends the cluster.
+/// Time limit from a kernel's oops to its panic, when another node's panic ends the cluster.
 const PANIC_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long other nodes may take from the first panic to the first line of an oops of theirs.
+/// Time limit from the first panic to the first line of an oops on other nodes.
 const NEXT_PANIC_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often the console of such a kernel is read.
+/// Interval at which the launcher reads the console of such a kernel.
 const PANIC_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often a guest is asked for its health while it boots.
+/// Interval at which the launcher queries a guest's health while it boots.
 const HEALTH_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a guest that answers may take to say how healthy it is.
+/// Time limit for a guest's answer about its health.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many guests for each core of the host are restored at a time. More than one, because each waits for its host now
-/// and then.
+/// Guests per host core that are restored at the same time. More than one, because each guest sometimes waits for the
+/// host.
 const RESTORED_AT_ONCE_PER_CORE: usize = 2;
 
-/// How long guests may take to write back and switch off before QEMU is told to quit.
+/// Time limit for guests to write back and power off, before the launcher ends QEMU.
 const POWER_OFF_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How long a process may take to end by itself once told so, before it is killed.
+/// Time limit for a process to end after SIGTERM, before the launcher kills it.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What happened.
+/// An event of a cluster.
 #[derive(Debug)]
 pub enum Event {
     /// The daemon listens on all its sockets.
     DaemonReady,
-    /// The memory of a guest that is to be restored is there, or cannot be.
+    /// The memory of a guest to be restored is ready, or cannot be made.
     Memory(usize, Result<GuestMemory, Damage>),
     /// A guest cannot be restored.
     RestoreFailed(usize, QmpError),
-    /// The process that was started under this name ended.
+    /// The process of this name ended.
     Ended(String),
-    /// A guest is healthy, and this is its agent.
+    /// A guest is healthy; its agent.
     Healthy(usize, Arc<AgentClient>),
-    /// A guest does not take the user's driver.
+    /// The user's driver does not load in a guest or bind to its card.
     DriverFailed(usize, LoadError),
     /// A guest's agent cannot be used.
     AgentFailed(usize, String),
     /// This process got a signal.
     Signal(i32),
-    /// A command on a node is over: its code, or why it has none.
+    /// A command on a node ended: its exit code, or why it has none.
     CommandOver(usize, Result<u8, String>),
-    /// A coordinated benchmark stopped at a cue or ended: look which.
+    /// A coordinated benchmark stopped at a cue or ended; the receiver checks which.
     Performance,
-    /// Somebody wants the cluster taken down.
+    /// A client asks to take down the cluster.
     Down(DownRequest),
-    /// The `niclab up` that ordered the cluster has told its user that it is up.
+    /// The `niclab up` that started the cluster has reported that it is up.
     HandedOver,
-    /// That `niclab up` is gone and has told nobody.
+    /// That `niclab up` ended without reporting.
     Abandoned,
 }
 
@@ -119,7 +118,7 @@ impl fmt::Debug for AgentClient {
     }
 }
 
-/// A cluster that runs.
+/// A running cluster.
 pub struct RunningCluster {
     plan: Plan,
     folder: ClusterFolder,
@@ -128,24 +127,24 @@ pub struct RunningCluster {
     events: Receiver<Event>,
     sender: Sender<Event>,
     daemon: Process,
-    /// The daemon ends when this closes, so that it ends with us even where the kernel's signal fails.
+    /// The daemon ends when this pipe closes, so it ends with the owner even if the kernel's death signal fails.
     daemon_stdin: Option<ChildStdin>,
     guests: Vec<Process>,
     agents: Vec<Option<Arc<AgentClient>>>,
     progress: BootProgress,
-    /// Keeps the daemon's threads beside the guests.
+    /// Keeps the daemon's threads on cores near the guests.
     placement: Option<Placement>,
-    /// Where the consoles are kept, once they are.
+    /// The folder of the saved consoles, once they are saved.
     kept: Option<PathBuf>,
     /// The nodes that ended while the others continue, by rank.
     ended_nodes: BTreeMap<usize, NodeEnd>,
 }
 
 impl RunningCluster {
-    /// Starts everything and waits until every guest is healthy. `on_healthy` is told of each.
+    /// Starts everything and waits until every guest is healthy. Calls `on_healthy` for each.
     ///
     /// # Errors
-    /// [`Failure`]; everything has then been ended, and the folder removed.
+    /// [`Failure`]; every process has then ended, and the folder is removed.
     pub fn boot(
         plan: Plan,
         folder: ClusterFolder,
@@ -155,7 +154,7 @@ impl RunningCluster {
         Self::boot_hearing(plan, folder, mpsc::channel(), timeout, on_healthy)
     }
 
-    /// [`Self::boot`], for whoever has things to tell it while it boots already: over this channel.
+    /// [`Self::boot`] with a channel, over which other threads can send events during the boot.
     ///
     /// # Errors
     /// As [`Self::boot`].
@@ -176,7 +175,7 @@ impl RunningCluster {
         }
     }
 
-    /// Starts a cluster, for whoever wants to look at one that does not come up; [`Self::bring_up`] is next.
+    /// Starts a cluster. The caller continues with [`Self::bring_up`], and can examine a cluster that does not come up.
     ///
     /// # Errors
     /// As [`Self::boot`].
@@ -186,7 +185,7 @@ impl RunningCluster {
         (sender, events): (Sender<Event>, Receiver<Event>),
     ) -> Result<Self, Failure> {
         let owner = sender.clone();
-        // An owner that no longer listens is already taking the cluster down.
+        // If the receiver is gone, the owner is already taking the cluster down.
         signals::tell(move |signal| drop(owner.send(Event::Signal(signal))));
         Self::start(plan, folder, sender, events)
     }
@@ -212,9 +211,9 @@ impl RunningCluster {
             let mut daemon = Process::spawn("daemon", &plan.daemon, Streams::Pipes, &[])?;
             let (stdin, stdout) =
                 daemon.take_pipes().ok_or(Failure::Prepare(std::io::ErrorKind::BrokenPipe.into()))?;
-            watch(&daemon, &sender)?;
+            monitor_exit(&daemon, &sender)?;
             let ready = sender.clone();
-            // Reads on after the line: a daemon that prints more must not block on a full pipe.
+            // Continues to read after the line: a daemon that prints more must not block on a full pipe.
             thread::spawn(move || {
                 for line in BufReader::new(stdout.take(1 << 20)).lines().map_while(Result::ok) {
                     if line == READY_LINE {
@@ -248,10 +247,10 @@ impl RunningCluster {
         }
     }
 
-    /// Waits until every guest is healthy. `on_healthy` is told of each.
+    /// Waits until every guest is healthy. Calls `on_healthy` for each.
     ///
     /// # Errors
-    /// [`Failure`]; whatever there is then stays, until [`Self::shut_down`].
+    /// [`Failure`]; the processes then stay until [`Self::shut_down`].
     pub fn bring_up(
         &mut self,
         timeout: Duration,
@@ -282,7 +281,7 @@ impl RunningCluster {
                     }
                 }
                 Some(Event::Healthy(rank, agent)) => {
-                    self.settle_carrier(rank)?;
+                    self.cut_carrier(rank)?;
                     self.adopt(rank, agent);
                     self.plan.nodes.get(rank).into_iter().for_each(&mut *on_healthy);
                 }
@@ -304,9 +303,9 @@ impl RunningCluster {
         Ok(())
     }
 
-    /// Starts guests in the order of their ranks, up to the first whose memory is not there yet. Of those that are
-    /// restored, only so many are on their way at a time: each is busy until it is healthy, and where many share a
-    /// core, what they wait for comes late and is looked for many times.
+    /// Starts guests in the order of their ranks, up to the first whose memory is not ready. It limits the number of
+    /// guests that are being restored at a time. Each keeps a core busy until it is healthy, so guests that share a
+    /// core delay each other.
     fn start_guests(
         &mut self,
         memories: &mut [Option<GuestMemory>],
@@ -326,7 +325,7 @@ impl RunningCluster {
                 },
             };
             let guest = Process::spawn(&node.name, &node.qemu, streams, &[])?;
-            watch(&guest, &self.sender)?;
+            monitor_exit(&guest, &self.sender)?;
             self.guests.push(guest);
             self.progress.begins(rank, Stage::Qemu);
             ask_until_healthy(rank, node, deadline, &self.progress, &self.sender);
@@ -334,8 +333,8 @@ impl RunningCluster {
         if self.guests.len() > before { self.record() } else { Ok(()) }
     }
 
-    /// Takes the carrier of a guest whose link is cut, now that it has been seen to have one.
-    fn settle_carrier(&self, rank: usize) -> Result<(), Failure> {
+    /// Takes down the carrier of a guest whose link is cut, after the guest has seen it up.
+    fn cut_carrier(&self, rank: usize) -> Result<(), Failure> {
         let Some(node) = self.plan.nodes.get(rank).filter(|node| node.is_cut) else { return Ok(()) };
         let taken = Qmp::connect(&node.qmp_socket).and_then(|mut qemu| qemu.set_carrier(false));
         taken.map_err(|error| Failure::Carrier { node: node.name.clone(), error })
@@ -346,10 +345,10 @@ impl RunningCluster {
         Ok(self.folder.record(&processes)?)
     }
 
-    /// The next event that is not the end of the cluster; `None` at the deadline.
+    /// Receives the next event that does not end the cluster; `None` at the deadline.
     ///
     /// # Errors
-    /// [`Failure`] where the event is the end of the cluster.
+    /// [`Failure`] if the event ends the cluster.
     pub fn next_event(&mut self, deadline: Instant) -> Result<Option<Event>, Failure> {
         let event = match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(event) => event,
@@ -362,7 +361,7 @@ impl RunningCluster {
     fn outcome(&mut self, event: Event) -> Result<Event, Failure> {
         match event {
             Event::Ended(ref name) => self.process_ended(name).map(|()| event),
-            // The connection to an agent closes before the process ends: the end says more than the connection.
+            // The agent's connection closes before the process ends. The process's end gives the better reason.
             Event::CommandOver(_, Err(_)) => self.hung_up().map(|()| event),
             Event::Signal(signal) => Err(Failure::Signal(signal)),
             Event::Down(request) => Err(Failure::Down(request)),
@@ -384,10 +383,10 @@ impl RunningCluster {
         }
     }
 
-    /// Why the cluster ends, where a guest's QEMU has closed its connection to the agent.
+    /// Checks for QEMUs that have closed their connection to the agent.
     ///
     /// # Errors
-    /// That [`Failure`].
+    /// The [`Failure`] that ends the cluster.
     pub fn check_guests(&mut self) -> Result<(), Failure> {
         self.hung_up().map_err(|failure| self.with_consoles(failure))
     }
@@ -407,7 +406,8 @@ impl RunningCluster {
         ended.iter().try_for_each(|name| self.process_ended(name))
     }
 
-    /// A process ended, and the cluster with it, unless the process is the QEMU of a node that the others do without.
+    /// Handles a process's end, which ends the cluster, unless the process is a node's QEMU and the other nodes
+    /// continue.
     fn process_ended(&mut self, name: &str) -> Result<(), Failure> {
         let rank = self.guests.iter().position(|guest| guest.name == name);
         if rank.is_some_and(|rank| self.ended_nodes.contains_key(&rank)) {
@@ -419,7 +419,7 @@ impl RunningCluster {
         match (rank, NodeEnd::of(&failure)) {
             (Some(rank), Some(end)) if self.keeps_going() && is_up && has_others => {
                 eprintln!(
-                    "niclab: {}; the other nodes continue; its last words:\n{}",
+                    "niclab: {}; the other nodes continue; the end of its log and console:\n{}",
                     end.reason, end.details
                 );
                 self.ended_nodes.insert(rank, end);
@@ -439,8 +439,7 @@ impl RunningCluster {
         &self.ended_nodes
     }
 
-    /// The failure, with what ran out on the host, and the folder in which the consoles of all nodes are kept from now
-    /// on.
+    /// Adds to the failure what ran out on the host, and saves the consoles of all nodes in a folder that it names.
     pub fn with_consoles(&mut self, failure: Failure) -> Failure {
         if failure.is_asked_for() {
             return failure;
@@ -452,8 +451,8 @@ impl RunningCluster {
         }
     }
 
-    /// Keeps the consoles of all nodes beyond the end of the cluster, once, and gives their folder. Where that fails, a
-    /// warning says why.
+    /// Saves the consoles of all nodes beyond the end of the cluster, once, and returns their folder. If that fails, it
+    /// logs a warning.
     pub fn keep_consoles(&mut self) -> Option<PathBuf> {
         if self.kept.is_none() {
             let consoles = self.plan.nodes.iter().map(|node| (node.name.as_str(), node.console.as_path()));
@@ -466,14 +465,14 @@ impl RunningCluster {
     }
 
     fn ended(&mut self, name: &str) -> Failure {
-        // A guest that cannot go on without the daemon may be noticed before it.
+        // A guest that depends on a dead daemon may end, and be noticed, before the daemon.
         if let Some(status) = self.daemon.exit_status() {
             return Failure::DaemonEnded { how: how(status), log: tail(&self.plan.daemon.log, TAIL_LINES) };
         }
         let rank = self.guests.iter().position(|guest| guest.name == name).unwrap_or_default();
         let status = self.guests.get_mut(rank).and_then(Process::exit_status);
         let (node, console) = self.node_and_console(rank);
-        // A node that ends alone says nothing of the others.
+        // With `--keep-going` one node's end does not involve the other nodes.
         let panics = if self.keeps_going() {
             self.plan.nodes.get(rank).and_then(kernel_panic).into_iter().collect()
         } else {
@@ -491,12 +490,12 @@ impl RunningCluster {
         }
     }
 
-    /// The panics of all nodes. The first ends the cluster, and others often meet the same fault a moment later.
+    /// The panics of all nodes. The first ends the cluster, and other nodes often meet the same fault shortly after.
     fn panics(&mut self) -> Vec<KernelPanic> {
         let begin = Instant::now();
         let is_any = self.plan.nodes.iter().any(|node| kernel_panic(node).is_some());
         for (node, guest) in self.plan.nodes.iter().zip(&mut self.guests) {
-            // A kernel without a driver of the user's own goes on after an oops.
+            // A kernel without a driver of the user's continues after an oops.
             while is_any && node.driver.is_some() && guest.exit_status().is_none() {
                 let is_oops_open = panic::is_oops_open(&tail(&node.console, usize::MAX));
                 if begin.elapsed() >= if is_oops_open { PANIC_TIMEOUT } else { NEXT_PANIC_TIMEOUT } {
@@ -523,7 +522,7 @@ impl RunningCluster {
         Failure::NotHealthy { timeout, details: details.join("\n") }
     }
 
-    /// What is carried out.
+    /// The cluster's plan.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -546,30 +545,30 @@ impl RunningCluster {
         self.agents.iter().flatten()
     }
 
-    /// The agent of a node; none while its guest boots anew.
+    /// The agent of a node; none while its guest reboots.
     #[must_use]
     pub fn agent(&self, rank: usize) -> Option<&Arc<AgentClient>> {
         self.agents.get(rank)?.as_ref()
     }
 
-    /// A guest that was reset begins anew: its agent is of no more use, and is looked for again. [`Event::Healthy`]
-    /// tells that the guest is its node as before, with its driver loaded; [`Self::adopt`] is for whoever hears it.
+    /// Waits for a guest that was reset, on a thread. Its old agent is dropped. [`Event::Healthy`] reports that the
+    /// guest is its node again, with its driver loaded; the receiver then calls [`Self::adopt`].
     pub fn await_rebooted(&mut self, rank: usize, deadline: Instant) {
         let (Some(slot), Some(node)) = (self.agents.get_mut(rank), self.plan.nodes.get(rank)) else { return };
         *slot = None;
-        // It boots, whatever it came from before.
+        // It boots, even if it was restored from a template before.
         let node = NodePlan { restore: None, ..node.clone() };
         ask_until_healthy(rank, &node, deadline, &self.progress, &self.sender);
     }
 
-    /// From now on this is the node's agent.
+    /// Sets the node's agent.
     pub fn adopt(&mut self, rank: usize, agent: Arc<AgentClient>) {
         if let Some(slot) = self.agents.get_mut(rank) {
             *slot = Some(agent);
         }
     }
 
-    /// Where other threads send what happens.
+    /// A sender of events, for other threads.
     #[must_use]
     pub fn sender(&self) -> Sender<Event> {
         self.sender.clone()
@@ -581,19 +580,19 @@ impl RunningCluster {
         (self.guests.iter().map(|guest| guest.id().pid).collect(), self.daemon.id().pid)
     }
 
-    /// Switches the guests off, ends every process, and removes the folder unless it is to be kept.
+    /// Powers off the guests, ends every process, and removes the folder unless `keep_folder` is set.
     pub fn shut_down(mut self, keep_folder: bool) {
         for (rank, agent) in self.agents.drain(..).enumerate() {
             match (agent, self.guests.get_mut(rank)) {
-                // On a thread of its own: a guest that hangs may not take the message.
+                // On a thread of its own: a hung guest may not receive the message.
                 (Some(agent), _) => drop(thread::spawn(move || agent.power_off())),
-                // Nobody there has anything to write back.
+                // A guest without an agent has nothing to write back.
                 (None, Some(guest)) => guest.signal(Signal::TERM),
                 (None, None) => {}
             }
         }
         let daemon_lives = self.daemon.exit_status().is_none();
-        // Without the daemon the guests' drivers wait for it before they give up, so do not wait for them.
+        // Without the daemon the guests' drivers would wait until their time-out, so the guests get no grace period.
         let grace = if daemon_lives { POWER_OFF_TIMEOUT } else { Duration::ZERO };
         end_all(&mut self.guests, grace);
         self.daemon_stdin.take();
@@ -606,7 +605,7 @@ impl RunningCluster {
     }
 }
 
-/// The panic on a node's console, with its places in the node's own driver.
+/// The panic on a node's console, with its source lines in the node's own driver.
 fn kernel_panic(node: &NodePlan) -> Option<KernelPanic> {
     let Panic { reason, text } = panic::panic_of(&tail(&node.console, usize::MAX))?;
     let own = node.driver.as_ref().zip(Cache::locate().ok());
@@ -622,12 +621,12 @@ fn remove(folder: ClusterFolder) {
     }
 }
 
-/// Waits for processes to end, tells those that do not, and kills those that do not listen.
+/// Waits for processes to end, sends SIGTERM to the others, and kills those that ignore it.
 fn end_all(processes: &mut [Process], grace: Duration) {
     let deadline = Instant::now() + grace;
     for process in &mut *processes {
         if process.wait_until(deadline).is_none() {
-            log::debug!("telling {} to end", process.name);
+            log::debug!("sending SIGTERM to {}", process.name);
             process.signal(Signal::TERM);
         }
     }
@@ -641,18 +640,18 @@ fn end_all(processes: &mut [Process], grace: Duration) {
 }
 
 /// Sends an event when the process ends.
-fn watch(process: &Process, sender: &Sender<Event>) -> Result<(), Failure> {
+fn monitor_exit(process: &Process, sender: &Sender<Event>) -> Result<(), Failure> {
     let exit = process.exit_descriptor().map_err(Failure::Prepare)?;
     let (name, sender) = (process.name.clone(), sender.clone());
     thread::spawn(move || {
         while !wait_readable(&exit, Duration::from_secs(3600)) {}
-        // If nobody listens any more, the cluster is being taken down.
+        // If the receiver is gone, the cluster is being taken down.
         let _ = sender.send(Event::Ended(name));
     });
     Ok(())
 }
 
-/// Copies the memory of the guests that are to be restored, side by side, in the order of their ranks.
+/// Copies the memory of the guests to be restored, in parallel, in the order of their ranks.
 fn copy_memories(plan: &Plan, sender: &Sender<Event>) {
     let restored =
         plan.nodes.iter().enumerate().filter_map(|(rank, node)| Some((rank, node.restore.clone()?)));
@@ -664,14 +663,15 @@ fn copy_memories(plan: &Plan, sender: &Sender<Event>) {
         thread::spawn(move || {
             while let Some((rank, restore)) = restored.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let saved = Saved::open(&restore.template, restore.memory_bytes);
-                // If nobody listens any more, the cluster is being taken down.
+                // If the receiver is gone, the cluster is being taken down.
                 let _ = sender.send(Event::Memory(*rank, saved.and_then(|saved| saved.memory())));
             }
         });
     }
 }
 
-/// Has a guest restored if it is to be, connects to its agent and asks until it is healthy, then sends an event.
+/// Restores a guest if its plan says so, connects to its agent, polls its health until it is healthy, and sends an
+/// event.
 fn ask_until_healthy(
     rank: usize,
     node: &NodePlan,
@@ -684,7 +684,7 @@ fn ask_until_healthy(
         let result = healthy_agent(rank, &node, deadline, &progress);
         let event = match result {
             Ok(agent) => Event::Healthy(rank, agent),
-            // The owner reports the time-out itself, and the end of QEMU is an event of its own, which says more.
+            // The owner reports the time-out, and QEMU's end is an event of its own, which gives the better reason.
             Err(Unhealthy::Late | Unhealthy::Gone) => return,
             Err(Unhealthy::Agent(error)) => Event::AgentFailed(rank, error.to_string()),
             Err(Unhealthy::Restore(error)) => Event::RestoreFailed(rank, error),
@@ -696,7 +696,7 @@ fn ask_until_healthy(
 
 /// Why a guest is not healthy.
 enum Unhealthy {
-    /// It takes longer than it may.
+    /// It exceeded the deadline.
     Late,
     /// Its QEMU has ended.
     Gone,
@@ -704,7 +704,7 @@ enum Unhealthy {
     Agent(AgentError),
     /// QEMU does not restore it.
     Restore(QmpError),
-    /// It does not take the user's driver.
+    /// The user's driver does not load or bind to the card.
     Driver(LoadError),
 }
 

@@ -1,4 +1,4 @@
-//! Holds a report to budgets. Nothing here runs anything.
+//! Compares a report with budgets, and two reports with each other. It runs no program.
 
 use std::collections::BTreeMap;
 
@@ -12,34 +12,34 @@ use serde::Serialize;
 /// Bytes of a megabyte of payload.
 const MEGABYTE: f64 = 1e6;
 
-/// Parts of a broken count that are named, largest first.
+/// Maximum number of contributions that a broken budget names, largest first.
 const MAX_CAUSES: usize = 4;
 
-/// A budget against what was found.
+/// The result of one budget or comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The quantity, and the node where the budget names one.
+    /// The quantity, and the node if the budget names one.
     pub what: String,
-    /// What became of it.
+    /// Held, broken or undecided.
     pub outcome: Outcome,
     /// What was allowed.
     pub expected: String,
     /// What was found.
     pub found: String,
-    /// Where it came from: nodes, pages, causes. Only of a broken budget.
+    /// Where the count came from: nodes, pages, causes. Only for a broken budget.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<String>,
 }
 
-/// What became of a budget.
+/// The outcome of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It was kept.
+    /// The value is within the limit.
     Held,
-    /// It was not.
+    /// The value is outside the limit.
     Broken,
-    /// What was measured does not tell, and more of it was not wanted. Only of wall time.
+    /// The measurement did not decide, and its rounds are used up. Only for wall time.
     Undecided,
 }
 
@@ -52,7 +52,7 @@ impl Outcome {
 }
 
 impl Verdict {
-    /// Whether it held, for sure.
+    /// Whether the budget held.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.outcome == Outcome::Held
@@ -65,16 +65,16 @@ pub fn of_checker(checked: &Checked) -> Verdict {
     Verdict {
         what: checked.name.clone(),
         outcome: Outcome::of(checked.held),
-        expected: "that it holds".to_owned(),
+        expected: "the check holds".to_owned(),
         found: checked.detail.clone(),
         causes: Vec::new(),
     }
 }
 
-/// A part of a quantity: whose it is, and how much.
+/// A contribution to a quantity: its source and its count.
 type Part = (String, u64);
 
-/// Every budget against the report.
+/// The verdict of every budget on the report.
 #[must_use]
 pub fn verdicts(budgets: &[Budget], report: &Report) -> Vec<Verdict> {
     budgets.iter().map(|budget| verdict(budget, report)).collect()
@@ -87,11 +87,11 @@ fn verdict(budget: &Budget, report: &Report) -> Verdict {
     };
     let expected = budget.limit();
     let Some((value, parts)) = quantity(budget, report) else {
-        let found = format!("a {} run counts none", report.mode.name());
+        let found = format!("a {} run does not count this quantity", report.mode.name());
         return Verdict { what, outcome: Outcome::Broken, expected, found, causes: Vec::new() };
     };
     let share = share(budget.per, budget.node.as_deref(), report);
-    // A share of nothing bounds nothing.
+    // A limit per message or per megabyte is meaningless if there were none.
     let held = share > 0.0 && holds(budget, value, share);
     #[expect(clippy::cast_precision_loss, reason = "printed, not compared")]
     let found = match budget.per {
@@ -102,14 +102,14 @@ fn verdict(budget: &Budget, report: &Report) -> Verdict {
     Verdict { what, outcome: Outcome::of(held), expected, found, causes }
 }
 
-/// Whether the value is within its limit. The limit is scaled and not the value, so that an exact count stays exact.
+/// Whether the value is within its limit. The limit is scaled, not the value, so that an exact count stays exact.
 fn holds(budget: &Budget, value: u64, share: f64) -> bool {
     #[expect(
         clippy::cast_precision_loss,
         reason = "counts stay below 2^53, and limits below 1e18 are refused"
     )]
     let value = value as f64;
-    // What is lost in the product of a fraction and a count is not a count.
+    // The product of a fractional limit and a count has a rounding error, so the comparison has a tolerance.
     let is_same = |limit: f64| (value - limit * share).abs() <= 1e-9 * value.max(1.0);
     match (budget.exact, budget.at_most, budget.at_least) {
         (Some(limit), ..) => is_same(limit),
@@ -119,7 +119,7 @@ fn holds(budget: &Budget, value: u64, share: f64) -> bool {
     }
 }
 
-/// How many of what the limit is a part of.
+/// The number of runs, messages or megabytes that the limit is multiplied with.
 #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
 fn share(per: Per, node: Option<&str>, report: &Report) -> f64 {
     let sum = |count: fn(&NodeFigures) -> u64| chosen(report, node).map(count).sum::<u64>() as f64;
@@ -134,7 +134,7 @@ fn chosen<'a>(report: &'a Report, name: Option<&'a str>) -> impl Iterator<Item =
     report.nodes.iter().filter(move |node| name.is_none_or(|name| node.name == name))
 }
 
-/// The value of a quantity and its parts; none where this kind of run does not count it.
+/// The value of a quantity and its contributions; `None` if this kind of run does not count it.
 fn quantity(budget: &Budget, report: &Report) -> Option<(u64, Vec<Part>)> {
     let model = &report.model;
     let figure = match budget.what.as_str() {
@@ -159,7 +159,7 @@ fn quantity(budget: &Budget, report: &Report) -> Option<(u64, Vec<Part>)> {
     Some((parts.iter().map(|(_, count)| count).sum(), parts))
 }
 
-/// Least, median, 99 of 100, and greatest latency.
+/// Minimum, median, 99th percentile, and maximum of the latency.
 fn latency(budget: &Budget, report: &Report) -> Option<(u64, u64, u64, u64)> {
     let histogram = match &budget.node {
         Some(_) => chosen(report, budget.node.as_deref()).next()?.model_latency,
@@ -190,7 +190,7 @@ fn parts_of(what: &str, node: &NodeFigures) -> Option<Vec<Part>> {
     }
 }
 
-/// Interrupts of each page and cause, and those that belong to no page.
+/// Interrupts by page and cause, and those that belong to no page.
 fn interrupts_by_page(node: &NodeFigures) -> Vec<Part> {
     let mut rest: BTreeMap<&str, u64> = (node.interrupts.iter())
         .filter(|(cause, _)| !cause.starts_with("ethernet_"))
@@ -213,7 +213,7 @@ fn interrupts_by_page(node: &NodeFigures) -> Vec<Part> {
 const DMA: [&str; 4] = ["dma_write", "dma_read", "descriptor_fetch", "descriptor_write_back"];
 const OTHERS: [&str; 5] = ["pio_write", "pio_read", "doorbell", "interrupt", "device_to_device"];
 
-/// Of all crossings in a ledger: how many, or how many bytes of them, are of this quantity or kind.
+/// The transactions in a ledger of this quantity or kind: their number, or their bytes.
 #[must_use]
 pub fn in_ledger(what: &str, ledger: &[LedgerEntry]) -> u64 {
     ledger_parts(what, "", ledger).iter().map(|(_, count)| count).sum()
@@ -246,8 +246,8 @@ fn causes(mut parts: Vec<Part>) -> Vec<String> {
     causes
 }
 
-/// What two runs of one workload must have in common and do not: name, the one's, the other's. Model time counts only
-/// where both runs say that theirs is exact.
+/// Compares what two runs of one workload must have in common. Model time is compared only if both runs report it as
+/// exact.
 #[must_use]
 pub fn differences(one: &Report, other: &Report) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
@@ -284,8 +284,8 @@ pub fn differences(one: &Report, other: &Report) -> Vec<Verdict> {
     verdicts
 }
 
-/// The ledgers of one node in two runs, with its name in the first: its NIC's, and those of its peripherals, by place
-/// and name. Empty where only the other run has it.
+/// The ledgers of one node in two runs, with the node's name in the first run. They are the NIC's, and those of its
+/// peripherals, by index and name. A ledger that only the other run has is paired with an empty one.
 fn ledgers<'a>(
     one: &'a NodeFigures,
     other: &'a NodeFigures,
@@ -300,7 +300,7 @@ fn ledgers<'a>(
     pairs.into_iter().map(|((_, name), pair)| (format!("{} {name}", one.name).trim_end().to_owned(), pair))
 }
 
-/// Whether a live run's model time is exact, so that it can be held against another's.
+/// Whether a live run's model time is exact, so that it can be compared with another run's.
 #[must_use]
 pub fn exactness(report: &Report) -> Verdict {
     Verdict {
@@ -320,7 +320,7 @@ fn latencies(histogram: &Histogram) -> String {
     format!("{count} messages, {min_ps} to {max_ps} ps, median {p50_ps}, 99 % {p99_ps}, {sum_ps} ps in all")
 }
 
-/// Price and waiting of each kind, in picoseconds.
+/// Price and waiting time of each kind, in picoseconds.
 fn prices(ledger: &[LedgerEntry]) -> String {
     let mut prices: Vec<String> = (ledger.iter().filter(|entry| entry.count > 0))
         .map(|entry| format!("{} {} + {}", entry.crossing, entry.model_price_ps, entry.model_waited_ps))
@@ -398,7 +398,7 @@ mod tests {
         }
     }
 
-    /// Where the second node has a card beside its NIC.
+    /// The report of two nodes; the second has a peer device on its bus.
     fn with_peripheral() -> Report {
         let mut report = report();
         let ledger = vec![entry("device_to_device", 5, 320), entry("dma_write", 7, 64)];
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn budgets_hold_at_their_limit_and_break_beside_it() {
+    fn budgets_hold_at_their_limit_and_break_outside_it() {
         for (budget, held) in [
             ("what = 'interrupts'\nexact = 22", true),
             ("what = 'interrupts'\nexact = 21", false),

@@ -1,8 +1,8 @@
-//! Synchronises benchmarks in guests: all wait for each other at every cue, and the counters are read there, so that
-//! nothing but the benchmark's own messages lies between two readings.
+//! Synchronises benchmarks in guests. At every cue all benchmarks wait for each other, and the launcher reads the
+//! counters there. So two readings enclose only the benchmark's own messages.
 //!
-//! A coordinated `niclab-perf` stops at each cue, a line on its standard error, until a line comes on its standard input.
-//! Its cues are those of `guest-driver/tools/src/cue.rs`.
+//! A coordinated `niclab-perf` writes each cue as a line to its standard error. It then waits for a line on its
+//! standard input. `guest-driver/tools/src/cue.rs` defines the cues.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc::Sender},
@@ -19,30 +19,33 @@ use crate::{
     guests::agent::{AgentClient, AgentError, CommandSender, Output},
 };
 
-/// How the line of a cue begins.
+/// The prefix of a cue's line.
 const PREFIX: &str = "niclab-perf: cue ";
 
-/// What answers a cue.
+/// The answer to a cue.
 const GO: &[u8] = b"go\n";
 
-/// The most that is kept of what a benchmark prints: more than any prints.
+/// Maximum number of bytes that are kept of a benchmark's output; no benchmark prints more.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
-/// The longest line on standard error that is kept whole.
+/// Maximum length of a line on standard error; longer lines are split.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// Benchmarks did not run together.
+/// The benchmarks of the nodes got out of step.
 #[derive(Debug, Error)]
 pub enum ConductError {
-    /// Two nodes are at different places.
-    #[error("{} stopped at the cue `{}`, and {} at `{}`: they run different benchmarks", .one.0, .one.1, .other.0, .other.1)]
+    /// Two nodes stopped at different cues.
+    #[error(
+        "{} stopped at the cue `{}`, and {} at `{}`: they run different benchmarks",
+        .one.0, .one.1, .other.0, .other.1
+    )]
     OutOfStep {
         /// A node and its cue.
         one: (String, String),
         /// Another.
         other: (String, String),
     },
-    /// A node could not be told to go on.
+    /// The answer could not be sent to a node.
     #[error("cannot answer the cue of {node}: {error}")]
     Answer {
         /// The node.
@@ -62,27 +65,27 @@ pub struct Ended {
     pub stdout: Vec<u8>,
 }
 
-/// Where a node's benchmark is.
+/// The state of a node's benchmark.
 enum State {
     Running,
     AtCue(String),
     Over(Ended),
 }
 
-/// One node's benchmark, as its thread and the conductor share it.
+/// One node's benchmark, shared by its thread and the coordinator.
 struct Participant {
     node: String,
     state: Mutex<State>,
-    /// How to talk to the benchmark, once it was started.
+    /// The command's input, once it has started.
     sender: OnceLock<CommandSender>,
 }
 
-/// Runs the same benchmark on every node, each with these bytes on its standard input before the answers to its cues;
-/// they fit into a [window](niclab_agent::message::WINDOW_BYTES). `at_cue` is called when all that run stopped at the
+/// Runs the same benchmark on every node. `stdin` goes to its standard input before the answers to its cues, and must
+/// fit into a [window](niclab_agent::message::WINDOW_BYTES). Calls `at_cue` when all running benchmarks stopped at the
 /// same cue.
 ///
 /// # Errors
-/// [`Failure`] when the cluster ends or `limit` passes, [`ConductError`], or what `at_cue` says.
+/// [`Failure`] if the cluster ends or `limit` passes, [`ConductError`], or an error of `at_cue`.
 pub fn conduct(
     running: &mut RunningCluster,
     argv: &[String],
@@ -99,11 +102,11 @@ pub fn conduct(
         }
         if let Some(cue) = common_cue(&participants)? {
             at_cue(running, &cue)?;
-            participants.iter().try_for_each(|participant| participant.go_on())?;
-            // Whatever happened meanwhile may have taken its event along.
+            participants.iter().try_for_each(|participant| participant.resume())?;
+            // `at_cue` may have consumed the event of a change, so check again.
             continue;
         }
-        // Any event may be the one that somebody stopped or ended.
+        // Any event may mean that a benchmark stopped or ended.
         if running.next_event(deadline)?.is_none() {
             return Err(Failure::TimedOut(limit).into());
         }
@@ -129,7 +132,7 @@ fn start(running: &RunningCluster, argv: &[String], stdin: &[u8]) -> Vec<Arc<Par
         .collect()
 }
 
-/// How all ended, once all did. A benchmark that failed ends the others: they would wait for it.
+/// The ends of all benchmarks. If one fails, this does not wait for the others: they would wait for it.
 fn all_over(participants: &[Arc<Participant>]) -> Option<Vec<Ended>> {
     let mut ended = Vec::new();
     let (mut is_any_running, mut has_any_failed) = (false, false);
@@ -145,7 +148,7 @@ fn all_over(participants: &[Arc<Participant>]) -> Option<Vec<Ended>> {
     (!is_any_running || has_any_failed).then_some(ended)
 }
 
-/// The cue at which all stopped that are not over; none while one runs or when none is left.
+/// The cue at which all running benchmarks stopped; `None` if one has not stopped, or none is left.
 fn common_cue(participants: &[Arc<Participant>]) -> Result<Option<String>, ConductError> {
     let mut common: Option<(String, String)> = None;
     for participant in participants {
@@ -168,15 +171,15 @@ impl Participant {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock; if it did, the state would still be whole.
+        // No thread panics while it holds the lock; if one did, the state would still be valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers the cue, if it stopped at one.
-    fn go_on(&self) -> Result<(), ConductError> {
+    /// Answers the cue, if the benchmark stopped at one.
+    fn resume(&self) -> Result<(), ConductError> {
         let mut state = self.state();
         let (State::AtCue(_), Some(sender)) = (&*state, self.sender.get()) else { return Ok(()) };
-        // Before it can stop again.
+        // Before the answer: the benchmark may stop again at once.
         *state = State::Running;
         drop(state);
         let sent = sender.send(ToGuest::Stdin(GO.to_vec()));
@@ -184,7 +187,7 @@ impl Participant {
     }
 }
 
-/// Follows one node's benchmark, on a thread of its own.
+/// Receives the output of one node's benchmark, on a thread of its own.
 struct Follower {
     participant: Arc<Participant>,
     events: Sender<Event>,
@@ -201,7 +204,7 @@ impl Follower {
 
     fn enter(&self, state: State) {
         *self.participant.state() = state;
-        // If nobody listens any more, the cluster is being taken down.
+        // If the receiver is gone, the cluster is being taken down.
         let _ = self.events.send(Event::Performance);
     }
 
@@ -242,7 +245,7 @@ impl Follower {
         }
     }
 
-    /// A line is whole: a cue, or something for the user.
+    /// Handles a complete line: a cue, or a message to the user.
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
         let line = String::from_utf8_lossy(&line);
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cue_is_common_when_nobody_runs_any_more() {
+    fn cue_is_common_when_no_benchmark_runs() {
         let cue = |states| common_cue(&participants(states)).unwrap();
         assert_eq!(cue(vec![at("warm"), State::Running]), None);
         assert_eq!(cue(vec![at("warm"), at("warm"), over(0)]).as_deref(), Some("warm"));
@@ -286,13 +289,13 @@ mod tests {
     }
 
     #[test]
-    fn ends_at_different_cues_are_named() {
+    fn nodes_at_different_cues_are_named() {
         let error = common_cue(&participants(vec![at("warm"), at("measured")])).unwrap_err().to_string();
         assert!(error.contains("node0 stopped at the cue `warm`, and node1 at `measured`"), "{error}");
     }
 
     #[test]
-    fn one_that_fails_ends_all() {
+    fn failed_benchmark_ends_all() {
         assert!(all_over(&participants(vec![over(0), State::Running])).is_none());
         let ended = all_over(&participants(vec![over(3), at("warm")])).unwrap();
         assert_eq!(ended[0].code, Ok(3));
@@ -301,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_a_cue_stops_its_player_and_no_other_line_does() {
+    fn only_a_cue_line_stops_its_benchmark() {
         let (events, happened) = mpsc::channel();
         let participant = Arc::new(Participant::new("node0"));
         let mut follower =

@@ -1,10 +1,10 @@
-//! Verdicts as JUnit XML, which every CI server reads.
+//! Verdicts as JUnit XML, for CI servers.
 
 use std::fmt::Write as _;
 
 use super::{Checked, budget::Outcome};
 
-/// The document: one test suite for each scenario, one test case for each verdict. What is undecided counts as skipped.
+/// The document: one test suite for each scenario, one test case for each verdict. Undecided verdicts count as skipped.
 #[must_use]
 pub fn document(checked: &[Checked]) -> String {
     let failures = |checked: &Checked| checked.count(Outcome::Broken);

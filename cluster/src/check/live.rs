@@ -1,4 +1,4 @@
-//! Scenarios in guests: a booted cluster on which `niclab-perf` performs workloads.
+//! Live scenarios: `niclab-perf` runs workloads in the guests of a booted cluster.
 
 use std::{
     path::Path,
@@ -24,39 +24,39 @@ use crate::{
 /// Longest wall time of one workload.
 const WORKLOAD_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The cue at which what is measured begins.
+/// The cue at which the measured part begins.
 const CUE_WARM: &str = "warm";
 
-/// The cue at which it ends.
+/// The cue at which the measured part ends.
 const CUE_MEASURED: &str = "measured";
 
-/// Bytes that a guest takes before its program reads any, less those of answers to cues.
+/// Bytes that a guest buffers before its program reads any, less those of answers to cues.
 const MAX_PROGRAMS_BYTES: usize = WINDOW_BYTES as usize - 1024;
 
-/// Guests cannot perform the workload.
+/// The guests cannot run the workload.
 #[derive(Debug, Error)]
 pub enum Unperformable {
-    /// What they should replay.
+    /// The recording to replay cannot be read.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// They cannot be told of it.
+    /// The workload is too long to send to the guests.
     #[error(
-        "guests are told of {MAX_PROGRAMS_BYTES} bytes of a workload, and this one takes {bytes}: record fewer messages, or use \
-         mode = \"sim\""
+        "the workload takes {bytes} bytes, and guests accept at most {MAX_PROGRAMS_BYTES}: record fewer messages, or \
+         use mode = \"sim\""
     )]
     TooLong {
-        /// Of the JSON document.
+        /// Size of the JSON document.
         bytes: usize,
     },
 }
 
-/// A cluster that is up.
+/// A cluster that is up, with its workload.
 pub struct LiveCluster {
     running: RunningCluster,
     cluster: Cluster,
     boot: Duration,
     workload: Workload,
-    /// The workload as guests are told of it: a line.
+    /// The workload as the guests read it: one line of JSON.
     programs: Vec<u8>,
 }
 
@@ -64,7 +64,7 @@ impl LiveCluster {
     /// Boots the scenario's cluster.
     ///
     /// # Errors
-    /// [`Unperformable`], or when it cannot be booted.
+    /// [`Unperformable`], or if the cluster cannot be booted.
     pub fn boot(scenario: &Scenario, offline: bool) -> Result<Self> {
         let programs = programs(scenario)?;
         let root = RuntimeRoot::locate()?;
@@ -81,7 +81,7 @@ impl LiveCluster {
         Ok(Self { running, cluster, boot: begin.elapsed(), workload, programs })
     }
 
-    /// Has guests perform the workload of another scenario of this cluster from now on.
+    /// Sets the workload to that of another scenario of this cluster.
     ///
     /// # Errors
     /// [`Unperformable`].
@@ -91,10 +91,10 @@ impl LiveCluster {
         Ok(())
     }
 
-    /// Performs the workload, and reports what it added to the counts.
+    /// Runs the workload, and reports by how much it increased the counts.
     ///
     /// # Errors
-    /// When the cluster ends or takes too long.
+    /// If the cluster ends, or the workload takes too long.
     pub fn measure(&mut self) -> Result<Report> {
         let command = ["niclab-perf", "workload", "--json", "--spec", "-"].map(str::to_owned);
         let programs = self.programs.clone();
@@ -102,8 +102,8 @@ impl LiveCluster {
         Ok(Report { workload: Some(self.workload.clone()), ..report })
     }
 
-    /// Runs the benchmark of the library that does what the workload does, a ping-pong or a stream, with more
-    /// arguments: over TCP, say.
+    /// Runs the `niclab-perf` benchmark that corresponds to the workload, a ping-pong or a stream, with more arguments,
+    /// such as TCP as transport.
     ///
     /// # Errors
     /// As [`Self::measure`].
@@ -112,8 +112,8 @@ impl LiveCluster {
         self.perform(&command)
     }
 
-    /// Runs this command on every node: a `niclab-perf` that is coordinated, or what has its cues and its report. What is
-    /// reported lies between the cues.
+    /// Runs this command on every node: a coordinated `niclab-perf`, or a command that prints the same cues and report.
+    /// The report covers the time between the cues.
     ///
     /// # Errors
     /// As [`Self::measure`].
@@ -121,7 +121,7 @@ impl LiveCluster {
         self.coordinated(command, &[])
     }
 
-    /// [`Self::perform`] with this on standard input before the answers to cues.
+    /// [`Self::perform`] with `stdin` on standard input before the answers to cues.
     fn coordinated(&mut self, command: &[String], stdin: &[u8]) -> Result<Report> {
         let (mut measurement, mut readings) = (None, None);
         let mut at_cue = |running: &mut RunningCluster, cue: &str| -> Result<()> {
@@ -145,44 +145,44 @@ impl LiveCluster {
         Ok(readings.report(&self.running, &self.cluster, outcome))
     }
 
-    /// What the guests' kernels have found so far; empty if they do not watch.
+    /// The findings of the guests' kernels so far; empty without a debug kernel.
     ///
     /// # Errors
-    /// When the cluster ends.
+    /// If the cluster ends.
     pub fn watched(&mut self) -> Result<Vec<KernelFindings>> {
         debug_kernel::look(&mut self.running)
     }
 
-    /// Takes it down.
+    /// Takes the cluster down.
     pub fn shut_down(self) {
         self.running.shut_down(false);
     }
 }
 
-/// Why no counters were read: what the benchmarks that failed say.
+/// Why the counters were not read: how the benchmarks ended.
 fn why_unmeasured(commands: &[CommandOutcome]) -> String {
     let reasons: Vec<String> = commands
         .iter()
         .map(|command| match (&command.error, command.exit_code) {
             (Some(error), _) => error.clone(),
             (None, Some(code)) => format!("exit code {code}"),
-            (None, None) => "no end".to_owned(),
+            (None, None) => "did not end".to_owned(),
         })
         .collect();
-    format!("niclab-perf never came to its measured part; by rank: {}", reasons.join(", "))
+    format!("niclab-perf did not reach its measured part; by rank: {}", reasons.join(", "))
 }
 
-/// The scenario's workload as guests are told of it.
+/// The scenario's workload as the guests read it.
 fn programs(scenario: &Scenario) -> Result<Vec<u8>, Unperformable> {
     let config = SimConfig::new(&scenario.cluster, "", &scenario.workload);
     let programs = config.programs(config.recorded(Path::new(""))?);
-    // Numbers, names and lists of these: there is nothing that JSON cannot say.
+    // The document contains only numbers, names and lists, so it always serialises.
     let mut line = serde_json::to_vec(&programs).unwrap_or_default();
     line.push(b'\n');
     if line.len() > MAX_PROGRAMS_BYTES { Err(Unperformable::TooLong { bytes: line.len() }) } else { Ok(line) }
 }
 
-/// A ping-pong or a stream: with a ratio to it, a scenario was refused if its workload is another.
+/// A ping-pong or a stream: a scenario with a ratio and another workload is refused earlier.
 fn benchmark_command(workload: &Workload, more: &[&str]) -> Vec<String> {
     let benchmark = if workload.kind == WorkloadKind::Stream { "stream" } else { "pingpong" };
     let numbers = [
@@ -202,13 +202,13 @@ mod tests {
 
     use super::*;
 
-    fn told(text: &str) -> Result<String, Unperformable> {
+    fn sent(text: &str) -> Result<String, Unperformable> {
         let scenario = Source::from_text("s.toml", text).scenario().unwrap();
         programs(&scenario).map(|line| String::from_utf8(line).unwrap())
     }
 
     #[test]
-    fn guests_are_told_of_every_kind_of_workload_in_one_line() {
+    fn every_kind_of_workload_is_sent_in_one_line() {
         for kind in WorkloadKind::ALL.into_iter().filter(|kind| *kind != WorkloadKind::Replay) {
             let name = kind.name();
             let nic = match kind {
@@ -218,13 +218,13 @@ mod tests {
             };
             let cluster = format!("nodes = 4, nic = {{ {nic} }}");
             let text = format!("mode = \"live\"\ncluster = {{ {cluster} }}\nworkload.kind = \"{name}\"");
-            let line = told(&text).unwrap();
+            let line = sent(&text).unwrap();
             assert!(line.contains(name) && line.find('\n') == Some(line.len() - 1), "{line}");
         }
     }
 
     #[test]
-    fn a_recording_travels_along_and_one_that_is_too_long_is_refused() {
+    fn recording_is_sent_to_guests_unless_too_long() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.jsonl");
         let scenario = format!("mode = \"live\"\n[workload]\nkind = \"replay\"\nrecording = {path:?}");
@@ -236,15 +236,15 @@ mod tests {
             std::fs::write(&path, text).unwrap();
         };
         record(2);
-        assert!(told(&scenario).unwrap().contains("[[5,1,2,0,3,16,false],[5,1,2,0,3,16,false]]"));
+        assert!(sent(&scenario).unwrap().contains("[[5,1,2,0,3,16,false],[5,1,2,0,3,16,false]]"));
         record(20_000);
-        assert!(matches!(told(&scenario), Err(Unperformable::TooLong { bytes: 400_000.. })));
+        assert!(matches!(sent(&scenario), Err(Unperformable::TooLong { bytes: 400_000.. })));
         std::fs::remove_file(&path).unwrap();
-        assert!(matches!(told(&scenario), Err(Unperformable::Recording(_))));
+        assert!(matches!(sent(&scenario), Err(Unperformable::Recording(_))));
     }
 
     #[test]
-    fn a_benchmark_is_a_command_line() {
+    fn benchmark_command_has_the_workload_arguments() {
         let workload = Workload { count: 7, ..Workload::new(WorkloadKind::Stream) };
         let line = benchmark_command(&workload, &["--transport", "tcp"]).join(" ");
         assert!(

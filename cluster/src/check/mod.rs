@@ -1,9 +1,9 @@
-//! `niclab check`: runs scenarios, live or simulated, and holds their reports to budgets.
+//! `niclab check`: runs scenarios, live or simulated, and compares their reports with budgets.
 //!
-//! * [`budget`] judges a report, and compares two; it runs nothing;
+//! * [`budget`] judges a report, and compares two; it runs no program;
 //! * [`live`] runs workloads in guests, which [`conduct`] synchronises; [`crate::programs::simulator`] runs
 //!   simulations;
-//! * [`ratio`] compares wall times with a baseline's, in turns, for as long as [`sequence`] takes to decide;
+//! * [`ratio`] compares wall times with a baseline's in alternating runs, until [`sequence`] decides;
 //! * [`junit`] writes the verdicts for CI servers.
 
 pub mod budget;
@@ -38,34 +38,34 @@ use crate::{
 pub const HELD: u8 = 0;
 /// A budget is broken.
 pub const BROKEN: u8 = 1;
-/// The scenario is wrong.
+/// The scenario is invalid.
 pub const BAD_SCENARIO: u8 = 2;
-/// A cluster could not be booted, or did not come to an end.
+/// A cluster could not be booted, or a run did not end.
 pub const NOT_RUN: u8 = 3;
 
-/// What became of one scenario.
+/// The results of one scenario.
 #[derive(Clone, Debug, Serialize)]
 pub struct Checked {
     /// The file.
     pub scenario: String,
-    /// Budgets, what each run checked itself, and the comparisons of runs. What was found before an error stays.
+    /// Budgets, the checks that each run made itself, and comparisons of runs. Verdicts from before an error stay.
     pub verdicts: Vec<Verdict>,
-    /// Why it was not run to its end.
+    /// Why the scenario was not run to its end.
     pub error: Option<String>,
     /// Wall time that it took, in seconds.
     pub wall_s: f64,
-    /// The exit code that it calls for.
+    /// The exit code.
     pub code: u8,
 }
 
-/// What runs a simulation.
+/// Runs a simulation.
 pub type Simulate<'a> = dyn FnMut(&SimConfig) -> Result<Report> + 'a;
 
-/// Checks one scenario; `simulate` runs simulations, and guests are booted where it wants some, with their drivers held
-/// to `rules`, or as the scenario says.
+/// Checks one scenario. `simulate` runs simulations; a live scenario boots guests. `rules` overrides the scenario's
+/// choice.
 ///
 /// # Errors
-/// Only where a signal asks niclab to end.
+/// Only if a signal ends niclab.
 pub fn check(
     path: &Path,
     kernel: Option<&GuestKernel>,
@@ -100,13 +100,13 @@ pub fn check(
     Ok(Checked { scenario, verdicts, error, wall_s: begin.elapsed().as_secs_f64(), code })
 }
 
-/// The exit code that verdicts call for.
+/// The exit code for these verdicts.
 fn code_of(verdicts: &[Verdict]) -> u8 {
     if verdicts.iter().any(|verdict| verdict.outcome == Outcome::Broken) { BROKEN } else { HELD }
 }
 
 impl Checked {
-    /// Takes what is undecided for broken.
+    /// Turns undecided verdicts into broken ones.
     pub fn demand_decisions(&mut self) {
         for verdict in self.verdicts.iter_mut().filter(|verdict| verdict.outcome == Outcome::Undecided) {
             verdict.outcome = Outcome::Broken;
@@ -117,20 +117,21 @@ impl Checked {
         }
     }
 
-    /// Takes ratios of wall times that broke for undecided: a machine that is busy for long looks like a slow program.
+    /// Turns broken ratios of wall times into undecided ones: a machine that is busy for long looks like a slow
+    /// program.
     pub fn excuse_wall_time(&mut self) {
         let is_slow =
             |verdict: &&mut Verdict| verdict.outcome == Outcome::Broken && verdict.what == ratio::SUBJECT;
         for verdict in self.verdicts.iter_mut().filter(is_slow) {
             verdict.outcome = Outcome::Undecided;
-            verdict.found = format!("{}; wall time is not judged", verdict.found);
+            verdict.found = format!("{}; ignored because of --ignore-wall-ratios", verdict.found);
         }
         if self.error.is_none() {
             self.code = code_of(&self.verdicts);
         }
     }
 
-    /// How many verdicts came out so.
+    /// The number of verdicts with this outcome.
     #[must_use]
     pub fn count(&self, outcome: Outcome) -> usize {
         self.verdicts.iter().filter(|verdict| verdict.outcome == outcome).count()
@@ -148,7 +149,7 @@ fn run(
     if scenario.mode != ScenarioMode::Live {
         let name = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let config = SimConfig::new(&scenario.cluster, &name, &scenario.workload);
-        // In both, `repeat` is of the live runs: simulations do not differ.
+        // If the mode is both, `repeat` applies to the live runs: simulations are deterministic.
         let runs = if scenario.mode == ScenarioMode::Sim { scenario.repeat } else { 1 };
         let reports: Vec<Report> = (0..runs).map(|_| simulate(&config)).collect::<Result<_>>()?;
         judge("sim", scenario, &reports, verdicts);
@@ -172,7 +173,7 @@ fn run_live(
     let runs = 0..scenario.repeat;
     let reports: Vec<Report> = runs.map(|_| cluster.measure()).collect::<Result<_>>()?;
     judge("live", scenario, &reports, verdicts);
-    // An estimate could not be held against the simulator's: the comparison must not become empty.
+    // Estimates are not compared with the simulator's model time. So an estimate must break the check, not skip it.
     let exactness = reports.iter().filter(|_| simulated.is_some()).map(budget::exactness);
     for (number, verdict) in exactness.enumerate() {
         verdicts.extend(labelled(&format!("live, run {number}"), [verdict]));
@@ -183,11 +184,12 @@ fn run_live(
     for ratio in &scenario.ratios {
         verdicts.push(ratio::verdict(ratio, &scenario.workload, cluster)?);
     }
-    verdicts.extend(cluster.watched()?.iter().map(watched));
+    verdicts.extend(cluster.watched()?.iter().map(kernel_verdict));
     Ok(())
 }
 
-/// The budgets on the first run, what each run checked itself, and whether all runs counted the same.
+/// Judges the budgets on the first run, the checks that each run made itself, and whether all runs have the same
+/// counts.
 fn judge(mode: &str, scenario: &Scenario, reports: &[Report], found: &mut Vec<Verdict>) {
     let Some((first, others)) = reports.split_first() else { return };
     found.extend(labelled(mode, budget::verdicts(&scenario.budgets, first)));
@@ -205,8 +207,8 @@ fn judge(mode: &str, scenario: &Scenario, reports: &[Report], found: &mut Vec<Ve
     }
 }
 
-/// What a node's kernel found, if it watches.
-fn watched(node: &KernelFindings) -> Verdict {
+/// The verdict on what a node's debug kernel found.
+fn kernel_verdict(node: &KernelFindings) -> Verdict {
     let found = debug_kernel::text(std::slice::from_ref(node));
     let lines = found.lines().map(str::to_owned);
     let is_quiet = node.findings.is_empty();
@@ -219,7 +221,7 @@ fn watched(node: &KernelFindings) -> Verdict {
     }
 }
 
-/// Whether a node broke rules.
+/// The verdict on the rules that a node broke.
 fn broken_rules(node: &NodeFigures) -> Verdict {
     let found: Vec<String> =
         node.broken_rules.iter().map(|(name, count)| format!("{name} {count} times")).collect();
@@ -232,12 +234,12 @@ fn broken_rules(node: &NodeFigures) -> Verdict {
     }
 }
 
-/// How the commands of a live run ended.
+/// The verdicts on how the commands of a live run ended.
 fn commands(report: &Report) -> Vec<Verdict> {
     let nodes = report.nodes.iter().filter(|_| report.exit_code.is_some());
     nodes
         .map(|node| {
-            let code = node.exit_code.map_or_else(|| "no end".to_owned(), |code| format!("code {code}"));
+            let code = node.exit_code.map_or_else(|| "did not end".to_owned(), |code| format!("code {code}"));
             Verdict {
                 what: format!("command of {}", node.name),
                 outcome: Outcome::of(node.exit_code == Some(0)),
@@ -275,14 +277,14 @@ mod tests {
     }
 
     #[test]
-    fn wall_time_that_is_not_judged_excuses_nothing_else() {
+    fn ignored_wall_time_excuses_no_other_verdict() {
         let mut checked = checked(&[Outcome::Held, Outcome::Broken], None, BROKEN);
         checked.excuse_wall_time();
         assert_eq!((checked.code, checked.count(Outcome::Broken)), (BROKEN, 1), "a budget on counts");
         checked.verdicts[1].what = ratio::SUBJECT.into();
         checked.excuse_wall_time();
         assert_eq!((checked.code, checked.count(Outcome::Undecided)), (HELD, 1));
-        assert!(checked.verdicts[1].found.ends_with("; wall time is not judged"));
+        assert!(checked.verdicts[1].found.ends_with("; ignored because of --ignore-wall-ratios"));
         checked.verdicts[1].outcome = Outcome::Broken;
         checked.error = Some("the guest ended".to_owned());
         checked.code = NOT_RUN;
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_undecided_is_an_error_only_where_decisions_are_demanded() {
+    fn undecided_fails_only_if_decisions_are_demanded() {
         use Outcome::{Broken, Held, Undecided};
         for (outcomes, code, demanded) in [
             (vec![Held, Held], HELD, HELD),
@@ -307,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_broke_a_rule_breaks_the_check() {
+    fn broken_rule_breaks_the_check() {
         let mut node = NodeFigures::new("node0");
         assert_eq!(broken_rules(&node).outcome, Outcome::Held);
         node.broken_rules.insert("slot-free".to_owned(), 2);
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_run_stays_so() {
+    fn scenario_that_did_not_run_keeps_its_exit_code() {
         let mut checked = checked(&[Outcome::Undecided], Some("no boot"), NOT_RUN);
         checked.demand_decisions();
         assert_eq!((checked.code, checked.verdicts[0].found.as_str()), (NOT_RUN, "undecided: median 3"));

@@ -1,4 +1,4 @@
-//! Ratios of wall times to a baseline of the same boot, measured in turns until they are decided.
+//! Ratios of wall times to a baseline of the same boot, measured in alternating runs until they are decided.
 
 use anyhow::{Context, Result};
 use niclab_spec::{
@@ -12,21 +12,21 @@ use super::{
     sequence::{Sequence, Side},
 };
 
-/// What makes a benchmark the baseline.
+/// The arguments that select the baseline.
 const TCP: &[&str] = &["--transport", "tcp"];
 
-/// What such a verdict is of.
-pub const SUBJECT: &str = "live: wall time, tcp over the modelled NIC";
+/// The subject of these verdicts.
+pub const SUBJECT: &str = "live: wall time of tcp divided by that of the modelled NIC";
 
-/// Measures both in turns until the median ratio is below or above the limit with the confidence asked for, or the
-/// rounds are used up.
+/// Measures both in alternation. It stops when the median ratio is below or above the limit with the required
+/// confidence, or when the rounds are used up.
 ///
 /// # Errors
-/// When a run fails or measures nothing.
+/// If a run fails or measures nothing.
 pub fn verdict(ratio: &Ratio, workload: &Workload, cluster: &mut LiveCluster) -> Result<Verdict> {
     let Baseline::Tcp = ratio.baseline;
     decide(ratio, &mut |round| {
-        // Either goes first in turns, so that what comes and goes within a round favours neither.
+        // They alternate in going first, so that a disturbance within a round favours neither.
         let (own, baseline);
         if round % 2 == 0 {
             own = figure(workload, &cluster.measure()?)?;
@@ -57,7 +57,7 @@ fn decide(ratio: &Ratio, measure: &mut dyn FnMut(u32) -> Result<f64>) -> Result<
         what: SUBJECT.to_owned(),
         outcome,
         expected: format!(
-            "at least {} times, wrong at most once in {:.0}",
+            "at least {}, with an error probability of at most 1 in {:.0}",
             ratio.at_least,
             1.0 / (1.0 - ratio.confidence)
         ),
@@ -73,22 +73,22 @@ fn found(sequence: &Sequence, side: Option<Side>) -> String {
     let rounds = sequence.len();
     match side {
         Some(Side::Above) => {
-            format!("median {median}, above {lower} with that confidence, after {rounds} rounds")
+            format!("median {median} of {rounds} rounds; the true median is above {lower} at that confidence")
         }
         Some(Side::Below) => {
-            format!("median {median}, below {upper} with that confidence, after {rounds} rounds")
+            format!("median {median} of {rounds} rounds; the true median is below {upper} at that confidence")
         }
         None => format!(
-            "median {median}, between {lower} and {upper} with that confidence, after all {rounds} rounds"
+            "median {median} of all {rounds} rounds; the true median is between {lower} and {upper} at that confidence"
         ),
     }
 }
 
-/// What is better when more: round trips or payload a second.
+/// A figure that grows with speed: round trips or payload bytes per second.
 #[expect(clippy::cast_precision_loss, reason = "wall time, whose noise is larger")]
 fn figure(workload: &Workload, report: &Report) -> Result<f64> {
     let results = report.wall.as_ref().map(|wall| wall.results.as_slice()).unwrap_or_default();
-    let result = results.first().context("niclab-perf measured nothing; its messages stand above")?;
+    let result = results.first().context("niclab-perf measured nothing; its messages are above")?;
     if workload.kind == WorkloadKind::PingPong {
         let latency = result.round_trip.context("niclab-perf reported no round trip")?;
         return Ok(1e9 / latency.p50_ns.max(1) as f64);
@@ -112,19 +112,22 @@ mod tests {
     }
 
     #[test]
-    fn rounds_end_when_the_limit_is_outside() {
+    fn rounds_end_when_the_limit_is_outside_the_interval() {
         let (verdict, rounds) = decided(|_| 20.9);
         assert_eq!((verdict.outcome, rounds), (Outcome::Held, 13));
-        assert_eq!(verdict.found, "median 20.90, above 20.90 with that confidence, after 13 rounds");
-        assert_eq!(verdict.expected, "at least 3 times, wrong at most once in 1000");
+        assert_eq!(
+            verdict.found,
+            "median 20.90 of 13 rounds; the true median is above 20.90 at that confidence"
+        );
+        assert_eq!(verdict.expected, "at least 3, with an error probability of at most 1 in 1000");
         assert_eq!(decided(|_| 2.4).0.outcome, Outcome::Broken);
-        // One round in five was disturbed: a median of 20.9 is no broken gate.
+        // One round in five is disturbed: a median of 20.9 still holds.
         let (verdict, rounds) = decided(|round| if round % 5 == 1 { 1.1 } else { 20.9 });
         assert!(verdict.outcome == Outcome::Held && rounds < 100, "{verdict:?}");
     }
 
     #[test]
-    fn rounds_that_decide_nothing_are_undecided() {
+    fn rounds_without_a_decision_are_undecided() {
         let (verdict, rounds) = decided(|round| f64::from(round % 2 * 2 + 2));
         assert_eq!((verdict.outcome, rounds), (Outcome::Undecided, 100));
         assert!(
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_fails_ends_it() {
+    fn failed_round_ends_the_measurement() {
         let error = decide(&RATIO, &mut |_| anyhow::bail!("no round trip")).unwrap_err();
         assert_eq!(error.to_string(), "no round trip");
     }

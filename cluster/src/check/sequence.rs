@@ -1,28 +1,27 @@
-//! Decides in sequence whether the median of a stream of values is below or above a limit.
+//! Decides sequentially whether the median of a stream of values is below or above a limit.
 //!
-//! After each value there is a confidence interval of the median, and all of them hold together: whoever looks after
-//! each value, and stops as soon as the limit is outside, is wrong no more often than by the stated chance. A test for
-//! a fixed number of values does not bear such looks.
+//! After each value there is a confidence interval of the median, and all intervals are valid together. So the caller
+//! may check after each value, and stop as soon as the limit is outside. It is wrong no more often than by the stated
+//! chance. A test for a fixed number of values would not allow such repeated checks.
 //!
-//! The number of values below a median is a game of heads and tails. Betting on more heads than tails, with the share
-//! of heads spread evenly over 1/2 to 1, multiplies the stake by [`evidence`]; by Ville's inequality it ever reaches
-//! `1 / chance` with at most that chance (Robbins, "Statistical methods related to the law of the iterated logarithm",
-//! Ann. Math. Stat. 41 (1970); Howard and Ramdas, "Sequential estimation of quantiles with applications to A/B testing
-//! and best-arm identification", Bernoulli 28 (2022)). Nothing is assumed of the values' distribution, and they need
-//! not have one in common; but each value must be as likely below the median as above, whatever came before it. A
-//! disturbance that slows either side is fine, one that slows the same side for many rounds on end is not: no median
-//! can tell it from a slower program.
+//! Whether a value is below the median is a coin toss. Consider bets on more heads than tails, with the probability of
+//! heads spread evenly over 1/2 to 1. They multiply the stake by [`evidence`]. By Ville's inequality the probability
+//! that it ever reaches `1 / chance` is at most `chance` (Robbins, "Statistical methods related to the law of the
+//! iterated logarithm", Ann. Math. Stat. 41 (1970); Howard and Ramdas, "Sequential estimation of quantiles with
+//! The test assumes nothing about the values' distributions, which may differ. But each value must be as likely below
+//! the median as above, independent of earlier values. A disturbance may slow either side. It must not slow the same
+//! side for many consecutive rounds: no median distinguishes that from a slower program.
 
 use std::cmp::Ordering;
 
-/// Values so far, and what is to be decided.
+/// The values so far, and the limit.
 #[derive(Clone, Debug)]
 pub struct Sequence {
     limit: f64,
-    /// Of a wrong decision, for either decision.
+    /// Maximum probability of a wrong decision, for each decision.
     chance: f64,
     sorted: Vec<f64>,
-    /// Values below (or above) the median that there would hardly ever be.
+    /// The smallest number of values below (or above) the median that is improbable at this chance.
     critical: usize,
 }
 
@@ -36,17 +35,17 @@ pub enum Side {
 }
 
 impl Sequence {
-    /// Nothing is known yet. Either decision is wrong with a probability of at most `1 - confidence`.
+    /// A test without values. Each decision is wrong with a probability of at most `1 - confidence`.
     #[must_use]
     pub fn new(limit: f64, confidence: f64) -> Self {
         Self { limit, chance: 1.0 - confidence, sorted: Vec::new(), critical: 0 }
     }
 
-    /// Takes another value; the decision, if there is one by now.
+    /// Adds a value; returns the decision, if there is one.
     pub fn push(&mut self, value: f64) -> Option<Side> {
         let place = self.sorted.partition_point(|other| other.total_cmp(&value) == Ordering::Less);
         self.sorted.insert(place, value);
-        // It never falls: with more values the same number of them below is less remarkable.
+        // The critical number never falls: with more values, the same number of them below is less improbable.
         while self.critical <= self.len() && evidence(self.len(), self.critical) * self.chance < 1.0 {
             self.critical += 1;
         }
@@ -57,13 +56,13 @@ impl Sequence {
         lower.is_some_and(|lower| lower > self.limit).then_some(Side::Above)
     }
 
-    /// How many values there were.
+    /// The number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sorted.len()
     }
 
-    /// Whether there was none.
+    /// Whether there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
@@ -75,8 +74,7 @@ impl Sequence {
         self.sorted.get(self.len() / 2).copied()
     }
 
-    /// Lower and upper bound of the true median, each with the confidence asked for; none where there are too few
-    /// values.
+    /// Lower and upper bound of the true median, each with the required confidence; `None` if there are too few values.
     #[must_use]
     pub fn interval(&self) -> (Option<f64>, Option<f64>) {
         let lower = self.len().checked_sub(self.critical).and_then(|index| self.sorted.get(index));
@@ -85,8 +83,8 @@ impl Sequence {
     }
 }
 
-/// By how much a stake of 1 was multiplied when `heads` of `values` fell: the mean of `2^n q^k (1 - q)^(n - k)` over
-/// `q` from 1/2 to 1, which is the sum of `C(n + 1, j)` over `j` to `k`, over `(n + 1) C(n, k)`.
+/// The factor on a stake of 1 after `heads` of `values` tosses. It is the mean of `2^n q^k (1 - q)^(n - k)` over `q`
+/// from 1/2 to 1. That equals the sum of `C(n + 1, j)` for `j` up to `k`, divided by `(n + 1) C(n, k)`.
 #[expect(clippy::cast_precision_loss, reason = "at most 1000 rounds")]
 fn evidence(values: usize, heads: usize) -> f64 {
     let tosses = values as f64 + 1.0;
@@ -114,16 +112,16 @@ mod tests {
     }
 
     #[test]
-    fn the_stake_is_that_of_an_even_bet_on_all_shares() {
+    fn stake_equals_the_integral_over_all_probabilities() {
         for (values, heads) in [(0, 0), (1, 1), (1, 0), (10, 10), (20, 15), (50, 20), (99, 70)] {
             let (sum, integral) = (evidence(values as usize, heads as usize), integrated(values, heads));
             assert!((sum / integral - 1.0).abs() < 1e-6, "{heads} of {values}: {sum} {integral}");
         }
     }
 
-    /// What makes it valid at every look: fair tosses do not change the stake in the mean.
+    /// Repeated checks are valid because the expected stake of fair tosses does not grow.
     #[test]
-    fn a_fair_coin_wins_nothing() {
+    fn fair_coin_does_not_increase_the_stake() {
         for values in 0..200 {
             for heads in 0..=values {
                 let after = (evidence(values + 1, heads) + evidence(values + 1, heads + 1)) / 2.0;
@@ -134,22 +132,22 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_on_one_side_is_decided_and_one_on_both_is_not() {
+    fn only_a_stream_on_one_side_is_decided() {
         let decided = |value: f64| {
             let mut sequence = Sequence::new(3.0, 0.999);
             (1..100).find_map(|round| sequence.push(value).map(|side| (side, round)))
         };
-        // (2^14 - 1) / 14 is the first above 1000.
+        // (2^14 - 1) / 14 is the first value above 1000.
         assert_eq!(decided(2.9), Some((Side::Below, 13)));
         assert_eq!(decided(3.1), Some((Side::Above, 13)));
-        assert_eq!(decided(3.0), None, "at the limit is neither");
+        assert_eq!(decided(3.0), None, "at the limit there is no decision");
         let mut sequence = Sequence::new(3.0, 0.999);
         assert!((0..1000).all(|round| sequence.push(f64::from(round % 2 * 4 + 1)).is_none()));
         assert_eq!(sequence.interval(), (Some(1.0), Some(5.0)));
     }
 
     #[test]
-    fn bounds_are_values_and_wait_for_enough_of_them() {
+    fn bounds_need_enough_values() {
         let mut sequence = Sequence::new(0.0, 0.95);
         let bounds: Vec<_> = (1..=20)
             .map(|value| {
@@ -164,7 +162,7 @@ mod tests {
         assert!(lower > 1.0 && upper < 20.0 && (lower + upper - 21.0).abs() < 1e-9, "{lower} {upper}");
     }
 
-    /// Uniform numbers of 0 to 1, the same for the same seed (SplitMix64).
+    /// Uniform random numbers from 0 to 1, from a seed (SplitMix64).
     struct Uniform(u64);
 
     impl Uniform {
@@ -176,19 +174,19 @@ mod tests {
         }
     }
 
-    /// What a machine does to the rounds. A quiet round is off by up to a tenth; a disturbed side is slower by a factor
-    /// of 1 to 20.
+    /// How the machine disturbs the rounds. An undisturbed round is off by up to a tenth. A disturbed side is slower by
+    /// a factor of 1 to 20.
     #[derive(Clone, Copy, Debug)]
     enum Machine {
-        /// Half of the rounds are disturbed, both sides by factors of their own, evenly spread over their logarithms.
+        /// Half of the rounds are disturbed, both sides by independent factors, uniform in their logarithms.
         Disturbed,
-        /// As before; the factor is above x with a probability of 1/x (Pareto), cut at 20.
+        /// As before, but the factor is above x with a probability of 1/x (Pareto), cut at 20.
         HeavyTailed,
-        /// Half of the time one side alone is slow, either one, for two rounds in the mean, whichever it was before.
+        /// Half of the time one side alone is slow, for two rounds on average. Each side is equally likely.
         OneSided,
     }
 
-    /// The figures of one round's two sides, time; less is better.
+    /// The times of one round's two sides; less is better.
     struct Rounds {
         machine: Machine,
         uniform: Uniform,
@@ -227,8 +225,8 @@ mod tests {
     const RUNS: u64 = 10_000;
     const MAX_ROUNDS: usize = 100;
 
-    /// Of [`RUNS`] gates with the usual confidence and bound: how many found a true ratio of so many times the limit
-    /// below it, and above it.
+    /// Runs [`RUNS`] gates with the usual confidence, on a true ratio of `times_limit` times the limit. Returns how
+    /// many found it below the limit, and how many above.
     fn decisions(machine: Machine, times_limit: f64) -> [u64; 2] {
         let mut decided = [0, 0];
         for seed in 0..RUNS {
@@ -248,19 +246,20 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_above_the_limit_breaks_fewer_than_one_gate_in_a_thousand() {
+    fn ratio_above_limit_breaks_under_one_gate_in_a_thousand() {
         for (machine, least_held) in
             [(Machine::Disturbed, 0.95), (Machine::HeavyTailed, 0.95), (Machine::OneSided, 0.85)]
         {
             let [broken, held] = decisions(machine, 1.2);
-            // At four of 10,000 the rate is below 1 in 1,000 with a confidence of 95 %: Poisson, 9.2 at most.
+            // At four of 10,000 the rate is below 1 in 1,000 with a confidence of 95 %: the Poisson bound is 9.2 of
+            // 10,000.
             assert!(broken <= 4, "{machine:?}: {broken} of {RUNS} broken");
             assert!(held as f64 >= least_held * RUNS as f64, "{machine:?}: {held} of {RUNS} held");
         }
     }
 
     #[test]
-    fn a_ratio_below_the_limit_is_found() {
+    fn ratio_below_the_limit_is_found() {
         for (machine, least_found) in
             [(Machine::Disturbed, 0.95), (Machine::HeavyTailed, 0.95), (Machine::OneSided, 0.85)]
         {
@@ -270,9 +269,9 @@ mod tests {
         }
     }
 
-    /// The worst case: the median is the limit itself, and every look is one too many.
+    /// The worst case: the median is the limit itself.
     #[test]
-    fn a_ratio_at_the_limit_is_decided_either_way_by_chance_alone() {
+    fn ratio_at_the_limit_is_decided_only_by_chance() {
         let mut uniform = Uniform(7);
         let mut broken = 0;
         for _ in 0..RUNS {

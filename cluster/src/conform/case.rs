@@ -1,16 +1,16 @@
-//! What is done to a driver: the cases, by name.
+//! The cases of the conformance test, by name: what each does to a driver.
 
 use niclab_spec::{DeviceFaults, renamed};
 use serde::Serialize;
 
-/// A device fault as a case has it.
+/// A device fault that is a case.
 struct Fault {
     /// Its key.
     key: &'static str,
-    /// Whether the manual lets programs go on as if nothing were wrong (docs/use/FAULTS.md: what costs time alone). Of the
-    /// others a program may see that something is lost.
+    /// Whether the manual lets programs continue as if nothing had happened (docs/use/FAULTS.md: faults that only cost
+    /// time). With the other faults a program may notice a loss.
     is_only_late: bool,
-    /// Has it happen, so often that a command of a second meets it.
+    /// Sets the fault's rate, high enough that a command of one second meets it.
     set: fn(&mut DeviceFaults),
 }
 
@@ -28,17 +28,16 @@ const FAULTS: [Fault; 7] = [
     Fault { key: "invalid_value", is_only_late: false, set: |faults| faults.invalid_value = 0.1 },
 ];
 
-/// The index of a fault that flips a bit of what drivers read.
+/// The index of the fault that flips a bit of what drivers read.
 const BAD_STATUS: usize = 2;
 
-/// The index of the fault that puts lengths, indices, handles and counts out of their ranges.
+/// The index of the fault that puts lengths, indices, handles and counts out of range.
 const INVALID_VALUE: usize = 6;
 
-/// Seeds in a default run of each case whose moments are drawn anew for each seed.
-const DRAWN: u64 = 2;
+/// Seeds in a default run of each case with random moments.
+const RANDOM_SEEDS: u64 = 2;
 
-/// What is done once more with guests whose kernel watches, where all is slower: each of what leads a driver to other
-/// places.
+/// Cases that run again with a debug kernel, which is slower: those that lead a driver to different code.
 const ON_DEBUG_KERNEL: [Kind; 8] = [
     Kind::Plain,
     Kind::Rebind,
@@ -50,29 +49,29 @@ const ON_DEBUG_KERNEL: [Kind; 8] = [
     Kind::Combined,
 ];
 
-/// What is done to the driver while the command runs.
+/// What a case does to the driver while the command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Nothing.
     Plain,
-    /// The device does all that the manual allows and kind hardware seldom does.
+    /// The device behaves adversarially: as the manual allows, but real hardware seldom does.
     Adversarial,
-    /// Its programs are killed, at drawn moments.
+    /// The driver's programs are killed, at random moments.
     Kill,
-    /// The driver is unbound from its card and bound again, at drawn moments.
+    /// The driver is unbound from its card and bound again, at random moments.
     Rebind,
     /// The module is unloaded and loaded again.
     Reload,
-    /// One device fault, by its place in the table.
+    /// One device fault, by its index in the table.
     Fault(usize),
     /// Several device faults at once, an adversarial device, killed programs and rebinding.
     Combined,
-    /// A guest is reset, and boots.
+    /// A guest is reset, and reboots.
     Reboot,
 }
 
 impl Kind {
-    /// All of them, in the order of a run: what is found soonest first.
+    /// All kinds, in the order of a run: those that find bugs soonest come first.
     pub fn all() -> impl Iterator<Item = Self> {
         let faults = (0..FAULTS.len()).map(Self::Fault);
         let first = [Self::Plain, Self::Adversarial, Self::Kill, Self::Rebind, Self::Reload];
@@ -94,14 +93,14 @@ impl Kind {
         }
     }
 
-    /// The one of this name.
+    /// The kind of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let name = renamed::new_name(&renamed::VALUES, name);
         Self::all().find(|kind| kind.name() == name)
     }
 
-    /// Whether a driver that is found in this case has believed the device.
+    /// Whether a finding in this case means that the driver trusted an invalid value of the device.
     #[must_use]
     pub const fn is_believed(self) -> bool {
         matches!(self, Self::Fault(INVALID_VALUE))
@@ -113,12 +112,11 @@ impl Kind {
         matches!(self, Self::Adversarial | Self::Combined)
     }
 
-    /// How many seeds a run of all cases has for it: as many as are asked for, where what happens follows from the
-    /// seed.
+    /// The number of seeds in a run of all cases. `asked` applies to kinds whose events depend on the seed.
     fn seeds(self, asked: Option<u64>) -> u64 {
         match self {
             Self::Adversarial => asked.unwrap_or(DEFAULT_SEEDS),
-            Self::Kill | Self::Rebind | Self::Combined => asked.unwrap_or(DRAWN),
+            Self::Kill | Self::Rebind | Self::Combined => asked.unwrap_or(RANDOM_SEEDS),
             Self::Plain | Self::Reload | Self::Fault(_) | Self::Reboot => 1,
         }
     }
@@ -138,46 +136,46 @@ pub const fn fault_key(number: usize) -> &'static str {
     FAULTS[number].key
 }
 
-/// Whether programs go on as if nothing were wrong.
+/// Whether programs continue as if nothing had happened.
 #[must_use]
 pub fn is_only_late(number: usize) -> bool {
     FAULTS[number].is_only_late
 }
 
-/// Several faults at once: the first, and those for which `is_drawn` says so.
+/// Several faults at once: the first, and those for which `is_included` returns true.
 #[must_use]
-pub fn several_faults(mut is_drawn: impl FnMut() -> bool) -> DeviceFaults {
+pub fn several_faults(mut is_included: impl FnMut() -> bool) -> DeviceFaults {
     let mut faults = faults(0);
-    FAULTS.iter().filter(|_| is_drawn()).for_each(|fault| (fault.set)(&mut faults));
+    FAULTS.iter().filter(|_| is_included()).for_each(|fault| (fault.set)(&mut faults));
     faults
 }
 
-/// One case: what is done, and the seed of all that is drawn for it.
+/// One case: what it does, and its random seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// What is done.
+    /// What the case does.
     pub kind: Kind,
-    /// What is drawn.
+    /// The random seed.
     pub seed: u64,
-    /// Whether the guests' kernel is the one that watches, where the cluster's own is another.
+    /// Whether the guests run the debug kernel, while the cluster's own kernel is another.
     pub on_debug_kernel: bool,
 }
 
-/// Which cases a run has.
+/// Selects the cases of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choice {
-    /// One kind alone.
+    /// Only this kind.
     pub only: Option<Kind>,
     /// The first seed.
     pub from: u64,
-    /// How many there are of each kind whose moments or behaviour follow from the seed, or of the one kind.
+    /// The number of seeds of each kind whose events depend on the seed, or of the only kind.
     pub seeds: Option<u64>,
-    /// Whether some cases come a second time, with guests whose kernel watches.
+    /// Whether some cases run a second time, with a debug kernel.
     pub with_debug_kernel: bool,
 }
 
 impl Choice {
-    /// The cases: all kinds, or one, with seeds from this one on.
+    /// The cases: all kinds, or one, with seeds from `from` on.
     #[must_use]
     pub fn cases(self) -> Vec<Case> {
         let of = |kind: Kind, count: u64, on_debug_kernel: bool| {
@@ -208,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_case_has_a_name_of_its_own_and_is_found_by_it() {
+    fn case_names_are_unique_and_find_their_case() {
         let names: Vec<String> = Kind::all().map(Kind::name).collect();
         for (number, name) in names.iter().enumerate() {
             assert!(!names[..number].contains(name), "{name}");
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_of_the_device_has_a_case_which_sets_it_alone() {
+    fn every_device_fault_has_a_case_that_sets_only_it() {
         let keys: Vec<&str> = DeviceFaults::default().rates().iter().map(|rate| rate.key).collect();
         assert_eq!(keys.len(), FAULTS.len(), "{keys:?}");
         for (number, key) in keys.iter().enumerate() {
@@ -230,11 +228,11 @@ mod tests {
         assert_eq!((FAULTS[BAD_STATUS].key, FAULTS[INVALID_VALUE].key), ("bad_status", "invalid_value"));
         let all = several_faults(|| true);
         assert!(all.rates().iter().all(|rate| rate.chance > 0.0));
-        assert_eq!(several_faults(|| false), faults(0), "one at least");
+        assert_eq!(several_faults(|| false), faults(0), "at least one");
     }
 
     #[test]
-    fn a_default_run_has_all_kinds_and_one_kind_alone_has_the_seeds_that_are_asked_for() {
+    fn default_run_has_all_kinds_and_one_kind_the_given_seeds() {
         let choice = Choice { from: 1, ..Choice::default() };
         let default = choice.cases();
         for kind in Kind::all() {

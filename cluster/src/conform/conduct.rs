@@ -1,6 +1,6 @@
-//! What is done in each case, moment by moment. What is drawn follows from the case's seed. A moment is the n-th thing
-//! that a card does for its driver (a message sent or received, an event). So the same seed meets the same program at
-//! about the same place, on a slow machine, too, and no moment comes before the program has begun.
+//! The steps of each case. The case's seed determines all random choices. A moment is the n-th action of a card for its
+//! driver: a message sent or received, or an event. So the same seed meets the same program at about the same place,
+//! also on a slow machine, and no moment comes before the program has begun.
 
 use std::time::{Duration, Instant};
 
@@ -13,68 +13,68 @@ use super::{
     traffic::Moment,
 };
 
-/// How often programs are killed, drivers unbound or modules unloaded in a case.
+/// How often a case kills programs, unbinds drivers or unloads modules.
 const ROUNDS: u32 = 3;
 
-/// The latest moment at which something is done to a program that was started: the n-th thing that a card does for it.
-const LATEST: u32 = 1 << 9;
+/// The latest moment at which a case disturbs a program: after this many actions of its card.
+const MAX_MOMENT: u32 = 1 << 9;
 
-/// How long a moment is waited for. It is that long in coming where nothing comes any more.
-const MOMENT: Duration = Duration::from_secs(10);
+/// Time limit for a moment; it is reached only if the card does nothing more.
+const MOMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often a program is started that comes to its end before the moment: each time with an earlier one.
+/// How often a case restarts a program that ends before the moment. Each try has an earlier moment.
 const TRIES: u32 = 4;
 
-/// The longest time for which a card has no driver while the other nodes' programs go on.
-const TAKEN_AWAY: Duration = Duration::from_millis(250);
+/// The longest time for which a card has no driver while the other nodes' programs continue.
+const MAX_UNBOUND: Duration = Duration::from_millis(250);
 
-/// How long a program may go on whose peer was killed, whose driver is gone or whose card is faulty: then it is killed,
-/// too. Nothing is judged of it but that it can be.
-const LEFT_ALONE: Duration = Duration::from_secs(2);
+/// How long a program may continue whose peer was killed, whose driver is gone or whose card is faulty. Then the case
+/// kills it too, and only checks that this is possible.
+const LEFTOVER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long programs may run over a faulty card.
-const FAULTY: Duration = Duration::from_secs(8);
+/// How long programs may run with a faulty card.
+const FAULTY_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The stream of moments and nodes that are drawn for a case.
+/// The random stream of a case's moments and nodes.
 const STREAM: u64 = 0x636f_6e66;
 
-/// A moment within what a program does, its order of magnitude drawn first.
+/// A random moment of a program's run; its order of magnitude is uniformly distributed.
 fn moment(random: &mut Random) -> u32 {
-    let most = 1 << random.below(LATEST.ilog2() + 1);
+    let most = 1 << random.below(MAX_MOMENT.ilog2() + 1);
     1 + random.below(most)
 }
 
-/// One case over a cluster that is up.
+/// Runs one case in a cluster that is up.
 pub struct Conduct<'l, 'r, 'c> {
     lab: &'l mut Laboratory<'r>,
     command: &'c [String],
     limit: Duration,
     random: Random,
-    /// The latest moment that a program was seen to reach.
+    /// The latest moment that is still tried, after programs ended before later ones.
     reach: u32,
     did: Did,
 }
 
-/// What was done in a case.
+/// What a case did.
 #[derive(Debug, Default)]
 pub struct Did {
-    /// What a reader should know, though nothing is wrong.
+    /// A note for the reader, although no check failed.
     pub note: Option<String>,
-    /// The moments at which something was done to the driver.
+    /// The moments at which the case disturbed the driver.
     pub moments: Vec<Moment>,
 }
 
 impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
-    /// With this command, which may take so long where it is judged.
+    /// `limit` is the time limit of the command where its result counts.
     pub fn new(lab: &'l mut Laboratory<'r>, case: Case, command: &'c [String], limit: Duration) -> Self {
         let random = Random::new(case.seed, STREAM);
-        Self { lab, command, limit, random, reach: LATEST, did: Did::default() }
+        Self { lab, command, limit, random, reach: MAX_MOMENT, did: Did::default() }
     }
 
-    /// Does it, and gives what was done, though something went wrong.
+    /// Runs the case. Returns what it did, even if it failed.
     pub fn carry_out(mut self, kind: Kind) -> (Did, Result<(), Trouble>) {
         let result = match kind {
-            Kind::Plain | Kind::Adversarial => self.judged(),
+            Kind::Plain | Kind::Adversarial => self.must_succeed(),
             Kind::Kill => self.kill(),
             Kind::Rebind => self.rebind(),
             Kind::Reload => self.reload(),
@@ -86,63 +86,62 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
         (self.did, result)
     }
 
-    /// One of several seeds in the same boot: the command over drivers that begin with it. A later one is given to the
-    /// cards while they have none, so that each driver meets it from its first request on, as one that is loaded; the
-    /// last of a seed is what its driver does when it goes.
+    /// Runs the command with one of several seeds in the same boot. A later seed is set while the cards have no driver.
+    /// So each driver meets its seed from its first request on, like a driver that was loaded, until it is unbound.
     pub fn one_of_several(mut self, seed: u64, is_later: bool) -> Result<(), Trouble> {
         let all: Vec<usize> = (0..self.lab.nodes()).collect();
         if is_later {
             self.lab.set_adversarial_seed(seed)?;
             self.lab.bind(&all)?;
         }
-        self.judged()?;
+        self.must_succeed()?;
         self.lab.unbind(&all)
     }
 
-    /// The command on every node, which must come to a good end.
-    fn judged(&mut self) -> Result<(), Trouble> {
+    /// Runs the command on every node; it must succeed.
+    fn must_succeed(&mut self) -> Result<(), Trouble> {
         let programs = self.lab.start_all(self.command)?;
         let is_over = self.lab.wait(&programs, self.limit)?;
         let (failed, left) = (self.lab.failed(&programs), self.lab.left(&programs).join(", "));
-        // Where one failed the others may wait for it for ever; what they would say is of no use.
+        // If one failed, the others may wait for it forever; their results mean nothing.
         self.lab.kill(&programs, "the command")?;
         match failed {
             Some(trouble) => Err(trouble),
             None if is_over => Ok(()),
             None => Err(Trouble::Hang(format!(
-                "the command on {left} takes more than {} s",
+                "the command on {left} did not end within {} s",
                 self.limit.as_secs()
             ))),
         }
     }
 
-    /// What is left of programs whose peers, drivers or cards are not what they were.
+    /// Ends programs whose peers, drivers or cards were disturbed.
     fn end(&mut self, programs: &[Program]) -> Result<(), Trouble> {
-        self.lab.wait(programs, self.lab.patient(LEFT_ALONE))?;
+        self.lab.wait(programs, self.lab.scaled(LEFTOVER_TIMEOUT))?;
         self.lab.kill(programs, "the command")
     }
 
-    /// All began anew, so the command must come to a good end.
-    fn judged_anew(&mut self) -> Result<(), Trouble> {
+    /// After all drivers are bound again, the command must succeed.
+    fn must_succeed_after_rebind(&mut self) -> Result<(), Trouble> {
         self.lab.settle()?;
-        self.judged()
+        self.must_succeed()
     }
 
     fn node(&mut self) -> usize {
         self.random.below(u32::try_from(self.lab.nodes()).unwrap_or(u32::MAX)) as usize
     }
 
-    /// Starts the command everywhere, and lets it go on until a moment that is drawn, at which `what` is done to a
-    /// node, or to all.
+    /// Starts the command on every node, and waits for a random moment of one node's card, or of all cards together.
+    /// The caller then does `what`.
     fn begin(&mut self, what: &'static str, rank: Option<usize>) -> Result<Vec<Program>, Trouble> {
-        let drawn = moment(&mut self.random);
-        let limit = self.lab.patient(MOMENT);
+        let sampled = moment(&mut self.random);
+        let limit = self.lab.scaled(MOMENT_TIMEOUT);
         let mut tries_left = TRIES;
         loop {
             tries_left -= 1;
             let before = self.lab.traffic(rank)?;
             let programs = self.lab.start_all(self.command)?;
-            let wanted = drawn.min(self.reach);
+            let wanted = sampled.min(self.reach);
             let traffic = self.lab.await_traffic(&programs, rank, before, u64::from(wanted), limit)?;
             let is_late = self.lab.are_done(&programs) && tries_left > 0 && !traffic.is_none();
             if !is_late {
@@ -150,8 +149,8 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
                 self.did.moments.push(Moment { what, node, traffic });
                 return Ok(programs);
             }
-            // What the program does in all, and sooner: that must be left of it which is in the way.
-            let done = u32::try_from(traffic.count()).unwrap_or(LATEST);
+            // The program ended before the moment: retry with half of its actions at most, so that it is still running.
+            let done = u32::try_from(traffic.count()).unwrap_or(MAX_MOMENT);
             self.reach = (done.min(wanted) / 2).max(1);
         }
     }
@@ -161,21 +160,21 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
             let first = self.node();
             let programs = self.begin("kill", Some(first))?;
             self.lab.kill(programs.get(first), "the command")?;
-            // The others may notice, and may not.
-            self.go_on(&programs, LEFT_ALONE)?;
+            // The other programs may or may not notice.
+            self.run_until_moment(&programs, LEFTOVER_TIMEOUT)?;
             self.lab.kill(&programs, "the command")?;
         }
-        // A program that was killed leaves nothing behind, if the command does not ask for what it left unread.
-        if let Err(Trouble::Exit { .. } | Trouble::Hang(_)) = self.judged() {
-            self.did.note = Some(
-                "after programs were killed the command failed until the driver was bound anew".to_owned(),
-            );
+        // A killed program may leave unread messages, which can make the next command fail. So a failure here is only a
+        // note.
+        if let Err(Trouble::Exit { .. } | Trouble::Hang(_)) = self.must_succeed() {
+            self.did.note =
+                Some("after programs were killed the command failed until the driver was rebound".to_owned());
         }
-        self.judged_anew()
+        self.must_succeed_after_rebind()
     }
 
-    /// Lets programs go on until a moment that is drawn, but not for long: what they do may have come to its end.
-    fn go_on(&mut self, programs: &[Program], longest: Duration) -> Result<(), Trouble> {
+    /// Lets programs continue until a random moment, for at most `longest`: they may do nothing more.
+    fn run_until_moment(&mut self, programs: &[Program], longest: Duration) -> Result<(), Trouble> {
         let wanted = u64::from(moment(&mut self.random));
         let before = self.lab.traffic(None)?;
         let deadline = Instant::now() + longest;
@@ -190,19 +189,19 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
 
     fn rebind(&mut self) -> Result<(), Trouble> {
         for _ in 0..ROUNDS {
-            let programs = self.begin_and_take_away()?;
+            let programs = self.begin_and_unbind()?;
             self.end(&programs)?;
         }
-        self.judged_anew()
+        self.must_succeed_after_rebind()
     }
 
-    /// Starts the command, and takes a card away from its driver at a moment that is drawn, until another one.
-    fn begin_and_take_away(&mut self) -> Result<Vec<Program>, Trouble> {
+    /// Starts the command, unbinds a driver at a random moment, and binds it again at a later one.
+    fn begin_and_unbind(&mut self) -> Result<Vec<Program>, Trouble> {
         let node = self.node();
         let unbind = self.lab.prepare_unbind(&[node])?;
         let programs = self.begin("unbind", Some(node))?;
         self.lab.unbind_prepared(&unbind)?;
-        self.go_on(&programs, TAKEN_AWAY)?;
+        self.run_until_moment(&programs, MAX_UNBOUND)?;
         self.lab.bind(&[node])?;
         Ok(programs)
     }
@@ -215,35 +214,35 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
             self.lab.unload(&all)?;
             self.lab.load(&all)?;
         }
-        self.judged()
+        self.must_succeed()
     }
 
     fn fault(&mut self, number: usize) -> Result<(), Trouble> {
         self.lab.set_faults(&case::faults(number))?;
         if case::is_only_late(number) {
-            self.judged()?;
+            self.must_succeed()?;
         } else {
             let programs = self.lab.start_all(self.command)?;
-            self.lab.wait(&programs, self.lab.patient(FAULTY))?;
+            self.lab.wait(&programs, self.lab.scaled(FAULTY_TIMEOUT))?;
             self.end(&programs)?;
         }
         self.lab.set_faults(&DeviceFaults::default())?;
-        self.judged_anew()
+        self.must_succeed_after_rebind()
     }
 
-    /// Values out of range in all that the card gives its host once the driver has it. While a driver starts there are
-    /// none: one that leaves the card alone at the first answer resets it while QEMU maps the BAR, and QEMU 11.1 ends
-    /// by that (segmentation fault).
+    /// Values out of range in everything that the card writes for its host, once the driver is bound. There are none
+    /// while a driver starts. A driver that gives up at the first answer would reset the card while QEMU maps the BAR.
+    /// QEMU 11.1 then crashes (segmentation fault).
     fn invalid_values(&mut self, number: usize) -> Result<(), Trouble> {
         for _ in 0..ROUNDS {
             self.lab.set_faults(&case::faults(number))?;
             let programs = self.lab.start_all(self.command)?;
-            self.lab.wait(&programs, self.lab.patient(FAULTY))?;
+            self.lab.wait(&programs, self.lab.scaled(FAULTY_TIMEOUT))?;
             self.end(&programs)?;
             self.lab.set_faults(&DeviceFaults::default())?;
             self.lab.settle()?;
         }
-        self.judged()
+        self.must_succeed()
     }
 
     fn combined(&mut self) -> Result<(), Trouble> {
@@ -257,12 +256,12 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
                 self.lab.kill(programs.get(node), "the command")?;
                 programs
             } else {
-                self.begin_and_take_away()?
+                self.begin_and_unbind()?
             };
             self.end(&programs)?;
         }
         self.lab.set_faults(&DeviceFaults::default())?;
-        self.judged_anew()
+        self.must_succeed_after_rebind()
     }
 
     fn reboot(&mut self) -> Result<(), Trouble> {
@@ -270,7 +269,7 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
         let programs = self.begin("reset", Some(node))?;
         self.lab.reset(node)?;
         self.end(&programs)?;
-        self.judged_anew()
+        self.must_succeed_after_rebind()
     }
 }
 
@@ -279,12 +278,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_come_after_the_first_act_and_are_early_and_late() {
+    fn moments_come_after_the_first_action_early_and_late() {
         let mut random = Random::new(1, STREAM);
         let moments: Vec<u32> = (0..200).map(|_| moment(&mut random)).collect();
-        assert!(moments.iter().all(|moment| (1..=LATEST).contains(moment)), "{moments:?}");
+        assert!(moments.iter().all(|moment| (1..=MAX_MOMENT).contains(moment)), "{moments:?}");
         let early = moments.iter().filter(|moment| **moment <= 8).count();
-        let late = moments.iter().filter(|moment| **moment > LATEST / 4).count();
+        let late = moments.iter().filter(|moment| **moment > MAX_MOMENT / 4).count();
         assert!(early > 40 && late > 10, "{early} early, {late} late");
         let mut again = Random::new(1, STREAM);
         assert!(

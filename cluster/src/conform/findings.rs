@@ -1,4 +1,4 @@
-//! What others than the command see of a driver: the device, whose rules it broke, and kernels that watch.
+//! Findings about a driver that come from elsewhere than the command: broken rules from the device, and debug kernels.
 
 use std::{
     collections::BTreeMap,
@@ -19,19 +19,19 @@ use super::{
     verdict::Named,
 };
 
-/// How long events may wait for a buffer once the command is over, and nothing else keeps the guest from its driver's
-/// interrupt.
+/// Time limit for events that wait for a buffer after the end of the command. Nothing else then delays the driver's
+/// interrupt handler.
 const EVENTS_LEFT: Duration = Duration::from_secs(10);
 
-/// Between two readings of how many wait.
+/// Interval at which the number of waiting events is read.
 const EVENTS_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The rule of a driver that keeps event buffers. The card cannot tell it from one that is late: only the end of the
-/// command can.
+/// The rule against keeping event buffers. The card cannot distinguish a driver that keeps them from a late one; only
+/// the end of the command shows it.
 const BUFFERS_BACK: &str = "event-buffers-back";
 
-/// What was found in a cluster since it was started, the sharpest first. A daemon that does not answer knows of
-/// nothing; guests that do not have what they said looked at.
+/// All findings in a cluster since its start, most specific first. Without an answer from the daemon there are no
+/// broken rules. If the guests do not answer, their consoles are read instead.
 pub fn of(running: &mut RunningCluster, is_answering: bool) -> Vec<Named> {
     let mut named = rules(running, is_answering);
     let asked = if is_answering { debug_kernel::look(running).ok() } else { None };
@@ -39,17 +39,17 @@ pub fn of(running: &mut RunningCluster, is_answering: bool) -> Vec<Named> {
     named
 }
 
-/// What can be seen without asking guests, which takes no time where nothing is wrong.
+/// The findings that need no query to the guests. This takes no time if there are none.
 pub fn seen(running: &mut RunningCluster, is_answering: bool) -> Vec<Named> {
     let mut named = rules(running, is_answering);
     named.extend(kernels(debug_kernel::look_at_consoles(running.plan())));
     named
 }
 
-/// What the nodes' kernels say that they have found, where they watch.
+/// The findings of the nodes' debug kernels.
 ///
 /// # Errors
-/// The cluster ended meanwhile.
+/// If the cluster ended meanwhile.
 pub fn asked(running: &mut RunningCluster) -> Result<Vec<Named>, Failure> {
     match debug_kernel::look(running) {
         Ok(watched) => Ok(kernels(watched)),
@@ -60,7 +60,7 @@ pub fn asked(running: &mut RunningCluster) -> Result<Vec<Named>, Failure> {
     }
 }
 
-/// What the nodes' kernels have found.
+/// The findings of the nodes' debug kernels.
 fn kernels(watched: Vec<debug_kernel::KernelFindings>) -> Vec<Named> {
     let of_node = |watched: debug_kernel::KernelFindings| {
         let node = watched.node;
@@ -76,10 +76,10 @@ fn kernels(watched: Vec<debug_kernel::KernelFindings>) -> Vec<Named> {
     watched.into_iter().flat_map(of_node).collect()
 }
 
-/// What the daemon counted since it was started, at all nodes together.
+/// The daemon's counts since its start, summed over all nodes.
 #[derive(Debug, Default)]
 pub struct Activity {
-    /// What the cards did for their drivers.
+    /// The messages and events of the cards.
     pub traffic: Traffic,
     /// How often each kind of adversarial behaviour happened.
     pub adversarial: BTreeMap<String, u64>,
@@ -87,7 +87,7 @@ pub struct Activity {
     pub faults: BTreeMap<String, u64>,
 }
 
-/// What the daemon counted. One that does not answer has counted nothing.
+/// The daemon's counts; zero if it does not answer.
 pub fn activity(running: &RunningCluster) -> Activity {
     let mut activity = Activity::default();
     for node in stats(running).into_iter().flat_map(|stats| stats.nodes) {
@@ -106,26 +106,26 @@ fn add(sums: &mut BTreeMap<String, u64>, counts: BTreeMap<String, u64>) {
 }
 
 impl Activity {
-    /// Why a case that saw this has tried nothing, if that is so.
+    /// Why a case with these counts exercised nothing, if that is so.
     #[must_use]
     pub fn not_exercised(&self, kind: Kind, moments: &[Moment]) -> Option<String> {
         if self.traffic.is_none() {
             return Some(
-                "the cards passed no message and gave no event: does the command use the driver?".to_owned(),
+                "the cards transferred no message and raised no event: does the command use the driver?"
+                    .to_owned(),
             );
         }
         if let Some(first) = moments.first().filter(|_| moments.iter().all(|moment| moment.traffic.is_none()))
         {
             return Some(format!(
-                "no message and no event came between the start of the command and any {}",
+                "no card transferred a message or raised an event between the start of the command and any {}",
                 first.what
             ));
         }
         let Kind::Fault(number) = kind else { return None };
         let key = case::fault_key(number);
         let count = self.faults.get(key).copied().unwrap_or(0);
-        (count == 0)
-            .then(|| format!("the fault `{key}` never happened: the card has had no opportunity for it"))
+        (count == 0).then(|| format!("the fault `{key}` never happened: the card had no opportunity for it"))
     }
 }
 
@@ -133,8 +133,7 @@ fn stats(running: &RunningCluster) -> Option<DaemonStats> {
     monitor::stats(&running.plan().monitor_socket).map_err(|error| log::warn!("{error}")).ok()
 }
 
-/// The rules that the nodes broke. `is_answering`: the guests are well, so that it is their drivers' doing where events
-/// are left.
+/// The rules that the nodes broke. `is_answering`: the guests work, so waiting events are their drivers' fault.
 fn rules(running: &mut RunningCluster, is_answering: bool) -> Vec<Named> {
     let Some(stats) = stats(running) else { return Vec::new() };
     let mut named = Vec::new();
@@ -155,8 +154,7 @@ fn rules(running: &mut RunningCluster, is_answering: bool) -> Vec<Named> {
     named
 }
 
-/// Drivers that left their cards without a buffer for an event, and did not come to give one though the command was
-/// over.
+/// Drivers that left events without a buffer, and gave none after the command ended.
 fn events_left(running: &mut RunningCluster, stats: &DaemonStats) -> Vec<Named> {
     let limit = EVENTS_LEFT * running.plan().timeout_factor;
     let deadline = Instant::now() + limit;
@@ -169,7 +167,7 @@ fn events_left(running: &mut RunningCluster, stats: &DaemonStats) -> Vec<Named> 
         if Instant::now() >= deadline {
             break;
         }
-        // A cluster that ends meanwhile is told of by the command's own end.
+        // The end of the cluster is reported elsewhere.
         match running.next_event(Instant::now() + EVENTS_INTERVAL) {
             Ok(Some(Event::Healthy(rank, agent))) => running.adopt(rank, agent),
             Ok(_) => {}
@@ -179,7 +177,7 @@ fn events_left(running: &mut RunningCluster, stats: &DaemonStats) -> Vec<Named> 
     }
     let of_node = |node: NodeFigures| Named::Rule {
         said: format!(
-            "{} events waited {} s after the end of the command, and the driver gave no buffer for them",
+            "{} events waited for {} s after the end of the command, and the driver gave no buffer for them",
             node.events_waiting,
             limit.as_secs()
         ),
@@ -200,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_without_traffic_before_any_moment_tried_nothing() {
+    fn case_without_traffic_before_any_moment_is_not_exercised() {
         let idle = Activity::default();
         assert!(idle.not_exercised(Kind::Plain, &[]).is_some_and(|why| why.contains("no message")));
         let traffic = Traffic { messages_sent: 5, ..Traffic::default() };
@@ -212,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_never_happened_is_not_passed() {
+    fn fault_that_never_happened_is_not_exercised() {
         let traffic = Traffic { messages_sent: 5, ..Traffic::default() };
         let mut busy = Activity { traffic, ..Activity::default() };
         let kind = Kind::named("stale").unwrap();

@@ -1,5 +1,5 @@
-//! The cluster of one case, and what can be done to it: programs started and killed, drivers unbound, unloaded and
-//! brought back, guests reset. Every wait has an end, and ends at once where the cluster does.
+//! The cluster of one case, and the actions on it: start and kill programs, unbind and unload drivers and load them
+//! again, reset guests. Every wait has a time limit, and ends at once if the cluster ends.
 
 use std::{
     collections::BTreeMap,
@@ -27,26 +27,25 @@ use crate::{
 
 use super::traffic::Traffic;
 
-/// The most that is kept of what a program says: its end.
+/// Maximum number of bytes that are kept of a program's output: its end.
 const KEPT_BYTES: usize = 4 * 1024;
 
-/// How long a program may take to end that was killed: then it is in the kernel, and stays there.
+/// Time limit for a killed program to end. After it, the program is stuck in the kernel.
 const KILLED: Duration = Duration::from_secs(15);
 
-/// How long a driver may take to be unbound, bound, unloaded or loaded.
+/// Time limit for binding, unbinding, loading or unloading a driver.
 const STEP: Duration = Duration::from_secs(40);
 
-/// How long a guest may take to boot.
+/// Time limit for a guest's reboot.
 const REBOOT: Duration = Duration::from_secs(180);
 
-/// Between two looks whether a guest is healthy.
+/// Interval at which a guest's health is polled.
 const HEALTH_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a guest may take to say how healthy it is.
+/// Time limit for a guest's answer about its health.
 const HEALTH: Duration = Duration::from_secs(10);
 
-/// Finds the card, its device and its driver, without a program beside the shell: one takes long where the kernel
-/// watches.
+/// Finds the card, its device and its driver with shell builtins only: starting a program takes long on a debug kernel.
 const CARD: &str = r#"
 for device in /sys/bus/virtio/devices/*; do
     read -r id <"$device/device" && [ "$id" = 0x0026 ] && break
@@ -54,11 +53,11 @@ done
 name=${device##*/}
 "#;
 
-/// Between two readings of what cards have done.
+/// Interval at which the cards' counters are read.
 pub const TRAFFIC_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Takes the card away from its driver, which is remembered. It waits first until its standard input is closed, so that
-/// nothing has to be started at the moment at which it is to happen.
+/// Unbinds the card's driver, and records its name. It waits until its standard input is closed, so that the unbind
+/// itself needs no new process.
 const UNBIND: &str = r#"
 read -r go
 [ -e "$device/driver" ] || exit 0
@@ -66,41 +65,46 @@ driver=$(readlink -f "$device/driver") || exit
 echo "$driver" >/run/niclab/unbound && echo "$name" >"$driver/unbind"
 "#;
 
-/// Gives it back.
+/// Binds the driver again.
 const BIND: &str = r#"
-[ -e "$device/driver" ] || { read -r driver </run/niclab/unbound && echo "$name" >"$driver/bind"; } || { dmesg | tail -n 5 >&2; exit 1; }
+[ -e "$device/driver" ] || {
+    read -r driver </run/niclab/unbound && echo "$name" >"$driver/bind"
+} || {
+    dmesg | tail -n 5 >&2
+    exit 1
+}
 "#;
 
 /// Unloads the module `$1`.
 const UNLOAD: &str = "rmmod \"$1\"";
 
-/// Loads niclab's own.
+/// Loads niclab's own module.
 const LOAD_OURS: &str = "modprobe niclab";
 
-/// Resets the guest, as a power button does that is held: no driver hears of it.
+/// Resets the guest, as a held power button does: no driver is notified.
 const RESET: &str = "echo b >/proc/sysrq-trigger; sleep 60";
 
-/// The step in which a card is taken away from its driver.
+/// The name of the step that unbinds a driver.
 const UNBINDING: &str = "unbinding the driver";
 
 /// niclab's own module.
 pub const OURS: &str = "niclab";
 
-/// Something went wrong in a case.
+/// Why a case failed.
 #[derive(Debug, Error)]
 pub enum Trouble {
     /// The cluster ended.
     #[error(transparent)]
     Ended(#[from] Failure),
-    /// Something does not come to its end.
+    /// A program or a step did not end.
     #[error("{0}")]
     Hang(String),
     /// A step failed.
     #[error("{step} failed: {said}")]
     Step {
-        /// What was to be done.
+        /// The step.
         step: String,
-        /// What the guest said.
+        /// The output in the guest.
         said: String,
     },
     /// The command failed.
@@ -110,13 +114,13 @@ pub enum Trouble {
         node: String,
         /// Its code.
         code: u8,
-        /// The last that it said.
+        /// The end of its output.
         said: String,
     },
-    /// The daemon cannot be asked.
+    /// The daemon does not answer.
     #[error(transparent)]
     Monitor(#[from] MonitorError),
-    /// A guest cannot be reset.
+    /// QEMU cannot reset a guest.
     #[error(transparent)]
     Qemu(#[from] QmpError),
 }
@@ -133,7 +137,7 @@ pub struct Program {
 impl Program {
     /// Closes its standard input.
     fn release(&self) {
-        // A program whose agent is gone is over, which its follower hears as well.
+        // If the agent is gone, the program has ended; its follower reports that as well.
         let _ = self.sender.send(ToGuest::StdinEnd);
     }
 }
@@ -147,20 +151,20 @@ pub struct Laboratory<'a> {
 }
 
 impl<'a> Laboratory<'a> {
-    /// Over a cluster that is up.
+    /// Of a cluster that is up.
     pub fn new(running: &'a mut RunningCluster) -> Self {
         Self { running, over: BTreeMap::new(), next: 0 }
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.running.plan().nodes.len()
     }
 
-    /// So long, or longer where guests are slow because they are watched.
+    /// `time`, scaled for guests that are slow because of a debug kernel.
     #[must_use]
-    pub fn patient(&self, time: Duration) -> Duration {
+    pub fn scaled(&self, time: Duration) -> Duration {
         time * self.running.plan().timeout_factor
     }
 
@@ -170,14 +174,14 @@ impl<'a> Laboratory<'a> {
         self.running.plan().nodes.get(rank).map(|node| node.name.clone()).unwrap_or_default()
     }
 
-    /// Starts a program on a node. One whose guest is gone is over at once.
+    /// Starts a program on a node. If the guest is gone, the program ends at once.
     pub fn start(&mut self, rank: usize, argv: &[String]) -> Result<Program, Trouble> {
         let program = self.start_with_input(rank, argv)?;
         program.release();
         Ok(program)
     }
 
-    /// Starts a program whose standard input stays open until it is released.
+    /// Starts a program whose standard input stays open until [`Program::release`].
     fn start_with_input(&mut self, rank: usize, argv: &[String]) -> Result<Program, Trouble> {
         let number = self.next;
         self.next += 1;
@@ -194,7 +198,7 @@ impl<'a> Laboratory<'a> {
         let (events, kept) = (self.running.sender(), Arc::clone(&said));
         thread::spawn(move || {
             let result = follow(&command, &kept).map_err(|error| error.to_string());
-            // If nobody listens any more, the cluster is being taken down.
+            // If the receiver is gone, the cluster is being taken down.
             let _ = events.send(Event::CommandOver(number, result));
         });
         Ok(Program { number, rank, sender, said })
@@ -205,7 +209,7 @@ impl<'a> Laboratory<'a> {
         (0..self.nodes()).map(|rank| self.start(rank, argv)).collect()
     }
 
-    /// Takes what happens until `is_enough`, or until then. Whether it was enough.
+    /// Handles events until `is_enough` or the deadline. Returns whether it was enough.
     fn until(
         &mut self,
         deadline: Instant,
@@ -222,12 +226,12 @@ impl<'a> Laboratory<'a> {
         Ok(true)
     }
 
-    /// Lets the cluster go on for so long.
+    /// Lets the cluster run for this time.
     pub fn pass(&mut self, time: Duration) -> Result<(), Failure> {
         self.until(Instant::now() + time, |_| false).map(drop)
     }
 
-    /// Waits until all of them are over, or one has failed, but not longer. Whether that came.
+    /// Waits until all programs ended, or one failed, or the limit passed. Returns false at the limit.
     pub fn wait(&mut self, programs: &[Program], limit: Duration) -> Result<bool, Failure> {
         let numbers: Vec<usize> = programs.iter().map(|program| program.number).collect();
         self.until(Instant::now() + limit, |over| {
@@ -236,7 +240,7 @@ impl<'a> Laboratory<'a> {
         })
     }
 
-    /// What the card of a node, or the cards of all of them, did since the daemon was started.
+    /// What the card of a node, or all cards, did since the daemon started.
     pub fn traffic(&self, rank: Option<usize>) -> Result<Traffic, MonitorError> {
         let stats = monitor::stats(&self.running.plan().monitor_socket)?;
         let is_asked = |number: usize| rank.is_none_or(|rank| rank == number);
@@ -244,8 +248,8 @@ impl<'a> Laboratory<'a> {
         Ok(nodes.map(|(_, node)| Traffic::of(node)).sum())
     }
 
-    /// Lets the programs go on until the card of a node, or the cards of all nodes, did `wanted` more things than
-    /// `before`, until a program failed or all are over, or until the limit. What the cards did until then.
+    /// Waits until a node's card, or all cards, did `wanted` more actions than `before`, until a program failed or all
+    /// ended, or until the limit. Returns what the cards did until then.
     pub fn await_traffic(
         &mut self,
         programs: &[Program],
@@ -266,7 +270,7 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Whether all of the programs came to a good end.
+    /// Whether all programs succeeded.
     pub fn are_done(&self, programs: &[Program]) -> bool {
         programs.iter().all(|program| self.over.get(&program.number) == Some(&Ok(0)))
     }
@@ -275,7 +279,7 @@ impl<'a> Laboratory<'a> {
         self.over.contains_key(&program.number)
     }
 
-    /// Kills those of the programs that still run. `what` they are, should they not end.
+    /// Kills those programs that still run. `what` names them in an error.
     pub fn kill<'p>(
         &mut self,
         programs: impl IntoIterator<Item = &'p Program>,
@@ -283,12 +287,12 @@ impl<'a> Laboratory<'a> {
     ) -> Result<(), Trouble> {
         let left: Vec<&Program> = programs.into_iter().filter(|program| !self.is_over(program)).collect();
         for program in &left {
-            // If the agent is gone, so is the program.
+            // If the agent is gone, the program has ended, too.
             let _ = program.sender.send(ToGuest::Signal(Signal::KILL.as_raw()));
         }
         let numbers: Vec<usize> = left.iter().map(|program| program.number).collect();
         let all = |over: &BTreeMap<usize, _>| numbers.iter().all(|number| over.contains_key(number));
-        if self.until(Instant::now() + self.patient(KILLED), all)? {
+        if self.until(Instant::now() + self.scaled(KILLED), all)? {
             return Ok(());
         }
         let stuck =
@@ -300,7 +304,7 @@ impl<'a> Laboratory<'a> {
     /// The first of the programs that failed by itself.
     pub fn failed(&self, programs: &[Program]) -> Option<Trouble> {
         programs.iter().find_map(|program| {
-            let (node, said) = (self.name(program.rank), said(&program.said));
+            let (node, said) = (self.name(program.rank), output_text(&program.said));
             match self.over.get(&program.number)? {
                 Ok(0) => None,
                 Ok(code) => Some(Trouble::Exit { node, code: *code, said }),
@@ -309,29 +313,29 @@ impl<'a> Laboratory<'a> {
         })
     }
 
-    /// Those of the programs that have not ended, by their nodes' names.
+    /// The nodes of those programs that have not ended.
     pub fn left(&self, programs: &[Program]) -> Vec<String> {
         let left = programs.iter().filter(|program| !self.is_over(program));
         left.map(|program| self.name(program.rank)).collect()
     }
 
-    /// Runs a script at the same time on these nodes, and waits until it has ended everywhere.
+    /// Runs a script on these nodes at the same time, and waits until it has ended on all.
     fn script(&mut self, ranks: &[usize], step: &str, script: &str, words: &[String]) -> Result<(), Trouble> {
         let prepared = self.prepare(ranks, script, words)?;
-        self.carry_out(&prepared, step)
+        self.run_prepared(&prepared, step)
     }
 
-    /// Starts a script at the same time on these nodes, with its standard input open.
+    /// Starts a script on these nodes, with its standard input open.
     fn prepare(&mut self, ranks: &[usize], script: &str, words: &[String]) -> Result<Vec<Program>, Trouble> {
         let fixed = ["sh", "-c", script, "sh"].map(str::to_owned);
         let argv: Vec<String> = fixed.into_iter().chain(words.iter().cloned()).collect();
         ranks.iter().map(|&rank| self.start_with_input(rank, &argv)).collect()
     }
 
-    /// Closes the standard inputs of scripts, and waits until they have ended everywhere.
-    fn carry_out(&mut self, programs: &[Program], step: &str) -> Result<(), Trouble> {
+    /// Closes the standard inputs of scripts, and waits until they have ended.
+    fn run_prepared(&mut self, programs: &[Program], step: &str) -> Result<(), Trouble> {
         programs.iter().for_each(Program::release);
-        let is_over = self.wait(programs, self.patient(STEP))?;
+        let is_over = self.wait(programs, self.scaled(STEP))?;
         match self.failed(programs) {
             Some(Trouble::Exit { node, said, .. }) => {
                 Err(Trouble::Step { step: format!("{step} on {node}"), said })
@@ -341,36 +345,36 @@ impl<'a> Laboratory<'a> {
             None => {
                 let nodes = self.left(programs).join(", ");
                 Err(Trouble::Hang(format!(
-                    "{step} on {nodes} takes more than {} s",
-                    self.patient(STEP).as_secs()
+                    "{step} on {nodes} did not end within {} s",
+                    self.scaled(STEP).as_secs()
                 )))
             }
         }
     }
 
-    /// Takes the cards of these nodes away from their drivers.
+    /// Unbinds the drivers of these nodes' cards.
     pub fn unbind(&mut self, ranks: &[usize]) -> Result<(), Trouble> {
         let prepared = self.prepare_unbind(ranks)?;
         self.unbind_prepared(&prepared)
     }
 
-    /// Gets ready to take the cards of these nodes away from their drivers.
+    /// Prepares to unbind the drivers of these nodes' cards.
     pub fn prepare_unbind(&mut self, ranks: &[usize]) -> Result<Vec<Program>, Trouble> {
         self.prepare(ranks, &format!("{CARD}{UNBIND}"), &[])
     }
 
-    /// Takes the cards away for which this is prepared.
+    /// Unbinds the drivers for which this is prepared.
     pub fn unbind_prepared(&mut self, prepared: &[Program]) -> Result<(), Trouble> {
-        self.carry_out(prepared, UNBINDING)
+        self.run_prepared(prepared, UNBINDING)
     }
 
-    /// Gives them back.
+    /// Binds the drivers again.
     pub fn bind(&mut self, ranks: &[usize]) -> Result<(), Trouble> {
         self.script(ranks, "binding the driver", &format!("{CARD}{BIND}"), &[])?;
         self.wait_healthy(ranks)
     }
 
-    /// Has all drivers begin anew: nobody knows of anything that was before.
+    /// Rebinds all drivers, so that they have no state from before.
     pub fn settle(&mut self) -> Result<(), Trouble> {
         let all: Vec<usize> = (0..self.nodes()).collect();
         self.unbind(&all)?;
@@ -391,7 +395,7 @@ impl<'a> Laboratory<'a> {
     pub fn load(&mut self, ranks: &[usize]) -> Result<(), Trouble> {
         let numbers = ranks.iter().map(|&rank| self.begin_load(rank)).collect::<Result<Vec<_>, _>>()?;
         let all = |over: &BTreeMap<usize, _>| numbers.iter().all(|number| over.contains_key(number));
-        let is_over = self.until(Instant::now() + self.patient(STEP), all)?;
+        let is_over = self.until(Instant::now() + self.scaled(STEP), all)?;
         for (&rank, number) in ranks.iter().zip(&numbers) {
             let step = format!("loading the driver on {}", self.name(rank));
             match self.over.get(number) {
@@ -402,8 +406,8 @@ impl<'a> Laboratory<'a> {
                 Some(Err(said)) => return Err(Trouble::Step { step, said: said.clone() }),
                 None => {
                     return Err(Trouble::Hang(format!(
-                        "{step} takes more than {} s",
-                        self.patient(STEP).as_secs()
+                        "{step} did not end within {} s",
+                        self.scaled(STEP).as_secs()
                     )));
                 }
             }
@@ -412,7 +416,7 @@ impl<'a> Laboratory<'a> {
         self.wait_healthy(ranks)
     }
 
-    /// Begins to load a node's driver; the number under which its end is told.
+    /// Begins to load a node's driver; returns the number under which its end is reported.
     fn begin_load(&mut self, rank: usize) -> Result<usize, Trouble> {
         let node = self.running.plan().nodes.get(rank).cloned();
         let Some((node, own)) = node.and_then(|node| Some((node.clone(), node.driver?))) else {
@@ -422,21 +426,21 @@ impl<'a> Laboratory<'a> {
         let number = self.next;
         self.next += 1;
         let (agent, events) = (self.running.agent(rank).cloned(), self.running.sender());
-        let deadline = Instant::now() + self.patient(STEP);
+        let deadline = Instant::now() + self.scaled(STEP);
         thread::spawn(move || {
             let gone = || "the guest is gone".to_owned();
             let loaded = agent.ok_or_else(gone).and_then(|agent| {
                 driver::load(&agent, &node, &own, deadline).map_err(|error| error.to_string())
             });
-            // If nobody listens any more, the cluster is being taken down.
+            // If the receiver is gone, the cluster is being taken down.
             let _ = events.send(Event::CommandOver(number, loaded.map(|()| 0)));
         });
         Ok(number)
     }
 
-    /// Waits until the cards have their drivers, and all else that a node is healthy with.
+    /// Waits until the nodes are healthy: their drivers are bound to the cards.
     fn wait_healthy(&mut self, ranks: &[usize]) -> Result<(), Trouble> {
-        let deadline = Instant::now() + self.patient(STEP);
+        let deadline = Instant::now() + self.scaled(STEP);
         for &rank in ranks {
             let Some(agent) = self.running.agent(rank).cloned() else { continue };
             loop {
@@ -446,7 +450,7 @@ impl<'a> Laboratory<'a> {
                 }
                 if Instant::now() >= deadline {
                     let why = health.map_or_else(|error| error.to_string(), |health| health.to_string());
-                    return Err(Trouble::Hang(format!("{} does not get healthy: {why}", self.name(rank))));
+                    return Err(Trouble::Hang(format!("{} does not become healthy: {why}", self.name(rank))));
                 }
                 self.pass(HEALTH_INTERVAL)?;
             }
@@ -454,17 +458,17 @@ impl<'a> Laboratory<'a> {
         Ok(())
     }
 
-    /// Resets a guest, has it boot, makes it its node again and loads its driver.
+    /// Resets a guest, waits until it has booted and is its node again, and loads its driver.
     pub fn reset(&mut self, rank: usize) -> Result<(), Trouble> {
         let node = self.name(rank);
         let socket = self.running.plan().nodes.get(rank).map(|node| node.qmp_socket.clone());
         let mut qemu = Qmp::connect(&socket.unwrap_or_default())?;
-        // Only now: a guest that panics resets itself as well, and must end with it.
+        // The permission is limited to this reset: a guest that panics also resets itself, and must then end.
         qemu.let_guest_reset(true)?;
         let argv = ["sh", "-c", RESET].map(str::to_owned);
         let reset = self.start(rank, &argv)?;
-        let is_gone = self.wait(std::slice::from_ref(&reset), self.patient(STEP))?;
-        let deadline = Instant::now() + self.patient(REBOOT);
+        let is_gone = self.wait(std::slice::from_ref(&reset), self.scaled(STEP))?;
+        let deadline = Instant::now() + self.scaled(REBOOT);
         if is_gone {
             self.running.await_rebooted(rank, deadline);
         }
@@ -477,17 +481,17 @@ impl<'a> Laboratory<'a> {
             return Ok(());
         }
         Err(Trouble::Hang(format!(
-            "{node} is not back {} s after it was reset",
-            self.patient(REBOOT).as_secs()
+            "{node} has not rebooted within {} s after its reset",
+            self.scaled(REBOOT).as_secs()
         )))
     }
 
-    /// Has all NICs be adversarial by this seed from now on.
+    /// Sets the seed of the adversarial behaviour of all NICs.
     pub fn set_adversarial_seed(&self, seed: u64) -> Result<(), MonitorError> {
         monitor::set_adversarial_seed(&self.running.plan().monitor_socket, seed)
     }
 
-    /// Lets these faults happen in all NICs from now on.
+    /// Sets the faults of all NICs.
     pub fn set_faults(&self, faults: &DeviceFaults) -> Result<(), MonitorError> {
         let plan = self.running.plan();
         let set = |node: &str| monitor::set_device_faults(&plan.monitor_socket, node, faults.clone());
@@ -495,13 +499,13 @@ impl<'a> Laboratory<'a> {
     }
 }
 
-fn said(kept: &Mutex<Vec<u8>>) -> String {
-    // Nothing panics while it holds the lock; if it did, the bytes would still be bytes.
+fn output_text(kept: &Mutex<Vec<u8>>) -> String {
+    // No thread panics while it holds the lock; if one did, the bytes would still be valid.
     let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
     String::from_utf8_lossy(&kept).trim().to_owned()
 }
 
-/// Follows a program to its end, and keeps the last that it says.
+/// Waits for a program's end, and keeps the end of its output.
 fn follow(command: &CommandHandle, kept: &Mutex<Vec<u8>>) -> Result<u8, AgentError> {
     let keep = |bytes: &[u8]| {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,15 +1,16 @@
-//! A driver put to the test: one command over everything that the manual allows a device, and that happens to drivers.
+//! Tests a driver: runs one command against everything that the manual allows a device, and against events in a
+//! driver's life.
 //!
-//! * [`case`]: which cases there are;
-//! * [`laboratory`]: the cluster of a case, and what can be done to it;
-//! * [`conduct`]: what is done in each case;
+//! * [`case`]: the cases;
+//! * [`laboratory`]: the cluster of a case, and the actions on it;
+//! * [`conduct`]: the steps of each case;
 //! * [`series`]: several seeds of an adversarial device in one boot;
-//! * [`findings`]: what others than the command see of a driver;
-//! * [`traffic`]: what the cards did for it, without which a case has tried nothing;
-//! * [`verdict`]: what became of them, as data.
+//! * [`findings`]: findings about a driver that come from elsewhere than the command;
+//! * [`traffic`]: what the cards did for the driver; without traffic a case has exercised nothing;
+//! * [`verdict`]: the results, as data.
 //!
-//! Each case has a cluster of its own, which comes out of a template: none knows of what another did, but for seeds
-//! that are asked for in one boot.
+//! Each case has its own cluster, restored from a template, so no case affects another. Seeds of one boot are the
+//! exception.
 
 pub mod case;
 pub mod conduct;
@@ -48,41 +49,41 @@ use crate::{
     host::{runtime::RuntimeRoot, signals},
 };
 
-/// Exit code: nothing was found.
+/// Exit code: no finding.
 pub const PASSED: u8 = 0;
 /// Exit code: a case failed.
 pub const FAILED: u8 = 1;
-/// Exit code: what is asked for makes no sense.
+/// Exit code: invalid arguments.
 pub const WRONG_USE: u8 = 2;
 /// Exit code: a case could not be run.
 pub const NOT_RUN: u8 = 3;
-/// Exit code: nothing was found, and a case tried nothing: its cards did nothing that it could have disturbed.
+/// Exit code: no finding, but a case exercised nothing: its cards did nothing that it could have disturbed.
 pub const NOT_EXERCISED: u8 = 4;
 
-/// Messages over niclab's own driver, whatever the card: there and back with sleeping receivers, and as fast as they
-/// go.
+/// Messages over niclab's own driver, for every card: round trips with sleeping receivers, and at full rate.
 const OWN_WORKLOAD: [&str; 6] = ["niclab-perf", "demo", "--poll", "block", "--timeout", "20"];
 
-/// The same over an adversarial device, where a message there and back takes 10 ms and more, as each may wait until nobody
-/// does anything any more: so many that they meet each kind, and what is found is found by other seeds rather than by
-/// more messages.
+/// The same over an adversarial device. A round trip there takes 10 ms and more, because each message may wait until
+/// the cluster is idle. The number of messages suffices to meet each kind of behaviour; more seeds find more than more
+/// messages do.
 const OWN_ADVERSARIAL_WORKLOAD: [&str; 3] = [
     "sh",
     "-c",
-    "niclab-perf pingpong --poll block -n 24 -w 2 --timeout 20 && niclab-perf stream --poll block -s 48 -n 100 -w 2 --timeout 20",
+    "niclab-perf pingpong --poll block -n 24 -w 2 --timeout 20 && \
+     niclab-perf stream --poll block -s 48 -n 100 -w 2 --timeout 20",
 ];
 
-/// The command that runs on every node.
+/// The commands that run on every node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commands {
-    /// Over a device that is kind, or faulty.
+    /// With a normal or faulty device.
     pub usual: Vec<String>,
-    /// Over one that is adversarial.
+    /// With an adversarial device.
     pub adversarial: Vec<String>,
 }
 
 impl Commands {
-    /// The same for all cases.
+    /// The same command for all cases.
     #[must_use]
     pub fn same(command: Vec<String>) -> Self {
         Self { usual: command.clone(), adversarial: command }
@@ -93,9 +94,9 @@ impl Commands {
     }
 }
 
-/// What is asked for.
+/// What the user asked for.
 pub struct Request<'a> {
-    /// How to boot.
+    /// The cluster's command line.
     pub args: &'a ClusterArgs,
     /// The cluster of every case.
     pub cluster: Cluster,
@@ -103,34 +104,34 @@ pub struct Request<'a> {
     pub commands: Commands,
     /// The cases.
     pub cases: Vec<Case>,
-    /// How long the command may take where it is judged.
+    /// Time limit of the command where its result counts.
     pub limit: Duration,
-    /// Whether to end with the first case that failed.
+    /// Whether to end after the first failed case.
     pub fail_fast: bool,
-    /// Whether seeds of an adversarial device that come one after the other have one boot, as long as they pass.
+    /// Whether consecutive seeds of an adversarial device share one boot, as long as they pass.
     pub is_one_boot: bool,
-    /// The command line that repeats a case, and so many seeds from its own on.
+    /// Makes the command line that repeats a case and this number of seeds from its own on.
     pub repeat: &'a dyn Fn(&Case, u64) -> String,
 }
 
-/// How many of these cases, from the first on, may have one boot.
+/// The number of these cases, from the first on, that may share one boot.
 fn in_one_boot(cases: &[Case]) -> Option<usize> {
     let first = cases.first().filter(|first| first.kind == Kind::Adversarial)?;
     let is_alike = |case: &&Case| (case.kind, case.on_debug_kernel) == (first.kind, first.on_debug_kernel);
     Some(cases.iter().take_while(is_alike).count())
 }
 
-/// Whether a debug kernel can be had, for a cluster whose own is the usual one.
+/// Whether a debug kernel is available for a cluster that uses the stock kernel.
 #[must_use]
 pub fn has_debug_kernel(cluster: &Cluster) -> bool {
     let is_built = || Cache::locate().is_ok_and(|cache| niclab_images::current_kernel(&cache).is_ok());
     cluster.kernel == GuestKernel::Stock && is_built()
 }
 
-/// The command of a run for which none is given: messages over niclab's own driver, changed or not.
+/// The default command: messages over niclab's own driver, modified or not.
 ///
 /// # Errors
-/// A node's driver has another name.
+/// If a node's driver has another name.
 pub fn own_workload(cluster: &Cluster) -> Result<Commands, String> {
     let named = |path: &std::path::Path| {
         let is_ours = path.join("niclab.h").is_file() || path.file_stem().is_some_and(|stem| stem == OURS);
@@ -139,7 +140,8 @@ pub fn own_workload(cluster: &Cluster) -> Result<Commands, String> {
     let other = cluster.nodes.iter().filter_map(|node| named(&node.driver.as_ref()?.path)).next();
     match other {
         Some(other) => Err(format!(
-            "{other} is not niclab's own driver, so say which command passes messages over it: niclab conform ... -- COMMAND"
+            "{other} is not niclab's own driver; give the command that sends messages over it: \
+             niclab conform ... -- COMMAND"
         )),
         None => Ok(Commands {
             usual: OWN_WORKLOAD.map(str::to_owned).to_vec(),
@@ -148,10 +150,10 @@ pub fn own_workload(cluster: &Cluster) -> Result<Commands, String> {
     }
 }
 
-/// Carries the cases out, one after the other; `on_verdict` is told of each.
+/// Runs the cases in order, and calls `on_verdict` for each.
 ///
 /// # Errors
-/// Only where the first cluster cannot even be planned: a driver that does not compile, say.
+/// Only if the first cluster cannot be planned, for example because a driver does not compile.
 pub fn conform(request: &Request<'_>, on_verdict: &mut dyn FnMut(&Verdict)) -> Result<Conformance> {
     let root = RuntimeRoot::locate()?;
     root.sweep();
@@ -167,16 +169,18 @@ pub fn conform(request: &Request<'_>, on_verdict: &mut dyn FnMut(&Verdict)) -> R
     let mut left = &request.cases[..];
     while !left.is_empty() {
         let mut has_failed = false;
-        let mut tell = |verdict: Verdict| {
+        let mut report = |verdict: Verdict| {
             on_verdict(&verdict);
             has_failed |= !verdict.passed;
             conformance.cases.push(verdict);
         };
         let done = match in_one_boot(left).filter(|_| request.is_one_boot) {
-            Some(many) => Series::new(request, left.get(..many).unwrap_or(left), &mut tell).carry_out(&root),
-            None => alone(request, left, &root, &mut tell),
+            Some(many) => {
+                Series::new(request, left.get(..many).unwrap_or(left), &mut report).carry_out(&root)
+            }
+            None => alone(request, left, &root, &mut report),
         };
-        // From here on nobody hears of signals but the one that ends this program.
+        // From here on no cluster handles signals; they end this program.
         signals::release();
         match done {
             Ok(done) => left = left.get(done..).unwrap_or_default(),
@@ -193,32 +197,32 @@ pub fn conform(request: &Request<'_>, on_verdict: &mut dyn FnMut(&Verdict)) -> R
     Ok(conformance)
 }
 
-/// Why no other case is carried out.
+/// Why the run stops.
 enum Halt {
-    /// The cluster cannot be planned, and no other one could.
+    /// The cluster cannot be planned, so no other cluster can.
     Plan(anyhow::Error),
-    /// A signal asks niclab to end.
+    /// A signal ends niclab.
     Signal(i32),
 }
 
-/// Why a case has no good end.
+/// Why a case failed.
 enum Failed {
-    /// No other one would.
+    /// The whole run stops.
     Halt(Halt),
-    /// It could not be carried out, which is nothing of the driver's.
+    /// The case could not be run, for a reason that is not the driver's.
     NotRun(String),
-    /// The driver.
+    /// Findings about the driver.
     Driver(Vec<Named>),
 }
 
-/// The cluster of a case, or of several.
+/// The cluster of one or several cases.
 struct Booted {
     running: RunningCluster,
-    /// How long guests may take to be healthy.
+    /// Time limit until the guests are healthy.
     timeout: Duration,
-    /// Whether it has a driver of the user's own.
+    /// Whether a node has a driver of the user's own.
     has_own: bool,
-    /// How long the command may take where it is judged.
+    /// Time limit of the command where its result counts.
     limit: Duration,
 }
 
@@ -233,7 +237,8 @@ impl Booted {
             cluster.set_kernel(GuestKernel::Debug);
         }
         if case.kind == Kind::Reboot {
-            // So that the guest has what it boots; a guest that resets itself still ends its QEMU, until it is let.
+            // With extra arguments for QEMU the plan passes a kernel, so that the guest can boot again. A guest that
+            // resets itself still ends its QEMU, until the case allows the reset.
             cluster.qemu_args.extend(["-action", "reboot=shutdown"].map(str::to_owned));
         }
         let name = cluster.name.clone().unwrap_or_else(|| ClusterName::of_run(std::process::id()));
@@ -253,7 +258,7 @@ impl Booted {
     }
 }
 
-/// The first of these cases, with a cluster of its own.
+/// Runs the first of these cases, with a cluster of its own.
 fn alone(
     request: &Request<'_>,
     cases: &[Case],
@@ -280,7 +285,7 @@ fn one(request: &Request<'_>, case: Case, root: &RuntimeRoot) -> Result<Found, H
         did = done;
         result
     });
-    // A guest that hangs or is gone is not asked: what it said stands on its console.
+    // A guest that hangs or has ended is not queried; its console has its messages.
     let is_answering = !matches!(result, Err(Trouble::Ended(_) | Trouble::Hang(_)));
     let mut named = findings::of(&mut booted.running, is_answering);
     let seen = findings::activity(&booted.running);
@@ -290,7 +295,7 @@ fn one(request: &Request<'_>, case: Case, root: &RuntimeRoot) -> Result<Found, H
     booted.running.shut_down(false);
     let of_command = found?;
     named.extend(of_command.named);
-    // What was found is worth more than why nothing more could be.
+    // Findings are reported instead of the reason why the case could not continue.
     let not_run = of_command.not_run.filter(|_| named.is_empty());
     let not_exercised = seen.not_exercised(case.kind, &did.moments);
     let note = did.note.filter(|_| named.is_empty());
@@ -302,13 +307,13 @@ fn not_run(error: impl Display) -> Failed {
     Failed::NotRun(error.to_string())
 }
 
-/// What a case brought.
+/// The result of a case, before its verdict.
 #[derive(Default)]
 struct Found {
     named: Vec<Named>,
     note: Option<String>,
     not_run: Option<String>,
-    /// Why nothing was tried, where nothing else is wrong.
+    /// Why the case exercised nothing, if nothing else is wrong.
     not_exercised: Option<String>,
     traffic: Traffic,
     moments: Vec<Moment>,
@@ -366,10 +371,10 @@ fn of_trouble(trouble: Trouble, has_own: bool) -> Failed {
     Failed::Driver(vec![named])
 }
 
-/// Whose fault it is that a cluster ended. `has_own`: it has a driver of the user's own, which may be why a guest is
-/// not healthy.
+/// Whether the end of a cluster is the driver's fault. `has_own`: a node has a driver of the user's own, which may keep
+/// a guest from becoming healthy.
 fn of_failure(failure: Failure, has_own: bool) -> Failed {
-    // A case keeps the folder of the consoles by itself.
+    // Each case keeps the folder of the consoles itself.
     let named = match failure.into_parts().0 {
         Failure::Signal(signal) => return Failed::Halt(Halt::Signal(signal)),
         Failure::Panicked(panics) => return Failed::Driver(panics.into_iter().map(of_panic).collect()),
@@ -395,7 +400,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_driver_can_do_is_held_against_it() {
+    fn only_failures_that_a_driver_can_cause_count_against_it() {
         let named = |failure, has_own| match of_failure(failure, has_own) {
             Failed::Driver(named) => Some(named[0].to_string()),
             Failed::NotRun(_) => None,
@@ -422,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_of_an_adversarial_device_on_the_same_kernel_have_one_boot() {
+    fn adversarial_seeds_on_the_same_kernel_share_one_boot() {
         let choice = case::Choice { from: 1, with_debug_kernel: true, ..case::Choice::default() };
         let cases = choice.cases();
         assert_eq!(in_one_boot(&cases), None, "{:?}", cases[0]);
@@ -450,6 +455,6 @@ mod tests {
         assert_eq!((neither.passed, neither.named.len(), neither.not_run.is_some()), (false, 0, true));
         let idle = |named| of(Found { not_exercised: Some("nothing".into()), named, ..Found::default() });
         assert!(!idle(Vec::new()).passed && idle(Vec::new()).not_exercised.is_some());
-        assert_eq!(idle(vec![hang]).not_exercised, None, "a failure is worth more");
+        assert_eq!(idle(vec![hang]).not_exercised, None, "a finding comes first");
     }
 }

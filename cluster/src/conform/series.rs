@@ -1,10 +1,10 @@
-//! Several seeds of an adversarial device in one boot: for each the cards are given its seed between two drivers, so that a
-//! driver begins with it as one does that is loaded.
+//! Several seeds of an adversarial device in one boot. Each seed is set while the cards have no driver, so that a
+//! driver begins with it like a driver that was loaded.
 //!
-//! What a seed finds is looked for behind it: how the command ended, rules that were broken, what kernels wrote on
-//! their consoles, panics. Asking a guest takes seconds (`debug`: leaks, and whether everything still watches), so
-//! that one question is for several seeds, and what it finds is said to be of all of them. The first seed that is not
-//! passed is the last of its boot: what comes behind it would not begin in a sound guest.
+//! After each seed the launcher checks how the command ended, which rules were broken, what kernels wrote to their
+//! consoles, and whether one panicked. Querying a guest takes seconds (`debug`: leaks, and whether all debug tools
+//! still run). So one query covers several seeds, and its findings are attributed to all of them. The first seed that
+//! does not pass is the last of its boot: a later one would not begin in an intact guest.
 
 use std::{
     collections::BTreeMap,
@@ -24,43 +24,43 @@ use super::{
 };
 use crate::host::runtime::RuntimeRoot;
 
-/// Seeds for which guests whose kernel watches are asked once: a question takes as long as some seeds.
-const SEEDS_A_LOOK: usize = 25;
+/// Seeds per query of guests with a debug kernel: one query takes as long as several seeds.
+const SEEDS_PER_QUERY: usize = 25;
 
-/// What is said of a seed whose guests could not be asked.
-const NOT_ASKED: &str = "passed, but nobody looked for leaks: its guests ended before";
+/// The note of a seed whose guests could not be queried.
+const NOT_QUERIED: &str = "passed, but not checked for leaks, because its guests ended first";
 
-/// Seeds of one boot, one after the other.
+/// The seeds of one boot, in order.
 pub(super) struct Series<'a, 'r> {
     request: &'a Request<'r>,
     cases: &'a [Case],
-    /// Those that passed since guests were asked.
+    /// The seeds that passed since the last query of the guests.
     unasked: Vec<Done>,
-    /// How often each kind of adversarial behaviour had happened behind the last seed, and what the cards had done.
+    /// The count of each kind of adversarial behaviour after the last seed, and what the cards had done.
     adversarial_before: Counts,
     traffic_before: Traffic,
-    /// Is told what became of each.
+    /// Receives the verdict of each seed.
     on_verdict: &'a mut dyn FnMut(Verdict),
 }
 
 type Counts = BTreeMap<String, u64>;
 
-/// A seed that is over.
+/// A seed that has ended.
 struct Done {
     case: Case,
     wall: Duration,
-    /// How often each kind of adversarial behaviour happened meanwhile.
+    /// How often each kind of adversarial behaviour happened during this seed.
     adversarial: Counts,
-    /// What the cards did meanwhile.
+    /// What the cards did during this seed.
     traffic: Traffic,
 }
 
-/// What was found behind a seed.
+/// The findings after a seed.
 struct Seen {
     named: Vec<Named>,
-    /// Whether guests were asked, if their kernel watches.
+    /// Whether guests with a debug kernel were queried.
     is_asked: bool,
-    /// Why it could not be carried out.
+    /// Why the seed could not be run.
     not_run: Option<String>,
 }
 
@@ -71,7 +71,7 @@ impl Seen {
 }
 
 impl<'a, 'r> Series<'a, 'r> {
-    /// These seeds.
+    /// For these seeds.
     pub(super) fn new(
         request: &'a Request<'r>,
         cases: &'a [Case],
@@ -87,7 +87,7 @@ impl<'a, 'r> Series<'a, 'r> {
         }
     }
 
-    /// Carries them out, up to the first that is not passed; how many that were.
+    /// Runs them up to the first that does not pass; returns the number of seeds that ran.
     pub(super) fn carry_out(mut self, root: &RuntimeRoot) -> Result<usize, Halt> {
         let Some(&first) = self.cases.first() else { return Ok(0) };
         let mut begin = Instant::now();
@@ -96,7 +96,7 @@ impl<'a, 'r> Series<'a, 'r> {
             Err(failed) => {
                 let found = Found::of(Err(failed))?;
                 let (adversarial, traffic) = (Counts::new(), Traffic::default());
-                self.tell(Done { case: first, wall: begin.elapsed(), adversarial, traffic }, found);
+                self.report(Done { case: first, wall: begin.elapsed(), adversarial, traffic }, found);
                 return Ok(1);
             }
         };
@@ -106,7 +106,7 @@ impl<'a, 'r> Series<'a, 'r> {
             let seen = match self.one(&mut booted, case, number > 0, is_last) {
                 Ok(seen) => seen,
                 Err(halt) => {
-                    self.tell_passed(Some(NOT_ASKED));
+                    self.report_passed(Some(NOT_QUERIED));
                     done = Err(halt);
                     break;
                 }
@@ -121,7 +121,7 @@ impl<'a, 'r> Series<'a, 'r> {
             }
             self.unasked.push(over);
             if seen.is_asked {
-                self.tell_passed(None);
+                self.report_passed(None);
             }
             begin = Instant::now();
         }
@@ -129,7 +129,7 @@ impl<'a, 'r> Series<'a, 'r> {
         done
     }
 
-    /// How often each kind of adversarial behaviour happened since this was last asked, and what the cards did.
+    /// How often each kind of adversarial behaviour happened since the last call, and what the cards did.
     fn since_the_last(&mut self, booted: &Booted) -> (Counts, Traffic) {
         let Activity { adversarial: now, traffic, .. } = findings::activity(&booted.running);
         let traffic_before = std::mem::replace(&mut self.traffic_before, traffic);
@@ -141,7 +141,7 @@ impl<'a, 'r> Series<'a, 'r> {
         (now.into_iter().filter_map(since).collect(), traffic.since(traffic_before))
     }
 
-    /// One seed, and what was found behind it.
+    /// Runs one seed, and returns the findings after it.
     fn one(&self, booted: &mut Booted, case: Case, is_later: bool, is_last: bool) -> Result<Seen, Halt> {
         let up = if is_later { Ok(()) } else { booted.bring_up() };
         let result = up.and_then(|()| {
@@ -149,12 +149,12 @@ impl<'a, 'r> Series<'a, 'r> {
             Conduct::new(&mut lab, case, self.request.commands.of(case.kind), booted.limit)
                 .one_of_several(case.seed, is_later)
         });
-        // A guest that hangs or is gone is not asked.
+        // A guest that hangs or has ended is not queried.
         let is_answering = !matches!(result, Err(Trouble::Ended(_) | Trouble::Hang(_)));
         let of_command = Found::of(result.map_err(|trouble| of_trouble(trouble, booted.has_own)))?;
         let mut named = findings::seen(&mut booted.running, is_answering);
         let on_debug_kernel = booted.running.plan().debug_kernel.is_some();
-        let is_due = is_last || self.unasked.len() + 1 >= SEEDS_A_LOOK;
+        let is_due = is_last || self.unasked.len() + 1 >= SEEDS_PER_QUERY;
         let is_found = !named.is_empty() || !of_command.named.is_empty();
         let is_asked = !on_debug_kernel || is_answering && (is_found || is_due);
         if on_debug_kernel && is_asked {
@@ -170,26 +170,28 @@ impl<'a, 'r> Series<'a, 'r> {
         Ok(Seen { named, is_asked, not_run: of_command.not_run })
     }
 
-    /// The last seed of the boot, which is not passed.
+    /// Reports the last seed of the boot, which did not pass.
     fn end(&mut self, over: Done, seen: Seen, consoles: Option<PathBuf>) {
         let is_of_several = seen.named.iter().any(Named::is_of_several_seeds);
-        let shared =
-            format!("passed, but for what is named at seed {}, which may be of this one", over.case.seed);
+        let shared = format!(
+            "passed, except for the findings at seed {}, which may belong to this seed",
+            over.case.seed
+        );
         let note = is_of_several.then_some(shared.as_str());
-        self.tell_passed(note.or((!seen.is_asked).then_some(NOT_ASKED)));
-        // What was found is worth more than why nothing more could be.
+        self.report_passed(note.or((!seen.is_asked).then_some(NOT_QUERIED)));
+        // Findings are reported instead of the reason why the case could not continue.
         let not_run = seen.not_run.filter(|_| seen.named.is_empty());
-        self.tell(over, Found { named: seen.named, not_run, consoles, ..Found::default() });
+        self.report(over, Found { named: seen.named, not_run, consoles, ..Found::default() });
     }
 
-    /// Those that wait for it are passed.
-    fn tell_passed(&mut self, note: Option<&str>) {
+    /// Reports the pending seeds as passed.
+    fn report_passed(&mut self, note: Option<&str>) {
         for done in std::mem::take(&mut self.unasked) {
-            self.tell(done, Found { note: note.map(str::to_owned), ..Found::default() });
+            self.report(done, Found { note: note.map(str::to_owned), ..Found::default() });
         }
     }
 
-    fn tell(&mut self, Done { case, wall, adversarial, traffic }: Done, found: Found) {
+    fn report(&mut self, Done { case, wall, adversarial, traffic }: Done, found: Found) {
         let not_exercised = Activity { traffic, ..Activity::default() }.not_exercised(case.kind, &[]);
         let found = Found { adversarial, traffic, not_exercised, ..found };
         let mut verdict = found.verdict(case, wall, (self.request.repeat)(&case, 1));

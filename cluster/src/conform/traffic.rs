@@ -1,4 +1,5 @@
-//! What the cards did for their drivers: by it moments are sampled, and a case that saw none of it has tried nothing.
+//! The counts of what the cards did for their drivers. Moments are sampled from these counts, and a case without any
+//! has exercised nothing.
 
 use std::{fmt, iter::Sum, ops::Add};
 
@@ -6,22 +7,22 @@ use niclab_spec::report::NodeFigures;
 use serde::Serialize;
 
 /// Causes in [`NodeFigures::interrupts`] that are no events of the cluster function: answers to control requests, which
-/// a driver causes by being bound, and the Ethernet function's.
+/// binding a driver causes, and the Ethernet function's.
 const NO_EVENTS: [&str; 2] = ["control", "ethernet_"];
 
-/// What cards did for their drivers.
+/// The counts of what cards did for their drivers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
     /// Messages that the cards took from their hosts.
     pub messages_sent: u64,
     /// Messages that the cards wrote into their hosts' memory.
     pub messages_received: u64,
-    /// Events that the cards gave to their drivers, with an interrupt or without.
+    /// Events that the cards raised, with an interrupt or without.
     pub events: u64,
 }
 
 impl Traffic {
-    /// All that a node's card did since the daemon was started.
+    /// The counts of a node's card since the daemon started.
     #[must_use]
     pub fn of(node: &NodeFigures) -> Self {
         let is_event = |cause: &str| !NO_EVENTS.iter().any(|other| cause.starts_with(other));
@@ -34,7 +35,7 @@ impl Traffic {
         }
     }
 
-    /// What was added since `before`.
+    /// The difference to `before`.
     #[must_use]
     pub const fn since(self, before: Self) -> Self {
         Self {
@@ -44,7 +45,7 @@ impl Traffic {
         }
     }
 
-    /// Messages and events together: the number by which moments are sampled.
+    /// Messages and events together; moments are numbers of these actions.
     #[must_use]
     pub const fn count(self) -> u64 {
         self.messages_sent.wrapping_add(self.messages_received).wrapping_add(self.events)
@@ -82,15 +83,15 @@ impl fmt::Display for Traffic {
     }
 }
 
-/// A moment at which something was done to a driver while the command ran.
+/// A moment at which a case disturbed a driver while the command ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Moment {
-    /// What was done.
+    /// The disturbance.
     pub what: &'static str,
-    /// The node; none where it was done to all of them.
+    /// The node; `None` if it was all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// What the card of that node, or the cards of all, had done since the command was started.
+    /// What the card of that node, or the cards of all nodes, had done since the start of the command.
     pub traffic: Traffic,
 }
 
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_to_requests_and_ethernet_are_no_traffic() {
+    fn control_answers_and_ethernet_do_not_count_as_traffic() {
         let interrupts =
             [("control", 7), ("ethernet_receive", 9)].map(|(name, count)| (name.to_owned(), count));
         let bound = NodeFigures { interrupts: interrupts.into(), ..NodeFigures::default() };
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_says_what_was_done_where_and_after_what() {
+    fn moment_names_disturbance_node_and_traffic() {
         let traffic = Traffic { messages_sent: 12, messages_received: 11, events: 3 };
         let moment = Moment { what: "unbind", node: Some("node1".to_owned()), traffic };
         assert_eq!(moment.to_string(), "unbind of node1 after 12 sent, 11 received, 3 events");

@@ -1,4 +1,4 @@
-//! What became of the cases, as data: what a table and a JSON document are made from.
+//! The results of the cases, as data for the table and the JSON document.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
@@ -12,11 +12,11 @@ use super::{
 /// The version of [`Conformance`].
 pub const CONFORMANCE_VERSION: u32 = 2;
 
-/// What named something that a driver did wrong.
+/// One finding about a driver, by the check that found it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum Named {
-    /// A rule of the device programmer's manual, which the device saw broken.
+    /// A rule of the device programmer's manual; the device saw that it was broken.
     Rule {
         /// The node whose driver broke it.
         node: String,
@@ -24,24 +24,23 @@ pub enum Named {
         rule: String,
         /// How often.
         count: u64,
-        /// What was seen, the first time.
+        /// The first observation.
         said: String,
     },
-    /// Something that a kernel found which watches.
+    /// A finding of a debug kernel.
     Kernel {
         /// The node.
         node: String,
-        /// Which of its tools.
+        /// The kernel's debug tool that found it.
         kind: String,
-        /// The kernel's own first words.
+        /// The first line of the kernel's report.
         what: String,
-        /// The function of the driver in which that was.
+        /// The driver's function in the report.
         #[serde(skip_serializing_if = "Option::is_none")]
         function: Option<String>,
-        /// All that the kernel said.
+        /// The kernel's whole report.
         said: String,
-        /// The first and the last of the seeds in which that was, where it was looked for behind several of them
-        /// together.
+        /// The first and the last seed to which the finding may belong, if one query covered several seeds.
         #[serde(skip_serializing_if = "Option::is_none")]
         seeds: Option<[u64; 2]>,
     },
@@ -49,17 +48,17 @@ pub enum Named {
     Panic {
         /// The node.
         node: String,
-        /// The kernel's own first words.
+        /// The kernel's first line.
         reason: String,
-        /// Where in the driver that was, innermost first.
+        /// The places in the driver, innermost first.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         places: Vec<String>,
         /// The kernel's report with its call trace.
         said: String,
     },
-    /// Something did not come to its end in its time.
+    /// A program or a step did not end in time.
     Hang {
-        /// What.
+        /// What hangs.
         what: String,
     },
     /// The command ended with an error.
@@ -68,14 +67,14 @@ pub enum Named {
         node: String,
         /// Its code.
         code: u8,
-        /// The last that it said.
+        /// The end of its output.
         said: String,
     },
-    /// The driver could not be loaded, unbound or the like.
+    /// A step failed, such as loading or unbinding the driver.
     Step {
-        /// What was to be done.
+        /// The step.
         step: String,
-        /// What the guest said.
+        /// The output in the guest.
         said: String,
     },
 }
@@ -99,7 +98,7 @@ impl fmt::Display for Named {
 }
 
 impl Named {
-    /// The same, of which it is only known that it was in one of these seeds.
+    /// The same finding, known to belong to one of these seeds.
     #[must_use]
     pub fn in_seeds(mut self, first: u64, last: u64) -> Self {
         if let Self::Kernel { seeds, .. } = &mut self {
@@ -108,13 +107,13 @@ impl Named {
         self
     }
 
-    /// Whether it is not known in which of several seeds it was.
+    /// Whether the finding belongs to one of several seeds.
     #[must_use]
     pub const fn is_of_several_seeds(&self) -> bool {
         matches!(self, Self::Kernel { seeds: Some(_), .. })
     }
 
-    /// What a reader wants to see of it, beside its name.
+    /// The details of the finding.
     #[must_use]
     pub fn said(&self) -> &str {
         match self {
@@ -127,7 +126,7 @@ impl Named {
         }
     }
 
-    /// The lines that a table shows: the last that was said; of a panic its places, else the beginning of the kernel's
+    /// The lines that a table shows: the end of the details; of a panic its places, else the beginning of the kernel's
     /// report.
     #[must_use]
     pub fn shown(&self, lines: usize) -> Vec<&str> {
@@ -144,73 +143,74 @@ impl Named {
     }
 }
 
-/// What became of one case.
+/// The result of one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
-    /// What was done.
+    /// The case.
     pub case: Kind,
-    /// The seed of all that was drawn.
+    /// The random seed.
     pub seed: u64,
-    /// Whether the guests' kernel was the one that watches, where that of other cases is not.
+    /// Whether the guests ran the debug kernel, while other cases did not.
     pub debug_kernel: bool,
-    /// Whether nothing was found.
+    /// Whether the case passed: no finding, and it ran and was exercised.
     pub passed: bool,
-    /// What named what was found, the sharpest first.
+    /// The findings, most specific first.
     pub named: Vec<Named>,
-    /// Whether that is because the driver used a value of the device that was out of its range.
+    /// Whether the findings come from an invalid value of the device that the driver trusted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub believed_device: bool,
-    /// What a reader should know, though nothing is wrong.
+    /// A note for the reader, although no check failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Why the case could not be carried out: then it is neither passed nor failed.
+    /// Why the case could not be run; it is then neither passed nor failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_run: Option<String>,
-    /// The folder in which the consoles of all nodes are kept, where something was found.
+    /// The folder with the consoles of all nodes, if there was a finding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consoles: Option<PathBuf>,
-    /// Why the case tried nothing, though nothing was found: then it is neither passed nor failed.
+    /// Why the case exercised nothing; it is then neither passed nor failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_exercised: Option<String>,
-    /// What the cards of all nodes did meanwhile.
+    /// What the cards of all nodes did during the case.
     pub traffic: Traffic,
-    /// The moments at which something was done to the driver.
+    /// The moments at which the case disturbed the driver.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub moments: Vec<Moment>,
     /// Wall time that it took, in seconds.
     pub wall_s: f64,
-    /// How often each kind of adversarial behaviour happened meanwhile, at all nodes together, where several seeds have one boot.
+    /// How often each kind of adversarial behaviour happened during the case, over all nodes, if several seeds share
+    /// one boot.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub adversarial: BTreeMap<String, u64>,
-    /// The seed with which its cluster was booted, where that was another: those from there on were before it in the
-    /// same boot.
+    /// The seed with which the cluster was booted, if it was another one: the seeds from it on ran before in the same
+    /// boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub booted_with: Option<u64>,
-    /// The command line that repeats it.
+    /// The command line that repeats the case.
     pub repeat: String,
-    /// The same with the seeds that were before it in the same boot, which it may need.
+    /// The command line that also repeats the earlier seeds of the same boot, which the finding may need.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat_boot: Option<String>,
 }
 
-/// What became of all of them.
+/// The results of all cases.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conformance {
     /// [`CONFORMANCE_VERSION`].
     pub version: u32,
     /// The NIC model.
     pub nic: String,
-    /// The driver, as it was named; niclab's own where none was.
+    /// The driver, as the user named it; niclab's own by default.
     pub driver: String,
     /// The cases, in the order in which they ran.
     pub cases: Vec<Verdict>,
-    /// The signal that ended it before all cases had run.
+    /// The signal that ended the run before all cases had run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_by_signal: Option<i32>,
 }
 
 impl Verdict {
-    /// The case as a reader calls it.
+    /// The case's name in tables.
     #[must_use]
     pub fn label(&self) -> String {
         let name = self.case.name();
@@ -219,19 +219,19 @@ impl Verdict {
 }
 
 impl Conformance {
-    /// How many cases failed.
+    /// The number of failed cases.
     #[must_use]
     pub fn failed(&self) -> usize {
         self.cases.iter().filter(|case| !case.named.is_empty()).count()
     }
 
-    /// How many tried nothing.
+    /// The number of cases that exercised nothing.
     #[must_use]
     pub fn not_exercised(&self) -> usize {
         self.cases.iter().filter(|case| case.not_exercised.is_some()).count()
     }
 
-    /// How many could not be carried out.
+    /// The number of cases that could not be run.
     #[must_use]
     pub fn not_run(&self) -> usize {
         self.cases.iter().filter(|case| case.not_run.is_some()).count()
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_looked_for_behind_several_seeds_says_which() {
+    fn finding_of_several_seeds_names_their_range() {
         let (node, kind, what) = ("node0".to_owned(), "kmemleak".to_owned(), "w".to_owned());
         let function = Some("probe".to_owned());
         let leak = Named::Kernel { node, kind, what, function, said: String::new(), seeds: None };

@@ -1,4 +1,4 @@
-//! How the daemon is reached while it serves the guests: its monitor, and what is watched through it.
+//! Access to the running daemon: its monitor, and observations through it.
 
 pub mod monitor;
 pub mod rules;

@@ -1,4 +1,4 @@
-//! Asks the daemon.
+//! Queries the daemon over its monitor socket.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -13,47 +13,47 @@ use niclab_spec::{
 };
 use thiserror::Error;
 
-/// The daemon answers from counters; this long means that it hangs.
+/// The daemon answers from counters, so a longer time means that it hangs.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a program may take that cards are given: longer than the daemon waits for it.
+/// Time limit for loading a firmware image into cards: longer than the daemon waits for it.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long an answer may take that waits for broken rules.
+/// Time limit for an answer that waits for broken rules.
 const RULES_TIMEOUT: Duration = RULES_WAIT.saturating_add(TIMEOUT);
 
-/// More than the answer for the largest cluster takes.
+/// Upper bound on the answer for the largest cluster.
 const MAX_ANSWER_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The daemon did not answer the question.
+/// The daemon did not answer a query.
 #[derive(Debug, Error)]
 pub enum MonitorError {
     /// It cannot be reached, or does not answer.
     #[error("the daemon does not answer: {0}")]
     Io(#[from] io::Error),
-    /// What it answers cannot be read.
+    /// The answer is invalid.
     #[error("the daemon's answer cannot be read: {0}")]
     Parse(#[source] serde_json::Error),
-    /// It answers, and nothing else in it goes on.
+    /// It answers, but does not serve guests.
     #[error(
-        "the daemon is stuck: the lock of its world is held for at least {:.1} s, and no guest is served; `niclab down` ends \
-         the cluster",
+        "the daemon is stuck: its lock on all nodes has been held for at least {:.1} s, so it serves no guest; \
+         `niclab down` ends the cluster",
         wall_held.as_secs_f64()
     )]
     Stuck {
-        /// How long at least.
+        /// How long the lock has been held, at least.
         wall_held: Duration,
     },
-    /// It refuses.
+    /// It refuses the request.
     #[error("the daemon refuses: {0}")]
     Refused(String),
-    /// It answers another question, or in another version.
-    #[error("the daemon is of another build; build `niclab` and `niclab-device` together")]
+    /// Its answer belongs to another query or another version.
+    #[error("the daemon comes from another build; build `niclab` and `niclab-device` together")]
     Unexpected,
 }
 
-/// Whether guests are served.
+/// Checks whether the daemon serves guests.
 ///
 /// # Errors
-/// [`MonitorError`]: [`MonitorError::Stuck`] where they are not.
+/// [`MonitorError`]: [`MonitorError::Stuck`] if it does not.
 pub fn heartbeat(socket: &Path) -> Result<Heartbeat, MonitorError> {
     match ask(socket, &Request::Heartbeat)? {
         Answer::Heartbeat(heartbeat) => Ok(heartbeat),
@@ -69,7 +69,7 @@ pub fn stats(socket: &Path) -> Result<DaemonStats, MonitorError> {
     counters(socket, &Request::Stats)
 }
 
-/// All counters, with latencies counted anew from now on.
+/// All counters; latencies are counted from zero from now on.
 ///
 /// # Errors
 /// [`MonitorError`].
@@ -84,7 +84,7 @@ fn counters(socket: &Path, request: &Request) -> Result<DaemonStats, MonitorErro
     }
 }
 
-/// What is connected.
+/// The connections of the daemon.
 ///
 /// # Errors
 /// [`MonitorError`].
@@ -95,7 +95,7 @@ pub fn health(socket: &Path) -> Result<DaemonHealth, MonitorError> {
     }
 }
 
-/// What goes wrong on all links and in all NICs.
+/// The faults of all links and NICs.
 ///
 /// # Errors
 /// [`MonitorError`].
@@ -103,7 +103,7 @@ pub fn faults(socket: &Path) -> Result<LinkStates, MonitorError> {
     link_states(socket, &Request::Faults)
 }
 
-/// Changes what goes wrong on a node's link, and tells what then goes wrong on all of them.
+/// Changes the faults of a node's link, and returns the faults of all links.
 ///
 /// # Errors
 /// [`MonitorError`].
@@ -111,7 +111,7 @@ pub fn change_faults(socket: &Path, node: &str, change: FaultsChange) -> Result<
     link_states(socket, &Request::ChangeFaults { node: node.to_owned(), change })
 }
 
-/// Changes what goes wrong in a node's NIC, and tells what then goes wrong on all nodes.
+/// Changes the faults of a node's NIC, and returns the faults of all nodes.
 ///
 /// # Errors
 /// [`MonitorError`].
@@ -123,7 +123,7 @@ pub fn change_device_faults(
     link_states(socket, &Request::ChangeDeviceFaults { node: node.to_owned(), change })
 }
 
-/// Replaces what goes wrong in a node's NIC.
+/// Replaces the faults of a node's NIC.
 ///
 /// # Errors
 /// [`MonitorError`].
@@ -134,10 +134,10 @@ pub fn set_device_faults(socket: &Path, node: &str, faults: DeviceFaults) -> Res
     }
 }
 
-/// Has all cards be adversarial by another seed from now on.
+/// Sets another seed for the adversarial behaviour of all cards.
 ///
 /// # Errors
-/// [`MonitorError`]: [`MonitorError::Refused`] where one of them is kind.
+/// [`MonitorError`]: [`MonitorError::Refused`] if a card is not adversarial.
 pub fn set_adversarial_seed(socket: &Path, seed: u64) -> Result<(), MonitorError> {
     match ask(socket, &Request::SetAdversarialSeed { nodes: Vec::new(), seed })? {
         Answer::Done => Ok(()),
@@ -145,8 +145,8 @@ pub fn set_adversarial_seed(socket: &Path, seed: u64) -> Result<(), MonitorError
     }
 }
 
-/// Gives the cards of these nodes, or of all, another program, and waits until it runs. Model time that this took, in
-/// picoseconds.
+/// Loads a firmware image into the cards of these nodes, or of all, and waits until it runs. Returns the model time
+/// that this took, in picoseconds.
 ///
 /// # Errors
 /// [`MonitorError`].
@@ -164,7 +164,7 @@ fn link_states(socket: &Path, request: &Request) -> Result<LinkStates, MonitorEr
     }
 }
 
-/// One question, one answer.
+/// Sends one query and returns its answer.
 ///
 /// # Errors
 /// [`MonitorError`].
@@ -172,7 +172,7 @@ pub fn ask(socket: &Path, request: &Request) -> Result<Answer, MonitorError> {
     Ok(connect(socket, request)?.1)
 }
 
-/// One question, its answer, and the connection for what may follow.
+/// Sends one query; returns its answer and the connection for later data.
 ///
 /// # Errors
 /// [`MonitorError`].
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_and_refusals_are_told_apart() {
+    fn answers_and_refusals_are_distinguished() {
         let answer_stats =
             DaemonStats { version: STATS_VERSION, wall_uptime_ns: 5, ..DaemonStats::default() };
         let good = serde_json::to_string(&Answer::Stats(answer_stats.clone())).unwrap();

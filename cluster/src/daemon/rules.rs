@@ -1,4 +1,4 @@
-//! Hears of broken rules while a cluster runs: tells the user, and stops the guest where that is wanted.
+//! Reports broken rules while a cluster runs, and stops the guest if the user asked for that.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use crate::{
     plan::{NodePlan, Plan},
 };
 
-/// Rules that were broken since the daemon started, once there are more than `seen`, or after a while all the same.
+/// Waits until more than `seen` rules were broken since the daemon started, or a time-out; returns them all.
 ///
 /// # Errors
 /// [`MonitorError`].
@@ -33,7 +33,7 @@ pub fn await_broken(socket: &Path, seen: u64) -> Result<BrokenRules, MonitorErro
     }
 }
 
-/// Follows what is broken in a cluster whose daemon answers, on a thread of its own, until that is gone.
+/// Reports broken rules on a thread of its own, until the daemon ends.
 pub fn follow(plan: &Plan) {
     if !plan.rules.is_on() {
         return;
@@ -45,31 +45,31 @@ pub fn follow(plan: &Plan) {
         // Ends with the daemon.
         while let Ok(broken) = await_broken(&plan.monitor_socket, seen) {
             seen = broken.total;
-            follower.hear(&plan, &broken);
+            follower.report(&plan, &broken);
         }
     });
 }
 
-/// What was told so far.
+/// What has been reported so far.
 #[derive(Default)]
 struct Follower {
-    /// The last entry that was looked at, by node.
-    told: BTreeMap<String, u64>,
+    /// The number of the last reported entry, by node.
+    reported: BTreeMap<String, u64>,
     stopped: BTreeSet<String>,
-    /// Node and rule, where it was said where the guest was.
+    /// Node and rule whose first entry has the guest's position.
     placed: BTreeSet<(String, String)>,
 }
 
 impl Follower {
-    fn hear(&mut self, plan: &Plan, broken: &BrokenRules) {
+    fn report(&mut self, plan: &Plan, broken: &BrokenRules) {
         for of_node in &broken.nodes {
             let Some(node) = plan.node(&of_node.name) else { continue };
-            let last = self.told.entry(node.name.clone()).or_insert(0);
+            let last = self.reported.entry(node.name.clone()).or_insert(0);
             let new: Vec<&BrokenRule> =
                 of_node.broken_rule_log.iter().filter(|entry| entry.number > *last).collect();
             *last = new.last().map_or(*last, |entry| entry.number);
             let Some(first) = new.first() else { continue };
-            // At once: what it does until then is what the debugger does not see.
+            // Stop the guest first: a debugger does not see what it does until then.
             let stops = plan.rules == RuleChecking::Stop && self.stopped.insert(node.name.clone());
             if stops {
                 eprintln!("{}", stopped_text(plan, node, first, &stop(node)));
@@ -82,7 +82,7 @@ impl Follower {
                 let guest_at = place.clone().filter(|_| unplaced.contains(&entry.number));
                 if let Some(guest_at) = guest_at.clone() {
                     let (node, number) = (node.name.clone(), entry.number);
-                    // Where the daemon is gone, its report is, too.
+                    // If the daemon is gone, so is its report.
                     let _ = monitor::ask(
                         &plan.monitor_socket,
                         &Request::PlaceBrokenRule { node, number, guest_at },
@@ -99,13 +99,13 @@ fn stop(node: &NodePlan) -> Result<(), QmpError> {
     Qmp::connect(&node.qmp_socket)?.stop()
 }
 
-/// Where a guest is by now: behind what it was when its card saw the rule broken, and by how far nobody knows.
+/// The guest's position now. The rule was broken an unknown time earlier.
 fn place(node: &NodePlan, is_stopped: bool) -> Option<String> {
     let place = Qmp::connect(&node.qmp_socket).and_then(|mut qemu| whereabouts(&mut qemu, node));
     let how = if is_stopped { "stopped a moment later" } else { "a moment later" };
     place
         .map(|place| format!("{how}, {place}"))
-        .map_err(|error| log::warn!("where {} is cannot be said: {error}", node.name))
+        .map_err(|error| log::warn!("cannot determine where {} is: {error}", node.name))
         .ok()
 }
 
@@ -113,10 +113,11 @@ fn stopped_text(plan: &Plan, node: &NodePlan, first: &BrokenRule, stopped: &Resu
     let (name, node, rule) = (&plan.name, &node.name, &first.rule);
     match stopped {
         Ok(()) => format!(
-            "niclab: {node} broke the rule {rule} and is stopped there; `niclab debug --name {name} {node}` looks at it, and lets it \
-             go on; what waits for it waits until then (Ctrl-C ends a run, `niclab down` what is up)"
+            "niclab: {node} broke the rule {rule} and is stopped there; `niclab debug --name {name} {node}` opens a \
+             debugger, which can resume it; until then other nodes wait for it (Ctrl-C ends a run, `niclab down` a \
+             cluster that is up)"
         ),
-        Err(error) => format!("niclab: {node} broke the rule {rule}, and cannot be stopped: {error}"),
+        Err(error) => format!("niclab: {node} broke the rule {rule}, but cannot be stopped: {error}"),
     }
 }
 
@@ -133,7 +134,7 @@ fn times(count: u64) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
-/// What was broken on these nodes, each rule with its fix; nothing where none was.
+/// The rules that these nodes broke, each with its fix; empty if there are none.
 #[must_use]
 pub fn broken_rules_text(nodes: &[NodeFigures]) -> String {
     let mut text = String::new();
@@ -149,14 +150,14 @@ pub fn broken_rules_text(nodes: &[NodeFigures]) -> String {
                 text += &format!("  before it: {}\n", entry.operations.join("; "));
             }
             if let Some(rule) = rules::rule(name) {
-                text += &format!("  fix: {} `niclab rules {name}` says more.\n", rule.fix);
+                text += &format!("  fix: {} See `niclab rules {name}`.\n", rule.fix);
             }
         }
     }
     text
 }
 
-/// The rules that were broken, or that none of those that were checked was; nothing where rules are off.
+/// The broken rules, or how many were checked without one broken; empty if rules are off.
 #[must_use]
 pub fn rules_text(nodes: &[NodeFigures]) -> String {
     let broken = broken_rules_text(nodes);
@@ -191,13 +192,13 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_rule_is_told_with_place_proof_and_fix() {
+    fn broken_rule_is_reported_with_place_proof_and_fix() {
         let entry = BrokenRule {
             number: 1,
             rule: "launch-doorbell".into(),
             section: 5,
             port: Some(3),
-            seen: "nobody rang".into(),
+            seen: "no doorbell".into(),
             guest_at: Some("stopped a moment later, processor 0 near f+0x1: f at a.c:7".into()),
             operations: vec!["port 3: launch 1, code 0x40".into()],
             ..BrokenRule::default()
@@ -209,10 +210,10 @@ mod tests {
         };
         let text = broken_rules_text(&[NodeFigures::new("node1"), node]);
         for part in [
-            "node0, port 3: broken rule launch-doorbell (DEVICE.md, chapter 5): nobody rang; the guest, stopped a moment later, \
-             processor 0 near f+0x1: f at a.c:7\n  2 times in all\n",
+            "node0, port 3: broken rule launch-doorbell (DEVICE.md, chapter 5): no doorbell; the guest, stopped a \
+             moment later, processor 0 near f+0x1: f at a.c:7\n  2 times in all\n",
             "  before it: port 3: launch 1, code 0x40\n",
-            "`niclab rules launch-doorbell` says more",
+            "See `niclab rules launch-doorbell`.",
             "node0: broken rule of-another-build, once\n",
         ] {
             assert!(text.contains(part), "{part}\n{text}");

@@ -1,7 +1,7 @@
-//! Watches a running cluster: a timeline, a capture or a recording, from the daemon into a file.
+//! Observes a running cluster: writes a timeline, a capture or a recording from the daemon to a file.
 //!
-//! The daemon writes no file and knows no path; the bytes come over its monitor's socket, which is in a folder of the
-//! user's own. They go into an [`OutputFile`]: a regular file appears when it is complete, or not at all; a FIFO, a
+//! The daemon writes no file and knows no path. The bytes come over its monitor socket, which is in a folder of the
+//! user's own, and go into an [`OutputFile`]. A regular file appears when it is complete, or not at all. A FIFO, a
 //! device or standard output gets each entry as it comes.
 
 use std::{
@@ -21,18 +21,19 @@ use thiserror::Error;
 
 use crate::daemon::monitor::{self, MonitorError};
 
-/// Nothing can be watched, or the file not be written.
+/// The observation cannot begin, or the file cannot be written.
 #[derive(Debug, Error)]
 pub enum WatchError {
     /// The file cannot be written.
     #[error(transparent)]
     Write(#[from] OutputError),
-    /// The daemon does not do it.
+    /// The daemon refuses or fails.
     #[error(transparent)]
     Monitor(#[from] MonitorError),
     /// The connection broke.
     #[error(
-        "the daemon was gone before {} was whole ({error}), so it was not written; its log says why", path.display()
+        "the daemon ended before {} was complete ({error}), so the file was not written; its log says why",
+        path.display()
     )]
     Broken {
         /// The file.
@@ -43,7 +44,7 @@ pub enum WatchError {
     },
 }
 
-/// A watch in progress. Dropping it ends the watch and leaves no file.
+/// An observation in progress. Dropping it ends the observation and leaves no file.
 pub struct Watching {
     stream: UnixStream,
     copying: Option<thread::JoinHandle<Result<Copied, WatchError>>>,
@@ -51,17 +52,17 @@ pub struct Watching {
     subject: WatchSubject,
 }
 
-/// What became of the bytes.
+/// The result of the copy.
 enum Copied {
     /// All of them are in the file.
     Whole(OutputFile, WatchSummary),
-    /// The reader of the stream has left.
+    /// The reader of the stream closed it.
     Unread,
 }
 
 impl Watching {
-    /// Asks the daemon behind `socket`; the bytes go to `file`, at once if that is a stream. `on_end` is called when no
-    /// more come, whoever ended it.
+    /// Begins an observation at the daemon behind `socket`. The bytes go to `file`, at once if that is a stream. Calls
+    /// `on_end` when no more come, whether the daemon or this process ended it.
     ///
     /// # Errors
     /// [`WatchError`].
@@ -78,7 +79,7 @@ impl Watching {
             return Err(MonitorError::Unexpected.into());
         }
         let stream = reader.get_ref().try_clone().map_err(MonitorError::from)?;
-        // Nothing may happen for long.
+        // Long silence is normal.
         stream.set_read_timeout(None).map_err(MonitorError::from)?;
         if file.is_stream() {
             end_when_unread(&file, &stream)?;
@@ -91,10 +92,10 @@ impl Watching {
         Ok(Self { stream, copying: Some(copying), path, subject })
     }
 
-    /// Ends the watch, where the daemon has not. The file is there afterwards.
+    /// Ends the observation, unless the daemon has. The file exists afterwards.
     ///
     /// # Errors
-    /// [`WatchError`]; then the file is not there, or as it was.
+    /// [`WatchError`]; the file then does not exist, or has its old contents.
     pub fn end(mut self) -> Result<Watched, WatchError> {
         let copied = self.join();
         let broken = || WatchError::Broken { path: self.path.clone(), error: io::ErrorKind::Other.into() };
@@ -109,7 +110,7 @@ impl Watching {
     }
 
     fn join(&mut self) -> Option<Result<Copied, WatchError>> {
-        // Fails only when the daemon has hung up already.
+        // Fails only if the daemon has closed the connection already.
         let _ = self.stream.shutdown(Shutdown::Write);
         self.copying.take()?.join().ok()
     }
@@ -118,27 +119,27 @@ impl Watching {
 impl Drop for Watching {
     fn drop(&mut self) {
         if self.copying.is_some() {
-            // Nobody wants the rest.
+            // The rest is not needed.
             let _ = self.stream.shutdown(Shutdown::Both);
             let _ = self.join();
         }
     }
 }
 
-/// Hangs up when the file's reader leaves, also while nothing is sent. The thread ends with the connection.
+/// Closes the connection when the file's reader leaves, also while no data comes. The thread ends with the connection.
 fn end_when_unread(file: &OutputFile, stream: &UnixStream) -> Result<(), WatchError> {
     let writer = file.writer()?;
     let stream = stream.try_clone().map_err(MonitorError::from)?;
     thread::spawn(move || {
         if matches!(writer.wait_until_unread(&stream), Ok(true)) {
-            // Fails when the daemon has hung up already.
+            // Fails if the daemon has closed the connection already.
             let _ = stream.shutdown(Shutdown::Both);
         }
     });
     Ok(())
 }
 
-/// Copies what comes into the file, to its end.
+/// Copies the incoming data into the file, to its end.
 fn copy(reader: BufReader<UnixStream>, file: OutputFile) -> Result<Copied, WatchError> {
     let mut chunks = ChunkReader::new(reader);
     let mut writer = file.writer()?;
@@ -162,24 +163,24 @@ fn copy(reader: BufReader<UnixStream>, file: OutputFile) -> Result<Copied, Watch
     }
 }
 
-/// A file that is whole, and what is in it.
+/// A complete file, and what it contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
     /// The file.
     pub path: PathBuf,
-    /// What was watched.
+    /// What was observed.
     pub subject: WatchSubject,
-    /// How much; none where the reader of a stream left before the end.
+    /// The counts; `None` if the reader of a stream left before the end.
     pub summary: Option<WatchSummary>,
 }
 
 impl Watched {
-    /// What the user is told.
+    /// The message for the user.
     #[must_use]
     pub fn text(&self) -> String {
         let path = self.path.display();
         let Some(WatchSummary { messages, written, lost }) = self.summary else {
-            return format!("{path}: its reader left before the end");
+            return format!("{path}: its reader closed it before the end");
         };
         let (what, next) = match self.subject {
             WatchSubject::Trace => ("stages", "open it at https://ui.perfetto.dev"),
@@ -198,15 +199,15 @@ impl Watched {
         }
         let consequence = match self.subject {
             WatchSubject::Recording => "it cannot be replayed",
-            _ => "the file says so too",
+            _ => "the file notes this, too",
         };
         format!(
-            "{path}: {written} {what}{of}; {lost} more are missing, because they came faster than they could be written: \
-             {consequence}"
+            "{path}: {written} {what}{of}; {lost} more are missing, because they came faster than they could be \
+             written: {consequence}"
         )
     }
 
-    /// Whether the file is of use: a recording with holes is not.
+    /// Whether the file is useful: a recording with gaps is not.
     #[must_use]
     pub const fn is_useful(&self) -> bool {
         !matches!(
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_there_when_it_is_whole() {
+    fn file_appears_when_it_is_complete() {
         let folder = tempfile::tempdir().unwrap();
         let (socket, daemon) = daemon(folder.path(), |stream| {
             answer(stream, &Answer::Watching);
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_dies_or_refuses_leaves_no_file() {
+    fn daemon_that_dies_or_refuses_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.json");
         let (socket, dying) = daemon(folder.path(), |stream| {
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_loses_interest_leaves_no_file() {
+    fn dropped_watch_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let (socket, daemon) = daemon(folder.path(), |stream| {
             answer(stream, &Answer::Watching);
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn missing_entries_are_reported() {
         let watched = |subject| Watched {
             path: "f".into(),
             subject,

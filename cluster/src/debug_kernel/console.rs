@@ -1,7 +1,7 @@
-//! What a kernel's tools report on a console, one finding each.
+//! The reports of a kernel's debug tools on a console, one finding each.
 //!
-//! A console is the guest's: it may write there what it likes, and as much. So lines, findings and what is kept of each
-//! have bounds, and text that looks like a report is one; nothing but the verdict on that guest depends on it.
+//! The guest controls its console, and may write anything to it. So lines, findings and the text kept of each are
+//! bounded. Text that looks like a report counts as one; this affects only the verdict on that guest.
 
 use std::io::{BufRead, Read};
 
@@ -9,20 +9,21 @@ use niclab_spec::report::KernelFinding;
 
 use crate::guests::panic::without_stamp;
 
-/// Findings of a node that are kept. What breaks in a loop would otherwise fill the launcher's memory.
+/// Maximum number of findings of a node. An error in a loop would otherwise fill the launcher's memory.
 pub const MOST_FINDINGS: usize = 64;
 
-/// Lines, and bytes of a line, that are kept of one finding: a KASAN report with its three call traces takes about 100.
-const MOST_LINES: usize = 160;
-const MOST_LINE_BYTES: usize = 512;
+/// Maximum number of lines, and bytes of a line, of one finding. A KASAN report with its three call traces has about
+/// 100 lines.
+const MAX_LINES: usize = 160;
+const MAX_LINE_BYTES: usize = 512;
 
-/// So many lines behind its first, a report may say once more that it is one.
+/// Within this many lines after its first, a report may repeat its kind.
 const NAMED_WITHIN: usize = 6;
 
-/// As much of a console is looked through. A guest that floods it is known by the first findings.
-const MOST_CONSOLE_BYTES: u64 = 64 << 20;
+/// Maximum number of bytes read of a console. If a guest floods it, the first findings suffice.
+const MAX_CONSOLE_BYTES: u64 = 64 << 20;
 
-/// How reports begin, their kind, and how they end. The first that fits counts.
+/// How reports begin, their kind, and how they end. The first match counts.
 const REPORTS: [(&str, &str, End); 29] = [
     ("BUG: KASAN: ", "kasan", End::Border),
     ("BUG: KCSAN: ", "kcsan", End::Border),
@@ -55,7 +56,7 @@ const REPORTS: [(&str, &str, End); 29] = [
     ("BUG ", "slub", End::Task),
 ];
 
-/// What the kernel says of its own tools at its start and that is no report.
+/// Messages of the debug tools at boot, which are no reports.
 const NO_REPORTS: [&str; 2] = ["DMA-API: preallocated", "DMA-API: debugging enabled"];
 
 /// The last line of a report.
@@ -83,20 +84,20 @@ fn is_border(line: &str) -> bool {
     line.len() > 8 && line.bytes().all(|byte| byte == b'=')
 }
 
-/// What is around a report's first line, and ends one that is still open before it.
+/// A line that frames a report, and ends an open report before it.
 fn is_frame(line: &str) -> bool {
     is_border(line) || line.starts_with("------------[ cut here ]")
 }
 
-/// The findings on a console, in their order, without the places of their drivers.
+/// The findings on a console, in order, without their source lines.
 pub fn findings(console: impl Read) -> Vec<KernelFinding> {
-    let mut reader = std::io::BufReader::new(console.take(MOST_CONSOLE_BYTES));
+    let mut reader = std::io::BufReader::new(console.take(MAX_CONSOLE_BYTES));
     let mut found = Found::default();
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
-        // A console of a guest that goes on is read up to where it is.
-        match reader.by_ref().take(MOST_LINE_BYTES as u64).read_until(b'\n', &mut bytes) {
+        // The console of a running guest is read up to its current end.
+        match reader.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut bytes) {
             Ok(0) | Err(_) => break,
             Ok(_) => found.line(&cleaned(&bytes)),
         }
@@ -108,7 +109,7 @@ pub fn findings(console: impl Read) -> Vec<KernelFinding> {
     found.done
 }
 
-/// A line without the kernel's time stamp, and without what a terminal would take for orders.
+/// A line without the kernel's time stamp, and without control characters.
 fn cleaned(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text: String = text.chars().filter(|c| !c.is_control() || *c == '\t').collect();
@@ -126,7 +127,7 @@ impl Found {
         let report = REPORTS.iter().find(|(begin, ..)| line.contains(begin));
         let report = report.filter(|_| !NO_REPORTS.iter().any(|other| line.starts_with(other)));
         match (&mut self.open, report) {
-            // Within one whose words named it already, the line with its place, or with the number of the exception.
+            // Within a report that already named its kind: the line with its place, or with the exception number.
             (Some((_, _, lines)), Some((_, "warning" | "oops", _))) if *lines < NAMED_WITHIN => {
                 self.keep(line)
             }
@@ -156,7 +157,7 @@ impl Found {
     fn keep(&mut self, line: &str) {
         let Some((finding, _, lines)) = &mut self.open else { return };
         *lines += 1;
-        if *lines <= MOST_LINES {
+        if *lines <= MAX_LINES {
             finding.text += line;
             finding.text.push('\n');
         } else {
@@ -170,7 +171,7 @@ impl Found {
     }
 }
 
-/// Whether what begins a report stands where one begins: some have words before it, and none a call trace.
+/// Whether the text is at a position where a report begins: some reports have words before it, but none a call trace.
 fn is_beginning(line: &str, begin: &str) -> bool {
     match begin {
         "-safe -> " => line.starts_with("WARNING: "),
@@ -181,7 +182,7 @@ fn is_beginning(line: &str, begin: &str) -> bool {
     }
 }
 
-/// The first line without addresses of this one time, so that what happens twice is found to be the same.
+/// The first line without run-specific addresses, so that repeated reports compare equal.
 fn title(line: &str) -> String {
     let words =
         line.split(' ').map(|word| if word.starts_with("0x") && word.len() > 10 { "0x..." } else { word });
@@ -255,27 +256,29 @@ mod tests {
     }
 
     #[test]
-    fn what_a_quiet_kernel_says_is_no_finding() {
-        let quiet = "[    0.1] kasan: KernelAddressSanitizer initialized\n[    0.2] DMA-API: preallocated 65536 debug entries\n\
-            [    0.2] DMA-API: debugging enabled by kernel config\n[    0.3] Lock dependency validator: Copyright (c) 2006\n\
+    fn messages_of_a_healthy_kernel_are_no_findings() {
+        let quiet = "[    0.1] kasan: KernelAddressSanitizer initialized\n\
+            [    0.2] DMA-API: preallocated 65536 debug entries\n\
+            [    0.2] DMA-API: debugging enabled by kernel config\n\
+            [    0.3] Lock dependency validator: Copyright (c) 2006\n\
             [    0.4] kmemleak: Kernel memory leak detector initialized\n niclab: BUGs and WARNINGs welcome\n";
         assert!(kinds(quiet).is_empty(), "{:?}", findings(quiet.as_bytes()));
     }
 
     #[test]
-    fn a_report_that_another_cuts_short_is_kept_beside_it() {
+    fn report_cut_short_by_another_is_kept() {
         let cut = KASAN.lines().take(4).collect::<Vec<_>>().join("\n") + "\n" + UBSAN;
         assert_eq!(kinds(&cut), ["kasan", "ubsan"]);
         assert_eq!(kinds(&KASAN[..300]), ["kasan"], "and one at the end of a console");
     }
 
     #[test]
-    fn a_guest_that_floods_its_console_is_kept_within_bounds() {
+    fn flooded_console_is_read_within_bounds() {
         let flood = SLEEP.repeat(10 * MOST_FINDINGS);
         assert_eq!(findings(flood.as_bytes()).len(), MOST_FINDINGS);
         let endless = format!("BUG: KASAN: x in y\n{}", "a".repeat(4 << 20));
         let found = findings(endless.as_bytes());
-        assert!(found.len() == 1 && found[0].text.len() <= (MOST_LINES + 1) * (MOST_LINE_BYTES + 1));
+        assert!(found.len() == 1 && found[0].text.len() <= (MAX_LINES + 1) * (MAX_LINE_BYTES + 1));
         let orders = findings("BUG: KASAN: \x1b[2Jx\x07 in y\n".as_bytes());
         assert_eq!(orders[0].title, "BUG: KASAN: [2Jx in y");
     }

@@ -1,4 +1,4 @@
-//! `--coverage`: which lines of the nodes' drivers were carried out, as lcov.
+//! `--coverage`: which lines of the nodes' drivers were executed, as lcov.
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
@@ -15,12 +15,12 @@ use crate::{
     plan::Plan,
 };
 
-/// How long a guest may take to give its counts.
+/// Time limit for a guest to print its counts.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Prints a line `file PATH` for each file of counts of a module that niclab built, its bytes, and at last `end`, by
-/// which is told that all of it came. A module that was unloaded left its counts behind.
-const ASK: &str = r#"
+/// The guest's script. It prints a line `file PATH` for each file of counts of a module that niclab built, then the
+/// bytes of the file. The last line, `end`, shows that the output is complete. An unloaded module leaves its counts.
+const SCRIPT: &str = r#"
 debug=/sys/kernel/debug
 [ -d $debug/gcov ] || mount -t debugfs debugfs $debug
 cd $debug/gcov || exit
@@ -32,26 +32,27 @@ done
 echo end
 "#;
 
-/// Coverage cannot be had.
+/// There is no coverage.
 #[derive(Debug, Error)]
 pub enum Uncovered {
-    /// The kernel does not count.
+    /// The kernel does not count executed lines.
     #[error(
-        "--coverage needs guests whose kernel counts: --kernel debug, of a kernel that was built with gcov (`niclab kernel build`)"
+        "--coverage needs a guest kernel with gcov: use --kernel debug, with a kernel that `niclab kernel build` made \
+         with gcov"
     )]
     Kernel,
-    /// What a guest said is not whole.
-    #[error("{0} does not give the counts of its driver whole")]
+    /// A guest's output is incomplete.
+    #[error("{0} printed incomplete counts of its driver")]
     NotWhole(String),
-    /// They cannot be read.
+    /// The counts cannot be read.
     #[error(transparent)]
     Read(#[from] CoverageError),
-    /// No line of any driver is known.
-    #[error("no guest has counted anything: no driver that niclab built was loaded")]
+    /// There are no counts of any driver.
+    #[error("no guest has coverage counts, because none loaded a driver that niclab built")]
     Nothing,
 }
 
-/// Whether the guests' kernel counts.
+/// Whether the guests' kernel counts executed lines.
 ///
 /// # Errors
 /// [`Uncovered::Kernel`].
@@ -63,14 +64,14 @@ pub fn check(plan: &Plan) -> Result<(), Uncovered> {
     if counts { Ok(()) } else { Err(Uncovered::Kernel) }
 }
 
-/// Reads what all guests have counted since they came up, and writes it to `file`.
+/// Reads the counts of all guests since they came up, and writes them to `file`.
 ///
 /// # Errors
-/// [`Uncovered`]; when the cluster ends, or the file cannot be written.
+/// [`Uncovered`]; also if the cluster ends, or the file cannot be written.
 pub fn write(running: &mut RunningCluster, file: OutputFile) -> Result<()> {
     check(running.plan())?;
     let limit = LIMIT * running.plan().timeout_factor;
-    let texts = command::run_on_all(running, |rank, _| NodeCommand::shell(rank, ASK, &[]), limit)?;
+    let texts = command::run_on_all(running, |rank, _| NodeCommand::shell(rank, SCRIPT, &[]), limit)?;
     let found = read(running.plan(), &texts)?;
     let text = lcov(&found);
     let path = file.path().to_owned();
@@ -79,14 +80,14 @@ pub fn write(running: &mut RunningCluster, file: OutputFile) -> Result<()> {
         .values()
         .flat_map(|file| file.lines.values())
         .fold((0_u64, 0_u64), |(hit, all), count| (hit + u64::from(*count > 0), all + 1));
-    eprintln!("niclab: {hit} of {all} lines of the drivers were carried out: {}", path.display());
+    eprintln!("niclab: {hit} of {all} lines of the drivers were executed: {}", path.display());
     Ok(())
 }
 
 fn read(plan: &Plan, texts: &[Option<String>]) -> Result<BTreeMap<String, FileCoverage>, Uncovered> {
     let debug_kernel = plan.debug_kernel.as_ref().ok_or(Uncovered::Kernel)?;
     let mut found = BTreeMap::new();
-    // A guest that has ended cannot say.
+    // A guest that has ended has no counts.
     let nodes = plan.nodes.iter().zip(texts);
     for (node, text) in nodes.filter_map(|(node, text)| Some((node, text.as_ref()?))) {
         let counts = counted(text).ok_or_else(|| Uncovered::NotWhole(node.name.clone()))?;
@@ -98,7 +99,7 @@ fn read(plan: &Plan, texts: &[Option<String>]) -> Result<BTreeMap<String, FileCo
     if found.is_empty() { Err(Uncovered::Nothing) } else { Ok(found) }
 }
 
-/// Reads what [`ASK`] prints; `None` if it is not whole.
+/// Parses the output of [`SCRIPT`]; `None` if it is incomplete.
 fn counted(text: &str) -> Option<Vec<Counted>> {
     let mut counts: Vec<Counted> = Vec::new();
     let text = text.trim_end().strip_suffix("end")?;
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_counts_are_read_and_a_part_of_them_is_not_believed() {
+    fn complete_counts_are_read_and_incomplete_ones_rejected() {
         let text = "file /driver-build/a.gcda\n 61 64 63 67\n 34\nfile /build/b.gcda\nend\n";
         let counts = counted(text).unwrap();
         assert_eq!(counts[0], Counted { path: "/driver-build/a.gcda".into(), bytes: b"adcg4".to_vec() });
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tracefile_has_functions_lines_and_their_sums() {
+    fn tracefile_has_functions_lines_and_their_sums() {
         let file = FileCoverage {
             functions: [("f".to_owned(), (3, 2)), ("g".to_owned(), (9, 0))].into(),
             lines: [(4, 2), (10, 0), (5, 7)].into(),

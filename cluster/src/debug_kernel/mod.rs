@@ -1,4 +1,4 @@
-//! What a debug kernel has found in a run, and whether it watched at all.
+//! What a debug kernel found in a run, and whether its tools were on.
 
 mod console;
 pub mod coverage;
@@ -19,31 +19,31 @@ use crate::{
     plan::{DebugKernelPlan, NodePlan, Plan},
 };
 
-/// How long a guest may take to say what it found; it waits for 6 s itself.
+/// Time limit for a guest to report its findings; it waits for 6 s itself.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The kind of finding that says that a tool was off.
+/// The kind of finding for a tool that was off.
 const NOT_CHECKING: &str = "not-checking";
 
 /// Where a module's build finds the kernel's headers.
 const KERNEL_HEADERS: &str = "/usr/lib/modules/";
 
-/// Lines of a finding that are printed; the report has the rest.
+/// Lines of a finding that are printed; the report has all of them.
 const SHOWN_LINES: usize = 48;
 
-/// What is known of one node at the end of a run.
+/// The results of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelFindings {
     /// The node.
     pub node: String,
-    /// What was found.
+    /// The findings.
     pub findings: Vec<KernelFinding>,
-    /// What watched, up to now.
+    /// The tools that were on.
     pub tools: Vec<DebugTool>,
 }
 
-/// Asks all guests, and reads their consoles; nothing where their kernel does not watch. A guest that does not answer
-/// is one that did not watch.
+/// Queries all guests and reads their consoles. Without a debug kernel the result is empty. For a guest that does not
+/// answer, all tools count as off.
 ///
 /// # Errors
 /// [`crate::boot::running::Failure`] when the cluster ends.
@@ -66,7 +66,7 @@ pub fn look(running: &mut RunningCluster) -> Result<Vec<KernelFindings>> {
     Ok(nodes.map(|(node, said)| of_node(&debug_kernel, node, text(said))).collect())
 }
 
-/// What the consoles alone say: of a cluster that has ended.
+/// The findings on the consoles alone, for a cluster that has ended.
 #[must_use]
 pub fn look_at_consoles(plan: &Plan) -> Vec<KernelFindings> {
     let Some(debug_kernel) = &plan.debug_kernel else { return Vec::new() };
@@ -75,24 +75,24 @@ pub fn look_at_consoles(plan: &Plan) -> Vec<KernelFindings> {
 
 fn of_node(debug_kernel: &DebugKernelPlan, node: &NodePlan, answer: Answer) -> KernelFindings {
     let drivers = [node.driver.as_ref().map(|own| &own.module), debug_kernel.driver.as_ref()];
-    let (findings, tools) = judged(&node.console, &drivers, answer);
+    let (findings, tools) = evaluate(&node.console, &drivers, answer);
     KernelFindings { node: node.name.clone(), findings, tools }
 }
 
-/// All that was found, and what watched.
-fn judged(
+/// All findings, and the tools that were on.
+fn evaluate(
     console: &Path,
     drivers: &[Option<&DriverModule>],
     answer: Answer,
 ) -> (Vec<KernelFinding>, Vec<DebugTool>) {
-    // A console that is not there has nothing on it.
+    // A missing console counts as empty.
     let mut findings = File::open(console).map(console::findings).unwrap_or_default();
     findings.extend(answer.leaks);
     for finding in &mut findings {
         place(finding, drivers);
     }
     let mut findings = merged(findings);
-    // Whatever a tool finds may switch others off, which its report says.
+    // A finding may switch other tools off; its report says so.
     if findings.is_empty() {
         findings.extend(answer.off.into_iter().map(|(tool, why)| not_checking(tool, &why)));
     }
@@ -102,13 +102,13 @@ fn judged(
 fn not_checking(tool: DebugTool, why: &str) -> KernelFinding {
     KernelFinding {
         kind: NOT_CHECKING.to_owned(),
-        title: format!("{tool} was not checking: {why}"),
+        title: format!("{tool} was off: {why}"),
         count: 1,
         ..KernelFinding::default()
     }
 }
 
-/// Finds the function, file and line of the first frame that is a driver's.
+/// Finds the function, file and line of the first frame of a driver.
 fn place(finding: &mut KernelFinding, drivers: &[Option<&DriverModule>]) {
     for driver in drivers.iter().copied().flatten() {
         let of_driver = format!("[{}]", driver.name);
@@ -121,7 +121,7 @@ fn place(finding: &mut KernelFinding, drivers: &[Option<&DriverModule>]) {
             .and_then(|frame| Some(frame.split_once("+0x")?.0.to_owned()));
         let places =
             Cache::locate().map_or_else(|_| Vec::new(), |cache| niclab_images::places(&cache, driver, line));
-        // What stands in the kernel's headers is called by a line of the driver's, which is the one to look at.
+        // An inlined function of the kernel's headers is called by a line of the driver, which is more useful.
         let is_drivers = |place: &&niclab_images::Place| !place.at.starts_with(KERNEL_HEADERS);
         let Some(place) = places.iter().find(is_drivers).or_else(|| places.first()) else { return };
         finding.function = Some(place.function.clone());
@@ -132,7 +132,7 @@ fn place(finding: &mut KernelFinding, drivers: &[Option<&DriverModule>]) {
     }
 }
 
-/// What was found at the same place for the same reason, once and counted.
+/// Merges findings at the same place for the same reason, and counts them.
 fn merged(found: Vec<KernelFinding>) -> Vec<KernelFinding> {
     let mut merged: Vec<KernelFinding> = Vec::new();
     for finding in found {
@@ -148,7 +148,7 @@ fn merged(found: Vec<KernelFinding>) -> Vec<KernelFinding> {
     merged
 }
 
-/// For people: each finding with its place and text, and what watched where nothing was found.
+/// The text for users: each finding with its place and text; without findings, the tools that were on.
 #[must_use]
 pub fn text(watched: &[KernelFindings]) -> String {
     let mut text = String::new();
@@ -163,7 +163,7 @@ pub fn text(watched: &[KernelFindings]) -> String {
         }
         if node.findings.is_empty() {
             let names: Vec<&str> = node.tools.iter().map(|tool| tool.name()).collect();
-            let _ = writeln!(text, "niclab: {}: nothing found by {}", node.node, names.join(", "));
+            let _ = writeln!(text, "niclab: {}: no findings by {}", node.node, names.join(", "));
         }
     }
     text
@@ -178,7 +178,7 @@ fn headline(finding: &KernelFinding) -> String {
     format!("{}{place}", finding.title)
 }
 
-/// Whether anything was found, or nobody looked.
+/// Whether there is a finding, a tool that was off included.
 #[must_use]
 pub fn is_anything_found(watched: &[KernelFindings]) -> bool {
     watched.iter().any(|node| !node.findings.is_empty())
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_at_the_same_place_is_counted_and_told_once() {
+    fn equal_findings_at_one_place_are_merged_and_counted() {
         let found = merged(vec![finding("a", 1), finding("a", 1), finding("a", 2), finding("b", 1)]);
         assert_eq!(found.iter().map(|finding| finding.count).collect::<Vec<_>>(), [2, 1, 1]);
         let watched = [KernelFindings { node: "node0".into(), findings: found, tools: Vec::new() }];
@@ -214,22 +214,22 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_run_says_what_watched() {
+    fn run_without_findings_names_the_tools() {
         let quiet = KernelFindings {
             node: "node1".into(),
             tools: vec![DebugTool::Kasan, DebugTool::Lockdep],
             ..KernelFindings::default()
         };
-        assert_eq!(text(&[quiet]), "niclab: node1: nothing found by kasan, lockdep\n");
+        assert_eq!(text(&[quiet]), "niclab: node1: no findings by kasan, lockdep\n");
     }
 
     #[test]
-    fn a_tool_that_is_off_is_a_finding_unless_another_explains_it() {
+    fn tool_that_is_off_is_a_finding_only_without_others() {
         let folder = tempfile::tempdir().unwrap();
         let console = folder.path().join("console");
         let kinds = || {
             let off = vec![(DebugTool::Lockdep, "off".into())];
-            let (findings, _) = judged(&console, &[], Answer { off, ..Answer::default() });
+            let (findings, _) = evaluate(&console, &[], Answer { off, ..Answer::default() });
             findings.into_iter().map(|found| found.kind).collect::<Vec<_>>()
         };
         assert_eq!(kinds(), [NOT_CHECKING]);

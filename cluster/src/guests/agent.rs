@@ -1,7 +1,7 @@
 //! The host's side of the agent's protocol: many commands over one connection.
 //!
-//! A reader thread hands each message to the command it is about. Windows bound what can wait there, so a consumer that
-//! stalls holds back its own command only.
+//! A reader thread passes each message to its command. Windows limit the messages that wait there, so a consumer that
+//! stalls delays only its own command.
 
 use std::{
     collections::BTreeMap,
@@ -27,16 +27,16 @@ use niclab_agent::{
 use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
-/// How long the guest may leave a message unread. A guest that runs reads within milliseconds.
+/// Time limit for the guest to read a message. A running guest reads within milliseconds.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Between two tries to connect while QEMU starts.
+/// Interval of the attempts to connect while QEMU starts.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The agent cannot be used.
+/// The agent failed.
 #[derive(Clone, Debug, Error)]
 pub enum AgentError {
-    /// Nobody listens, or the agent did not answer in time.
+    /// The socket has no listener, or the agent did not answer in time.
     #[error("the guest's agent does not answer: {0}")]
     Silent(String),
     /// The connection ended.
@@ -45,23 +45,25 @@ pub enum AgentError {
     /// QEMU closed the connection, which it does when it ends.
     #[error("the guest's agent is gone: QEMU closed the connection")]
     HungUp,
-    /// The agent is of another build.
-    #[error("the guest's agent speaks version {0}, and this niclab {PROTOCOL_VERSION}; rebuild the image")]
+    /// The agent comes from another build.
+    #[error(
+        "the guest's agent uses protocol version {0}, but this niclab uses {PROTOCOL_VERSION}; rebuild the image"
+    )]
     Version(u32),
-    /// The guest is not what it is to be.
+    /// The guest refuses to become its node.
     #[error("the guest's agent does not join the cluster: {0}")]
     NotJoined(String),
-    /// The message fits no frame.
+    /// The message does not fit into a frame.
     #[error("{0}")]
     Message(Arc<MessageError>),
 }
 
-/// What a command's consumer gets. After `Err` nothing comes any more.
+/// An event of a command. `Err` is the last event.
 pub type CommandEvent = Result<ToHost, AgentError>;
 
 struct Consumer {
     events: Sender<CommandEvent>,
-    /// Output that the guest may still send before it gets credit.
+    /// Bytes of output that the guest may send before it needs more credit.
     window_bytes: u32,
 }
 
@@ -75,20 +77,20 @@ struct State {
 /// A connection to one guest's agent.
 pub struct AgentClient {
     session: u32,
-    /// To end the connection, whoever writes at the time.
+    /// Used to end the connection, even while another thread writes.
     stream: UnixStream,
     writer: Mutex<UnixStream>,
     state: Mutex<State>,
     next_id: AtomicU32,
 }
 
-/// One command, or one question. Dropping it ends the command.
+/// One command, or one query. Dropping it ends the command.
 pub struct CommandHandle {
     sender: CommandSender,
     events: Receiver<CommandEvent>,
 }
 
-/// The part of a command that is talked to. It can be used from another thread.
+/// The sending half of a command. Other threads can use it.
 #[derive(Clone)]
 pub struct CommandSender {
     client: Arc<AgentClient>,
@@ -96,7 +98,7 @@ pub struct CommandSender {
 }
 
 impl AgentClient {
-    /// Connects, waiting until QEMU listens and the agent in the guest answers.
+    /// Connects; waits until QEMU listens and the agent in the guest answers.
     ///
     /// # Errors
     /// [`AgentError::Silent`] after `deadline`, or [`AgentError::Version`].
@@ -104,7 +106,7 @@ impl AgentClient {
         Self::over(Self::reach(socket, deadline)?, deadline)
     }
 
-    /// Connects, waiting until QEMU listens. The guest need not run yet.
+    /// Connects; waits until QEMU listens. The guest need not run yet.
     ///
     /// # Errors
     /// [`AgentError::Silent`] after `deadline`.
@@ -135,10 +137,10 @@ impl AgentClient {
             state: Mutex::default(),
             next_id: AtomicU32::new(1),
         });
-        // Until the welcome, id 0 is whoever waits for it.
+        // Until the welcome, id 0 is this function's own consumer.
         let (events, welcome) = mpsc::channel();
         client.lock().consumers.insert(0, Consumer { events, window_bytes: 0 });
-        // The reader holds no reference that would keep the connection alive.
+        // The reader thread must not keep the client alive.
         let weak = Arc::downgrade(&client);
         thread::spawn(move || {
             let ended = read_loop(reader, |frame| match weak.upgrade() {
@@ -155,13 +157,13 @@ impl AgentClient {
             Ok(Ok(_)) => Ok(client),
             Ok(Err(error)) => Err(error),
             Err(RecvTimeoutError::Timeout) => {
-                Err(AgentError::Silent("the guest has not started it yet".to_owned()))
+                Err(AgentError::Silent("the guest has not started its agent yet".to_owned()))
             }
             Err(RecvTimeoutError::Disconnected) => Err(AgentError::Gone("the connection closed".to_owned())),
         }
     }
 
-    /// Starts a command. Whether it started is its first event.
+    /// Starts a command. Its first event says whether it started.
     ///
     /// # Errors
     /// [`AgentError`].
@@ -169,7 +171,7 @@ impl AgentClient {
         self.begin(ToGuest::Exec(exec))
     }
 
-    /// Asks how the guest sees its NIC.
+    /// Queries the state of the guest's NIC.
     ///
     /// # Errors
     /// [`AgentError`].
@@ -182,11 +184,11 @@ impl AgentClient {
         }
     }
 
-    /// Makes the guest the node that it is to be, or tells its agent again what it is, and waits until it is so. To be
-    /// done first with every connection: without it commands find nothing of the node in their environment.
+    /// Makes the guest its node, and waits until it is. A guest that is already the node stays as it is. Every
+    /// connection begins with this: without it commands do not get the node's environment.
     ///
     /// # Errors
-    /// [`AgentError::Silent`] after `deadline`, [`AgentError::NotJoined`], or whatever ends the connection.
+    /// [`AgentError::Silent`] after `deadline`, [`AgentError::NotJoined`], or the error that ends the connection.
     pub fn join(self: &Arc<Self>, join: &Join, deadline: Instant) -> Result<(), AgentError> {
         let begin = Instant::now();
         let question = self.begin(ToGuest::Join(join.clone()))?;
@@ -199,19 +201,19 @@ impl AgentClient {
             Ok(Ok(other)) => Err(AgentError::Gone(format!("it answered {other:?}"))),
             Ok(Err(error)) => Err(error),
             Err(RecvTimeoutError::Timeout) => {
-                Err(AgentError::Silent("the guest is not yet the node that it is to be".to_owned()))
+                Err(AgentError::Silent("the guest has not become its node yet".to_owned()))
             }
             Err(RecvTimeoutError::Disconnected) => Err(AgentError::Gone("the connection closed".to_owned())),
         }
     }
 
-    /// Asks the guest to write everything back and switch itself off. There is no answer.
+    /// Asks the guest to write everything back and power off. There is no answer.
     pub fn power_off(&self) {
-        // A guest that is gone is off.
+        // If the guest is gone, it is off.
         let _ = self.send(0, ToGuest::PowerOff);
     }
 
-    /// Whether the connection is of no more use.
+    /// Whether the connection has failed.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lock().failure.is_some()
@@ -255,11 +257,11 @@ impl AgentClient {
     fn write(&self, bytes: &[u8]) -> Result<(), AgentError> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.write_all(bytes).map_err(|error| {
-            // Part of a frame may be written, so the connection is of no more use.
+            // A part of the frame may have been written, so the connection is unusable.
             self.fail(if is_closed(&error) {
                 AgentError::HungUp
             } else {
-                AgentError::Gone(format!("it takes no messages ({error})"))
+                AgentError::Gone(format!("it does not read its messages ({error})"))
             })
         })
     }
@@ -269,9 +271,9 @@ impl AgentClient {
         let message = ToHost::from_frame(frame).map_err(|error| AgentError::Message(Arc::new(error)))?;
         match message {
             ToHost::Booted if self.lock().welcomed => {
-                Err(AgentError::Gone("it started anew, and its commands ended".to_owned()))
+                Err(AgentError::Gone("it restarted, and its commands ended".to_owned()))
             }
-            // It may have started after it was greeted, so the greeting is repeated.
+            // The agent may have started after the greeting, so repeat it.
             ToHost::Booted => self.greet(),
             _ if session != self.session => Ok(()),
             ToHost::Welcome { version } if version != PROTOCOL_VERSION => Err(AgentError::Version(version)),
@@ -289,18 +291,18 @@ impl AgentClient {
 
     fn deliver(&self, id: u32, message: ToHost) -> Result<(), AgentError> {
         let mut state = self.lock();
-        // A command that nobody waits for any more may still have been speaking.
+        // The consumer may have been dropped before the command's last output.
         let Some(consumer) = state.consumers.get_mut(&id) else { return Ok(()) };
         if let ToHost::Stdout(bytes) | ToHost::Stderr(bytes) = &message {
             let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-            // Without this a hostile guest could fill the host's memory.
+            // Otherwise a hostile guest could fill the host's memory.
             consumer.window_bytes = consumer
                 .window_bytes
                 .checked_sub(length)
-                .ok_or_else(|| AgentError::Gone("it sent more than it was allowed to".to_owned()))?;
+                .ok_or_else(|| AgentError::Gone("it sent more than its window allows".to_owned()))?;
         }
         let is_last = matches!(message, ToHost::Exit(_) | ToHost::Refused(_) | ToHost::Health(_));
-        // A consumer that went away ends its command by itself.
+        // A dropped consumer ends its command itself.
         let _ = consumer.events.send(Ok(message));
         if is_last {
             state.consumers.remove(&id);
@@ -308,33 +310,34 @@ impl AgentClient {
         Ok(())
     }
 
-    /// Ends the connection: QEMU serves one at a time, and the next one must get through. Gives the first failure.
+    /// Ends the connection, because QEMU serves one at a time and the next one must get through. Returns the first
+    /// failure.
     fn fail(&self, failure: AgentError) -> AgentError {
         let mut state = self.lock();
-        // Before the shutdown, which other threads would take for QEMU's.
+        // Set before the shutdown, which other threads would otherwise attribute to QEMU.
         let failure = state.failure.get_or_insert(failure).clone();
         for (_, consumer) in std::mem::take(&mut state.consumers) {
             let _ = consumer.events.send(Err(failure.clone()));
         }
-        // Fails only where the other side ended it first.
+        // Fails only if the other side ended it first.
         let _ = self.stream.shutdown(Shutdown::Both);
         failure
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock; if it did, the map would still be whole.
+        // No thread panics while it holds the lock; if one did, the map would still be valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for AgentClient {
     fn drop(&mut self) {
-        // Wakes the reader thread. Fails only where the other side ended it first.
+        // Wakes the reader thread. Fails only if the other side ended the connection first.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
 
-/// A piece of what a command prints.
+/// A piece of a command's output.
 #[derive(Clone, Copy, Debug)]
 pub enum Output<'a> {
     /// On standard output.
@@ -344,30 +347,33 @@ pub enum Output<'a> {
 }
 
 impl CommandHandle {
-    /// The next event; waits for it.
+    /// Waits for the next event.
     ///
     /// # Errors
-    /// [`AgentError`] when the agent is gone.
+    /// [`AgentError`] if the agent is gone.
     pub fn next(&self) -> CommandEvent {
-        self.events.recv().unwrap_or_else(|_| Err(AgentError::Gone("the command is over".to_owned())))
+        self.events.recv().unwrap_or_else(|_| Err(AgentError::Gone("the command has ended".to_owned())))
     }
 
-    /// As [`Self::next`], until then.
+    /// As [`Self::next`], until the deadline.
     ///
     /// # Errors
-    /// [`AgentError`] when the agent is gone or nothing comes.
+    /// [`AgentError`] if the agent is gone, or no event comes in time.
     pub fn next_until(&self, deadline: Instant) -> CommandEvent {
         match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(event) => event,
-            Err(RecvTimeoutError::Timeout) => Err(AgentError::Silent("the command does not end".to_owned())),
-            Err(RecvTimeoutError::Disconnected) => Err(AgentError::Gone("the command is over".to_owned())),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(AgentError::Silent("the command did not end in time".to_owned()))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(AgentError::Gone("the command has ended".to_owned())),
         }
     }
 
-    /// Hands on what the command prints until it ends, and says how it ended; the guest's refusal where it never began.
+    /// Passes the command's output to `on_output` until it ends; returns how it ended, or the guest's refusal to start
+    /// it.
     ///
     /// # Errors
-    /// [`AgentError`] when the agent is gone, or what `on_output` says.
+    /// [`AgentError`] if the agent is gone, or an error of `on_output`.
     pub fn follow<E: From<AgentError>>(
         &self,
         mut on_output: impl FnMut(Output<'_>) -> Result<(), E>,
@@ -386,12 +392,12 @@ impl CommandHandle {
                 ToHost::Refused(refusal) => return Ok(Err(refusal)),
                 _ => continue,
             };
-            // The command may have ended meanwhile; its exit comes next.
+            // The command may have ended; its exit comes next.
             let _ = self.sender.send(ToGuest::Credit(u32::try_from(length).unwrap_or(u32::MAX)));
         }
     }
 
-    /// The part that is talked to.
+    /// The sending half.
     #[must_use]
     pub fn sender(&self) -> &CommandSender {
         &self.sender
@@ -409,7 +415,7 @@ impl Drop for CommandHandle {
 }
 
 impl CommandSender {
-    /// Tells the command something.
+    /// Sends a message to the command.
     ///
     /// # Errors
     /// [`AgentError`].
@@ -423,7 +429,7 @@ impl CommandSender {
     }
 }
 
-/// Whether the other side closed the connection; it is reset where it had left messages unread.
+/// Whether the other side closed the connection; unread messages there turn the end into a reset.
 fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
@@ -450,12 +456,12 @@ fn read_loop(
     }
 }
 
-/// What makes a guest this node, here and now.
+/// The message that makes a guest this node, with the time and fresh random bytes.
 #[must_use]
 pub fn join_now(identity: &Identity) -> Join {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut entropy = [0; ENTROPY_BYTES];
-    // Fails only before Linux 3.17, and gives so few bytes whole. A guest that gets none has its own.
+    // Fails only before Linux 3.17; this few bytes come in one piece. Without them the guest uses its own.
     let given = getrandom(&mut entropy, GetRandomFlags::empty()).unwrap_or(0);
     Join {
         identity: identity.clone(),
@@ -464,7 +470,7 @@ pub fn join_now(identity: &Identity) -> Join {
     }
 }
 
-/// A number that differs from that of the session before.
+/// A number that differs from the previous session's.
 fn session_number() -> u32 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // 0 is for agents without a session.
@@ -501,7 +507,7 @@ mod tests {
         fn say(&mut self, id: u32, message: ToHost) {
             let mut bytes = Vec::new();
             message.into_frame(self.session, id).unwrap().encode(&mut bytes);
-            // The host may have had enough.
+            // The host may have closed the connection.
             let _ = self.stream.write_all(&bytes);
         }
     }
@@ -510,7 +516,7 @@ mod tests {
         Instant::now() + Duration::from_secs(30)
     }
 
-    /// A client and its guest, connected on a thread of its own; `version` is what the guest says.
+    /// A client, connected on a thread of its own, and its guest, which reports `version`.
     fn connect(version: u32) -> (Result<Arc<AgentClient>, AgentError>, Guest) {
         let (host, guest) = UnixStream::pair().unwrap();
         let connecting = thread::spawn(move || AgentClient::over(host, deadline()));
@@ -535,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_starts_late_is_greeted_again() {
+    fn agent_that_starts_late_is_greeted_again() {
         let (host, guest) = UnixStream::pair().unwrap();
         let connecting = thread::spawn(move || AgentClient::over(host, deadline()));
         let mut guest = Guest { stream: guest, decoder: Decoder::default(), session: 0 };
@@ -547,7 +553,7 @@ mod tests {
         assert!(connecting.join().unwrap().is_ok());
     }
 
-    /// What becomes of a request to join that the guest answers so.
+    /// The result of a request to join that the guest answers with `answer`.
     fn join_answered(answer: ToHost) -> Result<(), AgentError> {
         let (client, mut guest) = connect(PROTOCOL_VERSION);
         let client = client.unwrap();
@@ -557,14 +563,14 @@ mod tests {
         let joining = thread::spawn(move || client.join(&asked, deadline()));
         let (id, message) = guest.next();
         assert_eq!(message, ToGuest::Join(join));
-        // What is about another command is no answer.
+        // A message for another command is no answer.
         guest.say(id + 1, ToHost::Joined);
         guest.say(id, answer);
         joining.join().unwrap()
     }
 
     #[test]
-    fn a_guest_joins_or_refuses() {
+    fn guest_joins_or_refuses() {
         assert!(join_answered(ToHost::Joined).is_ok());
         let refusal = niclab_agent::Refusal { message: "no room".to_owned(), code: 126 };
         let error = join_answered(ToHost::Refused(refusal)).unwrap_err();
@@ -576,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_does_not_join_in_time_is_silent() {
+    fn guest_that_does_not_join_in_time_is_silent() {
         let (client, mut guest) = connect(PROTOCOL_VERSION);
         let client = client.unwrap();
         let error = client.join(&Join::default(), Instant::now()).unwrap_err();
@@ -585,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn every_join_brings_the_time_and_other_randomness() {
+    fn every_join_has_the_time_and_fresh_random_bytes() {
         let identity =
             Identity { env: [("NICLAB_RANK".to_owned(), "1".to_owned())].into(), ..Identity::default() };
         let (one, other) = (join_now(&identity), join_now(&identity));
@@ -596,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_reach_the_command_they_are_about() {
+    fn messages_reach_their_own_command() {
         let (client, mut guest) = connect(PROTOCOL_VERSION);
         let client = client.unwrap();
         let (first, first_id) = command(&client, &mut guest);
@@ -608,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_sends_more_than_its_window_is_cut_off() {
+    fn guest_that_exceeds_its_window_is_disconnected() {
         let (client, mut guest) = connect(PROTOCOL_VERSION);
         let client = client.unwrap();
         let (handle, id) = command(&client, &mut guest);
@@ -619,22 +625,22 @@ mod tests {
         for _ in 0..frames {
             assert!(handle.next().is_ok());
         }
-        assert!(handle.next().unwrap_err().to_string().contains("more than it was allowed to"));
+        assert!(handle.next().unwrap_err().to_string().contains("more than its window allows"));
         assert!(client.is_lost());
     }
 
     #[test]
-    fn an_agent_that_starts_anew_ends_its_commands() {
+    fn restarted_agent_ends_its_commands() {
         let (client, mut guest) = connect(PROTOCOL_VERSION);
         let client = client.unwrap();
         let (handle, _) = command(&client, &mut guest);
         guest.session = 0;
         guest.say(0, ToHost::Booted);
-        assert!(handle.next().unwrap_err().to_string().contains("started anew"));
+        assert!(handle.next().unwrap_err().to_string().contains("it restarted"));
     }
 
     #[test]
-    fn a_command_that_nobody_waits_for_is_killed() {
+    fn dropped_command_is_killed() {
         let (client, mut guest) = connect(PROTOCOL_VERSION);
         let client = client.unwrap();
         let (handle, id) = command(&client, &mut guest);

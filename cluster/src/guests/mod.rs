@@ -1,4 +1,4 @@
-//! How a guest is reached: its agent, which runs commands in it, and the QEMU that it runs in.
+//! Access to a guest: its agent, which runs commands in it, and its QEMU.
 
 pub mod agent;
 pub mod panic;

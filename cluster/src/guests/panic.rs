@@ -1,9 +1,9 @@
-//! Why a guest's kernel panicked, read from its console.
+//! Finds out from a guest's console why its kernel panicked.
 //!
-//! A console is the guest's: it may write there what it likes. Callers read a bounded end of it, and text that looks
-//! like a panic is one; only the message about that guest depends on it.
+//! The guest controls its console, and may write anything to it. Callers read a bounded end of it. Text that looks like
+//! a panic counts as one; this affects only the message about that guest.
 
-/// What a kernel prints when it panics (Linux, `kernel/panic.c`).
+/// The prefix of a panic's line (Linux, `kernel/panic.c`).
 const PANIC: &str = "Kernel panic - not syncing: ";
 
 /// The last line of a kernel that panicked.
@@ -15,7 +15,7 @@ const TRACE_END: &str = "---[ end trace";
 /// Panics that follow from the oops before them (Linux, `arch/x86/kernel/dumpstack.c` and `kernel/exit.c`).
 const PANICS_OF_OOPSES: [&str; 3] = ["Fatal exception", "Aiee, killing", "Attempted to kill"];
 
-/// First words of an oops on x86 (Linux, `arch/x86/mm/fault.c`, `arch/x86/kernel/traps.c` and `lib/bug.c`).
+/// The first words of an oops on x86 (Linux, `arch/x86/mm/fault.c`, `arch/x86/kernel/traps.c` and `lib/bug.c`).
 const OOPSES: [&str; 10] = [
     "BUG: kernel NULL pointer dereference",
     "BUG: unable to handle ",
@@ -29,32 +29,32 @@ const OOPSES: [&str; 10] = [
     "traps: PANIC: ",
 ];
 
-/// First words of other reports, after which a kernel panics where it is told to: `panic_on_warn set ...`.
+/// The first words of other reports, after which a kernel panics if configured so: `panic_on_warn set ...`.
 const REPORTS: [&str; 3] = ["BUG: ", "WARNING: ", "UBSAN: "];
 
-/// How such a panic ends its line.
-const AS_TOLD: &str = " set ...";
+/// The end of such a panic's line.
+const AS_CONFIGURED: &str = " set ...";
 
-/// Lines of one report before the panic, and after its first line. An oops with registers, trace and code takes about
-/// 60.
+/// Maximum number of lines of a report before the panic, and after its first line. An oops with registers, trace and
+/// code takes about 60.
 const MAX_REPORT_LINES: usize = 100;
 
 /// An oops names itself again within this many lines: `BUG: ...` and, after the page tables, `Oops: ...`.
 const SAME_OOPS_LINES: usize = 12;
 
-/// Lines that are kept of a panic without a report: its own call trace.
+/// Maximum number of lines of a panic without a report: its own call trace.
 const MAX_PANIC_LINES: usize = 40;
 
 /// A panic of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Panic {
-    /// The kernel's own first words: of the oops where one led to the panic, else of the panic.
+    /// The kernel's first line: of the oops if one led to the panic, else of the panic.
     pub reason: String,
     /// The report with its call trace, to the panic's own line.
     pub text: String,
 }
 
-/// The last panic on a console; `None` where the kernel did not panic.
+/// The last panic on a console; `None` if the kernel did not panic.
 #[must_use]
 pub fn panic_of(console: &str) -> Option<Panic> {
     let lines: Vec<&str> = console.lines().map(without_stamp).collect();
@@ -72,7 +72,7 @@ pub fn panic_of(console: &str) -> Option<Panic> {
     Some(Panic { reason: reason_of(report), text })
 }
 
-/// Whether an oops has begun on the console that no panic follows yet.
+/// Whether the console has an oops that is not yet followed by a panic.
 #[must_use]
 pub fn is_oops_open(console: &str) -> bool {
     let lines = || console.lines().map(without_stamp);
@@ -82,24 +82,24 @@ pub fn is_oops_open(console: &str) -> bool {
     oops.is_some_and(|(at, _)| panic.is_none_or(|(panicked_at, _)| panicked_at < at))
 }
 
-/// The last line in which the kernel says which process it killed because memory had run out (Linux, `mm/oom_kill.c`).
+/// The last line in which the kernel names a process that it killed because memory ran out (Linux, `mm/oom_kill.c`).
 #[must_use]
 pub fn out_of_memory_kill(console: &str) -> Option<&str> {
     const KILLED: &str = "ut of memory: Killed process ";
     console.lines().map(without_stamp).rfind(|line| line.contains(KILLED))
 }
 
-/// Where the report begins that led to the panic with these words.
+/// The first line of the report that led to the panic with these words.
 fn report_before(before: &[&str], said: &str) -> Option<usize> {
     let is_report = |line: &str| REPORTS.iter().any(|begin| line.starts_with(begin));
-    let is_any = |line: &str| is_oops(line) || said.contains(AS_TOLD) && is_report(line);
+    let is_any = |line: &str| is_oops(line) || said.contains(AS_CONFIGURED) && is_report(line);
     let mut begin = before.iter().rposition(|line| is_any(line))?;
     let is_of_oops = PANICS_OF_OOPSES.iter().any(|words| said.starts_with(words));
     let is_over = before.get(begin..)?.iter().any(|line| line.starts_with(TRACE_END));
     if before.len() - begin > MAX_REPORT_LINES || is_over && !is_of_oops {
         return None;
     }
-    // Back to the first line of the same report.
+    // Go back to the first line of the same report.
     while let Some(earlier) =
         before.get(..begin).and_then(|lines| lines.iter().rposition(|line| is_any(line)))
     {
@@ -112,10 +112,10 @@ fn report_before(before: &[&str], said: &str) -> Option<usize> {
     Some(begin)
 }
 
-/// The report's first line, and the line with the number of the exception where that is another.
+/// The report's first line, and the line with the exception number if that is another line.
 fn reason_of(report: &[&str]) -> String {
     let Some((first, rest)) = report.split_first() else { return String::new() };
-    // Linux 6.12 says some twice: `Oops: Oops: 0002 [#1]`.
+    // Linux 6.12 repeats the word in some: `Oops: Oops: 0002 [#1]`.
     let once = |line: &str| line.replace("Oops: Oops: ", "Oops: ");
     let exception = rest.iter().take(SAME_OOPS_LINES).find(|line| line.starts_with("Oops: "));
     match exception {
@@ -143,14 +143,15 @@ pub fn without_stamp(line: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// Consoles as guests of Linux 6.12 wrote them, without the guesses of the stack unwinder.
+    /// Consoles of Linux 6.12 guests, without the unreliable frames of the stack unwinder.
     const NULL_POINTER: &str = include_str!("panic/null-pointer.console");
     const DOUBLE_FREE: &str = include_str!("panic/double-free.console");
 
     #[test]
     fn oops_gives_reason_and_trace_of_the_panic_that_follows() {
         let panic = panic_of(NULL_POINTER).unwrap();
-        let reason = "BUG: kernel NULL pointer dereference, address: 0000000000000008; Oops: 0002 [#1] PREEMPT SMP NOPTI";
+        let reason = "BUG: kernel NULL pointer dereference, address: 0000000000000008; \
+            Oops: 0002 [#1] PREEMPT SMP NOPTI";
         assert_eq!(panic.reason, reason);
         assert!(panic.text.starts_with("BUG: kernel NULL pointer"), "{}", panic.text);
         assert!(panic.text.contains("planted_write+0x10f/0x1a0 [planted]"), "{}", panic.text);
@@ -172,9 +173,10 @@ mod tests {
         let panic = panic_of(&own).unwrap();
         assert_eq!(panic.reason, "own: no way", "that oops did not panic");
         assert!(panic.text.ends_with("own_init+0x1/0x2 [own]"), "{}", panic.text);
-        let told = "[    1.0] WARNING: CPU: 0 PID: 1 at a.c:7 f+0x1/0x2 [own]\n[    1.0] Kernel panic - not syncing: kernel: \
+        let warning = "[    1.0] WARNING: CPU: 0 PID: 1 at a.c:7 f+0x1/0x2 [own]\n\
+                    [    1.0] Kernel panic - not syncing: kernel: \
                     panic_on_warn set ...\n";
-        assert!(panic_of(told).unwrap().reason.starts_with("WARNING: CPU: 0"));
+        assert!(panic_of(warning).unwrap().reason.starts_with("WARNING: CPU: 0"));
         assert_eq!(panic_of("[    1.0] WARNING: CPU: 0\nall is well\n"), None);
     }
 

@@ -1,8 +1,8 @@
-//! Where a guest's processors are: for somebody who wants to know what a driver was doing.
+//! The positions of a guest's processors, for users who want to know what a driver was doing.
 //!
-//! QEMU says it in its monitor for people; QMP itself has no command for registers. What it says of a guest that runs
-//! is of some moment since it was asked, and one that is to be stopped goes on until QEMU hears of it: so nothing here
-//! is more than near.
+//! QMP has no command for registers, so QEMU's human monitor prints them. The values of a running guest belong to some
+//! moment since the query. A guest to be stopped runs until QEMU receives the command. So all positions here are
+//! approximate.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,22 +12,22 @@ use niclab_images::{Cache, LoadedModule};
 use super::qmp::{Qmp, QmpError};
 use crate::plan::NodePlan;
 
-/// Bytes of a kernel's stack, which is aligned to as many (Linux, arch/x86/include/asm/page_64_types.h, `THREAD_SIZE`,
+/// Bytes of a kernel's stack, which is aligned to its size (Linux, arch/x86/include/asm/page_64_types.h, `THREAD_SIZE`,
 /// without KASAN).
 const STACK_BYTES: u64 = 16 * 1024;
-/// Most words of a stack that are looked at: what QEMU says of them is a line of its protocol, which is bounded.
-const MOST_STACK_WORDS: u64 = 512;
-/// Most processors that are looked at.
-const MOST_PROCESSORS: u32 = 16;
+/// Maximum number of stack words that are read: QEMU prints them on one line of its protocol, which is bounded.
+const MAX_STACK_WORDS: u64 = 512;
+/// Maximum number of processors that are queried.
+const MAX_PROCESSORS: u32 = 16;
 
-/// Where the addresses of a node's driver are kept, as its guest said them when it had loaded it.
+/// The file with the addresses of a node's driver, which its guest reported after loading it.
 #[must_use]
 pub fn sections_file(node: &NodePlan) -> PathBuf {
     node.qmp_socket.with_extension("sections")
 }
 
-/// Sections of a module and their addresses, as a guest says them, one on a line. They become words of commands:
-/// nothing else passes.
+/// Parses the sections of a module and their addresses, one per line, from a guest's output. They become words of
+/// commands, so all other text is dropped.
 #[must_use]
 pub fn sections(said: &str) -> Vec<(String, u64)> {
     let section = |line: &str| {
@@ -41,13 +41,14 @@ pub fn sections(said: &str) -> Vec<(String, u64)> {
     said.lines().filter_map(section).collect()
 }
 
-/// A node's own driver where it was loaded when the node came up. One that is loaded anew lies elsewhere.
+/// A node's own driver at the addresses where it was loaded when the node came up. A reloaded driver has other
+/// addresses.
 fn module_of(node: &NodePlan) -> Option<LoadedModule> {
     let said = fs::read_to_string(sections_file(node)).ok()?;
     LoadedModule::new(&Cache::locate().ok()?, &node.driver.as_ref()?.module, &sections(&said))
 }
 
-/// A processor, as QEMU prints its registers.
+/// A processor's registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Processor {
     instruction: u64,
@@ -56,8 +57,8 @@ struct Processor {
     is_halted: bool,
 }
 
-/// Where the processors of a node's guest are, those that do anything: in its own driver by function, file and line,
-/// else whatever is known.
+/// The positions of the processors of a node's guest that are not idle: function, file and line in its own driver, else
+/// an address.
 ///
 /// # Errors
 /// [`QmpError`].
@@ -65,9 +66,9 @@ pub fn whereabouts(qemu: &mut Qmp, node: &NodePlan) -> Result<String, QmpError> 
     let module = module_of(node);
     let module = module.as_ref();
     let (mut found, mut idle) = (Vec::new(), 0);
-    for number in 0..MOST_PROCESSORS {
+    for number in 0..MAX_PROCESSORS {
         let said = match qemu.ask_of_processor(number, "info registers".to_owned()) {
-            // There are no more.
+            // No processor has this number.
             Err(QmpError::Refused(_)) => break,
             said => said?,
         };
@@ -80,16 +81,16 @@ pub fn whereabouts(qemu: &mut Qmp, node: &NodePlan) -> Result<String, QmpError> 
         found.push(format!("processor {number} {}", text(&processor, &stack, module)));
     }
     Ok(match (found.is_empty(), idle) {
-        (true, 0) => "nobody knows where".to_owned(),
-        (true, _) => "all processors idle again".to_owned(),
+        (true, 0) => "position unknown".to_owned(),
+        (true, _) => "all processors idle by now".to_owned(),
         (false, _) => found.join("; "),
     })
 }
 
-/// What the stack holds, from its top on.
+/// The stack's words, from its top on.
 fn stack(qemu: &mut Qmp, number: u32, processor: &Processor) -> Result<Vec<u64>, QmpError> {
     let words = (STACK_BYTES - processor.stack % STACK_BYTES) / 8;
-    let line = format!("x /{}gx {:#x}", words.min(MOST_STACK_WORDS), processor.stack);
+    let line = format!("x /{}gx {:#x}", words.min(MAX_STACK_WORDS), processor.stack);
     Ok(read_words(&qemu.ask_of_processor(number, line)?))
 }
 
@@ -105,8 +106,7 @@ fn text(processor: &Processor, stack: &[u64], module: Option<&LoadedModule>) -> 
     if let Some(place) = innermost(instruction, false) {
         return format!("near {place}");
     }
-    // Unwinding takes more than this has: the first word that is an address in the driver is most often where a call
-    // returns to.
+    // Without unwinding, the first word that is an address in the driver is most likely a return address.
     let caller = stack.iter().find(|word| module.is_some_and(|module| module.contains(**word)));
     match caller.and_then(|caller| innermost(*caller, true)) {
         Some(place) => format!("in the kernel at {instruction:#x}, called perhaps near {place}"),
@@ -114,7 +114,7 @@ fn text(processor: &Processor, stack: &[u64], module: Option<&LoadedModule>) -> 
     }
 }
 
-/// Reads `NAME=VALUE` out of registers as QEMU prints them (target/i386/cpu-dump.c).
+/// Parses `NAME=VALUE` in registers as QEMU prints them (target/i386/cpu-dump.c).
 fn read(said: &str) -> Option<Processor> {
     let value = |name: &str| {
         let word = said.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))?;
@@ -128,7 +128,7 @@ fn read(said: &str) -> Option<Processor> {
     })
 }
 
-/// Words of memory, as QEMU prints them: `ADDRESS: WORD WORD`.
+/// Parses words of memory as QEMU prints them: `ADDRESS: WORD WORD`.
 fn read_words(said: &str) -> Vec<u64> {
     let words = said.lines().filter_map(|line| Some(line.split_once(':')?.1)).flat_map(str::split_whitespace);
     words.filter_map(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()).collect()
@@ -138,10 +138,12 @@ fn read_words(said: &str) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// As QEMU 11.1 prints it, shortened.
-    const REGISTERS: &str = "\r\nCPU#0\r\nRAX=0000000000000000 RBX=0000000000000000 RCX=0000000000000001 RDX=0000000000000000\r\n\
+    /// Output of QEMU 11.1, shortened.
+    const REGISTERS: &str = "\r\nCPU#0\r\n\
+        RAX=0000000000000000 RBX=0000000000000000 RCX=0000000000000001 RDX=0000000000000000\r\n\
         RSI=ffffffff82b0c0a0 RDI=ffffffff82b6e9a8 RBP=0000000000000000 RSP=ffffc9000018bd60\r\n\
-        RIP=ffffffffc030402c RFL=00000246 [---Z-P-] CPL=0 II=0 A20=1 SMM=0 HLT=0\r\nES =0000 0000000000000000 ffffffff 00c00000\r\n";
+        RIP=ffffffffc030402c RFL=00000246 [---Z-P-] CPL=0 II=0 A20=1 SMM=0 HLT=0\r\n\
+        ES =0000 0000000000000000 ffffffff 00c00000\r\n";
 
     #[test]
     fn registers_and_memory_are_read_as_qemu_prints_them() {
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_are_what_a_guest_says_and_nothing_that_it_made_up() {
+    fn only_valid_sections_are_read_from_a_guest() {
         let said =
             ".text 0xffffffffc0304000\n.bss 0xffffffffc0306000\n.x 0x1 -ex quit\n.y;! 0x1\n.z zero\nok 0x1";
         let expected =
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_drivers_is_said_to_be_elsewhere() {
+    fn addresses_outside_the_driver_are_named_as_such() {
         let mut processor = read(REGISTERS).unwrap();
         assert_eq!(text(&processor, &[1], None), "in the kernel at 0xffffffffc030402c, not in the driver");
         processor.is_user = true;

@@ -1,5 +1,4 @@
-//! How a program in a guest failed, for messages and reports: its exit code or signal, and what the guest's kernel said
-//! meanwhile.
+//! How a program in a guest failed, for messages and reports: its exit code or signal, and the kernel's messages.
 
 use std::{
     fs::File,
@@ -32,16 +31,16 @@ const SIGNALS: [(i32, &str); 17] = [
     (31, "SIGSYS"),
 ];
 
-/// A shell gives a program that a signal killed this code and the signal's number.
+/// A shell adds the signal's number to this code for a program that a signal killed.
 const SHELL_SIGNAL_CODE: u8 = 128;
 
-/// Lines of a console that are shown and reported.
+/// Maximum number of console lines that are shown and reported.
 const MAX_LINES: usize = 10;
 
-/// Bytes at the end of a console in which they are looked for. A guest may write without end.
+/// Bytes at the end of a console that are searched. A guest may write without end.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// A console from where it ended when a program began.
+/// A position on a console: its end when a program began.
 #[derive(Clone, Debug)]
 pub struct ConsoleMark {
     console: PathBuf,
@@ -51,28 +50,28 @@ pub struct ConsoleMark {
 /// How a program failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramFailure {
-    /// Its exit code or signal, and what the kernel says of that.
+    /// Its exit code or signal, and the kernel's reason.
     pub how: String,
-    /// The last lines that the guest wrote on its console while the program ran, without time stamps.
+    /// The last lines on the guest's console while the program ran, without time stamps.
     pub console: Vec<String>,
 }
 
 impl ConsoleMark {
-    /// The end that the console has now.
+    /// The current end of the console.
     #[must_use]
     pub fn now(console: &Path) -> Self {
-        // A console that is not there yet has nothing on it.
+        // A missing console counts as empty.
         let begin = console.metadata().map_or(0, |about| about.len());
         Self { console: console.to_owned(), begin }
     }
 
-    /// How a program failed that began at this mark and ended so; none where it succeeded.
+    /// How a program failed that began at this mark and ended with `status`; `None` if it succeeded.
     #[must_use]
     pub fn failure(&self, status: ExitStatus) -> Option<ProgramFailure> {
         let end = end_text(status)?;
-        let said = self.said().unwrap_or_default();
+        let said = self.text().unwrap_or_default();
         let how = match out_of_memory_kill(&said) {
-            Some(kill) => format!("{end}; the guest has too little memory: {kill}"),
+            Some(kill) => format!("{end}; the guest ran out of memory: {kill}"),
             None => end,
         };
         let lines: Vec<&str> = said.lines().map(without_stamp).filter(|line| !line.is_empty()).collect();
@@ -80,19 +79,19 @@ impl ConsoleMark {
         Some(ProgramFailure { how, console: last.iter().map(|&line| line.to_owned()).collect() })
     }
 
-    fn said(&self) -> io::Result<String> {
+    fn text(&self) -> io::Result<String> {
         let mut file = File::open(&self.console)?;
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(self.begin.max(length.saturating_sub(MAX_BYTES))))?;
         let mut bytes = Vec::new();
         file.take(MAX_BYTES).read_to_end(&mut bytes)?;
         let text = String::from_utf8_lossy(&bytes);
-        // A guest must not command the user's terminal.
+        // A guest must not control the user's terminal.
         Ok(text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect())
     }
 }
 
-/// How a program ended that did not succeed.
+/// The text of a program's exit code or signal; `None` for success.
 fn end_text(status: ExitStatus) -> Option<String> {
     let name = |number: i32| SIGNALS.iter().find(|(signal, _)| *signal == number).map(|(_, name)| *name);
     match status {
@@ -106,7 +105,7 @@ fn end_text(status: ExitStatus) -> Option<String> {
             let of_shell = signal.and_then(|number| Some((number, name(number)?))).map_or_else(
                 String::new,
                 |(number, name)| {
-                    format!(": the code of a shell whose program was killed by signal {number} ({name})")
+                    format!(": a shell's code for a program that was killed by signal {number} ({name})")
                 },
             );
             Some(format!("exit code {code}{of_shell}"))
@@ -147,10 +146,7 @@ mod tests {
         )
         .unwrap();
         let failure = mark.failure(ExitStatus::Signal(9)).unwrap();
-        assert_eq!(
-            failure.how,
-            format!("killed by signal 9 (SIGKILL); the guest has too little memory: {kill}")
-        );
+        assert_eq!(failure.how, format!("killed by signal 9 (SIGKILL); the guest ran out of memory: {kill}"));
         assert_eq!(
             (failure.console.len(), failure.console.last().map(String::as_str)),
             (MAX_LINES, Some(kill))

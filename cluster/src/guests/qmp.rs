@@ -1,4 +1,4 @@
-//! Speaks to a running QEMU: its machine protocol (QMP), one JSON object a line.
+//! Connections to a running QEMU over its machine protocol (QMP): one JSON object per line.
 
 use std::{
     collections::VecDeque,
@@ -15,34 +15,34 @@ use thiserror::Error;
 
 use crate::plan::qemu::ETHERNET_DEVICE;
 
-/// QEMU answers from its main loop; this long means that it hangs, or that somebody else holds its socket.
+/// QEMU answers from its main loop. A longer time means that it hangs, or that another program holds its socket.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between two tries to connect while QEMU starts.
+/// Interval of the attempts to connect while QEMU starts.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(2);
 
-/// More than any greeting, event or answer takes.
+/// Upper bound on a greeting, event or answer.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
-/// Events that are kept; more than happen while a command is carried out.
+/// Maximum number of events that are kept; fewer happen during one command.
 const MAX_EVENTS: usize = 256;
 
-/// QEMU did not do what it was told.
+/// A command to QEMU failed.
 #[derive(Debug, Error)]
 pub enum QmpError {
     /// It cannot be reached, or does not answer.
     #[error("QEMU does not answer on its control socket: {0}; is something else connected to it?")]
     Io(#[from] io::Error),
-    /// It hung up.
-    #[error("QEMU hung up its control socket")]
+    /// It closed the connection.
+    #[error("QEMU closed its control socket")]
     HungUp,
-    /// What it says cannot be read.
+    /// The answer is invalid.
     #[error("QEMU's answer cannot be read: {0}")]
     Parse(#[from] serde_json::Error),
-    /// It refuses.
+    /// It refuses the command.
     #[error("QEMU refuses: {0}")]
     Refused(String),
-    /// It tried and failed.
+    /// It tried to save the guest and failed.
     #[error("QEMU failed to save the guest's state: {0}")]
     Failed(String),
 }
@@ -77,20 +77,20 @@ enum Command<'a> {
     Human {
         #[serde(rename = "command-line")]
         line: String,
-        /// Of which processor.
+        /// The processor to which it applies.
         #[serde(rename = "cpu-index", skip_serializing_if = "Option::is_none")]
         processor: Option<u32>,
     },
 }
 
-/// What a migration does; named as in QEMU.
+/// A migration capability, named as in QEMU.
 #[derive(Serialize)]
 struct Capability {
     capability: &'static str,
     state: bool,
 }
 
-/// One line from QEMU. The greeting has none of the keys.
+/// One line from QEMU. A greeting has none of these keys.
 #[derive(Deserialize)]
 struct Line {
     #[serde(rename = "return")]
@@ -106,17 +106,17 @@ struct Refusal {
     desc: String,
 }
 
-/// A connection. QEMU speaks with one at a time; while this is open, others wait.
+/// A connection. QEMU serves one at a time; other connections wait.
 pub struct Qmp {
     stream: BufReader<UnixStream>,
-    /// How long an answer may take.
+    /// Time limit for an answer.
     timeout: Duration,
-    /// What happened while an answer was waited for, oldest first.
+    /// Events that came before an answer, oldest first.
     events: VecDeque<(String, Value)>,
 }
 
 impl Qmp {
-    /// Connects, and waits for its turn.
+    /// Connects, and waits until QEMU serves this connection.
     ///
     /// # Errors
     /// [`QmpError`].
@@ -124,14 +124,14 @@ impl Qmp {
         Self::over(UnixStream::connect(socket)?, TIMEOUT)
     }
 
-    /// Connects, waiting until QEMU listens.
+    /// Connects; waits until QEMU listens.
     ///
     /// # Errors
     /// [`QmpError`].
     pub fn reach(socket: &Path, deadline: Instant) -> Result<Self, QmpError> {
         loop {
             match UnixStream::connect(socket) {
-                // While it starts, on a machine with much to do, its main loop may come late.
+                // The main loop of a QEMU that starts on a busy machine may answer late.
                 Ok(stream) => return Self::over(stream, deadline.saturating_duration_since(Instant::now())),
                 Err(error) if Instant::now() >= deadline => return Err(error.into()),
                 Err(_) => thread::sleep(CONNECT_INTERVAL),
@@ -139,24 +139,24 @@ impl Qmp {
         }
     }
 
-    /// Begins over a connected stream, and waits for its turn. No answer may take longer than `patience`.
+    /// Begins over a connected stream, and waits until QEMU serves it. `timeout` applies to each answer.
     ///
     /// # Errors
     /// [`QmpError`].
     pub fn over(stream: UnixStream, timeout: Duration) -> Result<Self, QmpError> {
-        // Zero would mean to wait for ever.
+        // Zero would mean no time-out.
         let timeout = timeout.max(Duration::from_millis(1));
         stream.set_read_timeout(Some(timeout))?;
         stream.set_write_timeout(Some(timeout))?;
         let mut qmp = Self { stream: BufReader::new(stream), timeout, events: VecDeque::new() };
-        // The greeting comes when those before are done.
+        // The greeting comes after earlier connections have ended.
         qmp.line()?;
         qmp.execute(&Command::QmpCapabilities {})?;
         Ok(qmp)
     }
 
-    /// Gives the guest's Ethernet function its carrier, or takes it away. The queues of the function stay as they are:
-    /// it is the device's link that changes, not the one of QEMU's connection to the daemon.
+    /// Sets the carrier of the guest's Ethernet function. This changes the device's link, not QEMU's connection to the
+    /// daemon, so the function's queues stay as they are.
     ///
     /// # Errors
     /// [`QmpError`].
@@ -172,10 +172,10 @@ impl Qmp {
         self.execute(&Command::DeviceAdd(device)).map(drop)
     }
 
-    /// Waits until the guest runs, as one does whose state has been restored.
+    /// Waits until the guest runs, for example after its state has been restored.
     ///
     /// # Errors
-    /// [`QmpError`]; silence until the deadline is one.
+    /// [`QmpError`]; also if the deadline passes.
     pub fn wait_until_running(&mut self, deadline: Instant) -> Result<(), QmpError> {
         if self.is_running()? {
             return Ok(());
@@ -183,8 +183,8 @@ impl Qmp {
         self.wait_for(deadline, |event, _| (event == "RESUME").then_some(()))
     }
 
-    /// Stops a guest that runs, for good, and writes its state to a file: all but its memory, which is a file already.
-    /// What is restored from it runs, as the guest did.
+    /// Stops a running guest for good, and writes its state to a file, except its memory, which is a file already. A
+    /// guest restored from it runs.
     ///
     /// # Errors
     /// [`QmpError`].
@@ -206,17 +206,17 @@ impl Qmp {
         Err(QmpError::Failed(why["error-desc"].as_str().unwrap_or("without a reason").to_owned()))
     }
 
-    /// Has QEMU serve a debugger of the guest on a new socket, or on none from now on.
+    /// Makes QEMU serve a debugger of the guest on a new socket, or on none.
     ///
     /// # Errors
-    /// [`QmpError`]; [`QmpError::Refused`] with QEMU's words where it cannot listen there.
+    /// [`QmpError`]; [`QmpError::Refused`] with QEMU's message if it cannot listen there.
     pub fn serve_debugger(&mut self, socket: Option<&Path>) -> Result<(), QmpError> {
-        // A comma stands doubled in QEMU's option lists.
+        // QEMU's option lists escape a comma by a second one.
         let place = socket.map_or_else(
             || "none".to_owned(),
             |path| format!("unix:{},server=on,wait=off", path.display().to_string().replace(',', ",,")),
         );
-        // Only its monitor for people has this, which tells what went wrong in words.
+        // Only the human monitor has this command, and it reports errors as text.
         let said = self.execute(&Command::Human { line: format!("gdbserver {place}"), processor: None })?;
         match said.as_str().map(str::trim) {
             Some(words) if words.starts_with("Could not") => Err(QmpError::Refused(words.to_owned())),
@@ -224,16 +224,16 @@ impl Qmp {
         }
     }
 
-    /// What QEMU's monitor for people says of one processor of the guest.
+    /// Sends a line to the human monitor for one of the guest's processors, and returns its output.
     ///
     /// # Errors
-    /// [`QmpError`]; [`QmpError::Refused`] where there is no such processor.
+    /// [`QmpError`]; [`QmpError::Refused`] if there is no such processor.
     pub fn ask_of_processor(&mut self, processor: u32, line: String) -> Result<String, QmpError> {
         let said = self.execute(&Command::Human { line, processor: Some(processor) })?;
         Ok(said.as_str().unwrap_or_default().to_owned())
     }
 
-    /// Has a guest go on that stands still. One that runs does.
+    /// Resumes a stopped guest. It has no effect on a running one.
     ///
     /// # Errors
     /// [`QmpError`].
@@ -241,7 +241,7 @@ impl Qmp {
         self.execute(&Command::Cont {}).map(drop)
     }
 
-    /// Whether the guest runs, and does not stand still.
+    /// Whether the guest runs.
     ///
     /// # Errors
     /// [`QmpError`].
@@ -249,7 +249,7 @@ impl Qmp {
         Ok(self.execute(&Command::QueryStatus {})?["running"] == Value::Bool(true))
     }
 
-    /// Stops a guest that runs, for a debugger.
+    /// Stops a running guest, for a debugger.
     ///
     /// # Errors
     /// [`QmpError`].
@@ -257,7 +257,7 @@ impl Qmp {
         self.execute(&Command::Stop {}).map(drop)
     }
 
-    /// Whether a guest that resets itself boots, from now on; else its QEMU ends.
+    /// Sets whether a guest that resets itself reboots; otherwise its QEMU ends.
     ///
     /// # Errors
     /// [`QmpError`].
@@ -282,7 +282,7 @@ impl Qmp {
         }
     }
 
-    /// Waits for the event from which `wanted` makes something.
+    /// Waits for an event for which `wanted` returns a value.
     fn wait_for<T>(
         &mut self,
         deadline: Instant,
@@ -293,7 +293,7 @@ impl Qmp {
                 Some(event) => event,
                 None => {
                     let left = deadline.saturating_duration_since(Instant::now());
-                    // Zero would mean to wait for ever.
+                    // Zero would mean no time-out.
                     self.stream.get_ref().set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
                     let line = self.line();
                     self.stream.get_ref().set_read_timeout(Some(self.timeout))?;
@@ -323,8 +323,8 @@ mod tests {
 
     use super::*;
 
-    /// Takes a carrier away from a QEMU that answers the second command with `answers`; gives what it was told.
-    fn told(answers: &'static str) -> (Vec<String>, Result<(), QmpError>) {
+    /// Takes down the carrier of a QEMU that answers the second command with `answers`; returns the commands.
+    fn sent(answers: &'static str) -> (Vec<String>, Result<(), QmpError>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("q");
         let listener = UnixListener::bind(&path).unwrap();
@@ -343,8 +343,8 @@ mod tests {
     }
 
     #[test]
-    fn qemu_is_told_in_its_own_words() {
-        let (lines, result) = told("{\"event\": \"RESUME\", \"timestamp\": {}}\n{\"return\": {}}\n");
+    fn commands_have_qemus_format() {
+        let (lines, result) = sent("{\"event\": \"RESUME\", \"timestamp\": {}}\n{\"return\": {}}\n");
         result.unwrap();
         let expected = [
             r#"{"execute":"qmp_capabilities","arguments":{}}"#,
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(lines, expected);
     }
 
-    /// A fake QEMU that answers with these lines, one string for each command; gives what it was told.
+    /// A fake QEMU that answers each command with one of these strings; returns the commands.
     fn with_fake_qemu<T>(
         answers: &'static [&'static str],
         tell: impl FnOnce(Qmp) -> Result<T, QmpError>,
@@ -376,15 +376,15 @@ mod tests {
     }
 
     #[test]
-    fn a_debugger_is_served_where_it_is_told_or_the_reason_is_given() {
-        let (told, result) =
+    fn debugger_socket_is_served_or_the_reason_returned() {
+        let (commands, result) =
             with_fake_qemu(&["{\"return\": \"Waiting for gdb connection\"}\n"], |mut qmp| {
                 qmp.serve_debugger(Some(Path::new("/a,b/gdb")))
             });
         result.unwrap();
         assert!(
-            told[1].contains(r#""command-line":"gdbserver unix:/a,,b/gdb,server=on,wait=off""#),
-            "{told:?}"
+            commands[1].contains(r#""command-line":"gdbserver unix:/a,,b/gdb,server=on,wait=off""#),
+            "{commands:?}"
         );
         let (_, result) =
             with_fake_qemu(&["{\"return\": \"Could not open gdbserver on device 'x'\"}\n"], |mut qmp| {
@@ -396,28 +396,33 @@ mod tests {
     const SET: &str = "{\"return\": {}}\n";
 
     #[test]
-    fn a_state_is_saved_when_qemu_says_so_before_its_answer_or_after() {
+    fn save_ends_with_qemus_event_before_or_after_its_answer() {
         let completed = "{\"event\": \"MIGRATION\", \"data\": {\"status\": \"completed\"}}\n";
         for answers in [
             &[
                 SET,
-                "{\"event\": \"STOP\"}\n{\"event\": \"MIGRATION\", \"data\": {\"status\": \"completed\"}}\n{\"return\": {}}\n",
+                "{\"event\": \"STOP\"}\n{\"event\": \"MIGRATION\", \"data\": {\"status\": \"completed\"}}\n\
+                {\"return\": {}}\n",
             ][..],
             &[
                 SET,
-                "{\"return\": {}}\n{\"event\": \"MIGRATION\", \"data\": {\"status\": \"active\"}}\n{\"event\": \"MIGRATION\", \"data\": {\"status\": \"completed\"}}\n",
+                "{\"return\": {}}\n{\"event\": \"MIGRATION\", \"data\": {\"status\": \"active\"}}\n\
+                {\"event\": \"MIGRATION\", \"data\": {\"status\": \"completed\"}}\n",
             ],
         ] {
             assert!(answers[1].contains(completed.trim()));
-            let (told, result) =
+            let (commands, result) =
                 with_fake_qemu(answers, |mut qmp| qmp.save(Path::new("/f"), Duration::from_secs(30)));
             result.unwrap();
-            assert!(told[1].contains("x-ignore-shared") && told[2].contains("file:/f"), "{told:?}");
+            assert!(
+                commands[1].contains("x-ignore-shared") && commands[2].contains("file:/f"),
+                "{commands:?}"
+            );
         }
     }
 
     #[test]
-    fn a_state_that_is_not_saved_is_an_error_with_qemus_reason() {
+    fn failed_save_is_an_error_with_qemus_reason() {
         let failed = "{\"return\": {}}\n{\"event\": \"MIGRATION\", \"data\": {\"status\": \"failed\"}}\n";
         let answers = [SET, failed, "{\"return\": {\"error-desc\": \"no space\"}}\n"];
         let answers: &'static [&'static str] = Box::leak(Box::new(answers));
@@ -430,36 +435,36 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_runs_already_or_is_waited_for() {
-        let (told, result) = with_fake_qemu(&["{\"return\": {\"running\": true}}\n"], |mut qmp| {
+    fn wait_until_running_checks_status_then_events() {
+        let (commands, result) = with_fake_qemu(&["{\"return\": {\"running\": true}}\n"], |mut qmp| {
             qmp.wait_until_running(Instant::now() + Duration::from_secs(30))
         });
         result.unwrap();
-        assert_eq!(told[1], r#"{"execute":"query-status","arguments":{}}"#);
+        assert_eq!(commands[1], r#"{"execute":"query-status","arguments":{}}"#);
         let answers = &["{\"return\": {\"running\": false}}\n{\"event\": \"RESUME\"}\n"];
         with_fake_qemu(answers, |mut qmp| qmp.wait_until_running(Instant::now() + Duration::from_secs(30)))
             .1
             .unwrap();
-        let (told, result) =
+        let (commands, result) =
             with_fake_qemu(&[SET], |mut qmp| qmp.plug(&serde_json::json!({"driver": "d", "x": true})));
         result.unwrap();
-        assert_eq!(told[1], r#"{"execute":"device_add","arguments":{"driver":"d","x":true}}"#);
+        assert_eq!(commands[1], r#"{"execute":"device_add","arguments":{"driver":"d","x":true}}"#);
     }
 
     #[test]
-    fn a_guest_is_stopped_for_a_debugger() {
-        let (told, result) =
+    fn guest_is_stopped_for_a_debugger() {
+        let (commands, result) =
             with_fake_qemu(&["{\"event\": \"STOP\"}\n{\"return\": {}}\n"], |mut qmp| qmp.stop());
         result.unwrap();
-        assert_eq!(told[1], r#"{"execute":"stop","arguments":{}}"#);
+        assert_eq!(commands[1], r#"{"execute":"stop","arguments":{}}"#);
     }
 
     #[test]
-    fn refusals_and_silence_are_told_apart() {
+    fn refusals_and_silence_are_distinguished() {
         let refusal = "{\"error\": {\"class\": \"DeviceNotFound\", \"desc\": \"Device not found\"}}\n";
-        assert!(matches!(told(refusal).1, Err(QmpError::Refused(text)) if text == "Device not found"));
-        assert!(matches!(told("").1, Err(QmpError::HungUp)));
-        assert!(matches!(told("{\n").1, Err(QmpError::Parse(_))));
+        assert!(matches!(sent(refusal).1, Err(QmpError::Refused(text)) if text == "Device not found"));
+        assert!(matches!(sent("").1, Err(QmpError::HungUp)));
+        assert!(matches!(sent("{\n").1, Err(QmpError::Parse(_))));
         assert!(matches!(Qmp::connect(Path::new("/no/such")), Err(QmpError::Io(_))));
     }
 }

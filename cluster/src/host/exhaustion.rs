@@ -1,9 +1,9 @@
 //! What ran out on the host when a process was killed or could not be started.
 //!
-//! The kernel says neither in an exit status nor in `EAGAIN`. It counts both in the control group of the process:
-//! processes that it killed for want of memory, and forks that it refused (Documentation/admin-guide/cgroup-v2.rst:
-//! `memory.events`, `pids.events`; cgroup-v1/memory.rst: `memory.oom_control`). The counters are read before a cluster
-//! starts and again when something fails.
+//! Neither an exit status nor `EAGAIN` says so. But the kernel counts both in the control group of the process:
+//! processes that it killed because memory ran out, and forks that it refused (Documentation/admin-guide/cgroup-v2.rst:
+//! `memory.events`, `pids.events`; cgroup-v1/memory.rst: `memory.oom_control`). niclab reads the counters before a
+//! cluster starts and again when something fails.
 
 use std::{
     fs,
@@ -14,31 +14,31 @@ use rustix::process::{Resource, getrlimit};
 
 const MIB: u64 = 1 << 20;
 
-/// Version 1 writes this number of bytes or a little less where there is no limit.
+/// Without a limit, version 1 writes this number of bytes or a little less.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
-/// How the kernel's text for `EAGAIN` and for `ENOMEM` begins, in messages of niclab, QEMU and the daemon alike.
+/// The kernel's text for `EAGAIN` and for `ENOMEM`, in messages of niclab, QEMU and the daemon alike.
 const NO_PROCESS: &str = "Resource temporarily unavailable";
 const NO_ADDRESSES: &str = "Cannot allocate memory";
 
-/// What a message says of a process that the kernel killed.
+/// The text in messages about a process that the kernel killed.
 const KILLED: &str = "signal 9";
 
 /// The kernel's counters at one time.
 #[derive(Clone, Debug, Default)]
 pub struct HostCounters {
-    /// Where `/proc` is.
+    /// The path of `/proc`.
     proc: PathBuf,
     /// Processes of the control group that were killed because memory ran out.
     group_kills: u64,
-    /// The same of the whole host.
+    /// The same for the whole host.
     host_kills: u64,
-    /// Processes and threads that were refused to the control group or to one above it.
+    /// Processes and threads that the control group or one above it refused.
     refused_forks: u64,
 }
 
 impl HostCounters {
-    /// Reads them. A counter that this host does not have stays at zero.
+    /// Reads the counters. A counter that this host does not have stays zero.
     #[must_use]
     pub fn read() -> Self {
         Self::read_in(Path::new("/proc"))
@@ -58,8 +58,8 @@ impl HostCounters {
         }
     }
 
-    /// What ran out since these counters were read, and how to have more of it. `evidence` is what the failed program
-    /// or the kernel said.
+    /// What ran out since these counters were read, and how to get more of it. `evidence` is the message of the failed
+    /// program or of the kernel.
     #[must_use]
     pub fn what_ran_out(&self, evidence: &str) -> Option<String> {
         let now = Self::read_in(&self.proc);
@@ -69,11 +69,11 @@ impl HostCounters {
         if now.refused_forks > self.refused_forks {
             return Some(self.forks_text());
         }
-        // Of other control groups too, whose limits are not ours: it explains a kill and nothing else.
+        // This counter includes other control groups, whose limits do not apply here. So it explains only a kill.
         if now.host_kills > self.host_kills && evidence.contains(KILLED) {
             return Some(
-                "the kernel killed processes of this host because memory ran out (`dmesg` names them); boot fewer nodes, or lower \
-                 `memory_mib`"
+                "the kernel killed processes of this host because memory ran out (`dmesg` names them); boot fewer \
+                 nodes, or lower `memory_mib`"
                     .to_owned(),
             );
         }
@@ -88,12 +88,16 @@ impl HostCounters {
         };
         match lowest(&groups, limit) {
             Some((group, bytes)) => format!(
-                "the kernel killed a process because memory ran out: the control group {} may have {} MiB; raise its limit, boot \
-                 fewer nodes, or lower `memory_mib`",
+                "the kernel killed a process because memory ran out: the control group {} may have {} MiB; raise its \
+                 limit, boot fewer nodes, or lower `memory_mib`",
                 group.name,
                 bytes / MIB
             ),
-            None => "the kernel killed a process because the host's memory ran out; boot fewer nodes, or lower `memory_mib`".to_owned(),
+            None => {
+                "the kernel killed a process because the host's memory ran out; boot fewer nodes, or lower \
+                     `memory_mib`"
+                    .to_owned()
+            }
         }
     }
 
@@ -102,15 +106,17 @@ impl HostCounters {
         let limit = |group: &Group| group.read("pids.max")?.trim().parse().ok();
         match lowest(&groups, limit) {
             Some((group, count)) => format!(
-                "no more processes and threads may be started: the control group {} may have {count} (pids.max); raise that limit, \
-                 or boot fewer nodes",
+                "no more processes and threads can start: the control group {} may have {count} (pids.max); raise that \
+                 limit, or boot fewer nodes",
                 group.name
             ),
-            None => "the control group may not start more processes and threads (pids.max); raise that limit, or boot fewer nodes".to_owned(),
+            None => "the control group cannot start more processes and threads (pids.max); raise that limit, or boot \
+                     fewer nodes"
+                .to_owned(),
         }
     }
 
-    /// The limits that no counter tells of: the user's, and the host's.
+    /// The limits without a counter: the user's, and the host's.
     fn user_text(&self) -> Option<String> {
         let number = |file: &str| {
             fs::read_to_string(self.proc.join("sys/kernel").join(file)).ok()?.trim().parse().ok()
@@ -119,29 +125,29 @@ impl HostCounters {
         let users = getrlimit(Resource::Nproc).current;
         match (users, hosts) {
             (Some(users), hosts) if hosts.is_none_or(|hosts| users < hosts) => Some(format!(
-                "no more processes and threads may be started: this user may have {users} (`ulimit -u`); raise that limit, or boot \
-                 fewer nodes"
+                "no more processes and threads can start: this user may have {users} (`ulimit -u`); raise that limit, \
+                 or boot fewer nodes"
             )),
             (_, Some(hosts)) => Some(format!(
-                "no more processes and threads may be started: this host may have {hosts} (sysctl kernel.threads-max, kernel.pid_max); \
-                 raise that limit, or boot fewer nodes"
+                "no more processes and threads can start: this host may have {hosts} (sysctl kernel.threads-max, \
+                 kernel.pid_max); raise that limit, or boot fewer nodes"
             )),
             (_, None) => None,
         }
     }
 }
 
-/// An address space that is limited says so by `ENOMEM`.
+/// The text for a limited address space, which the kernel reports with `ENOMEM`.
 fn address_space_text(evidence: &str) -> Option<String> {
     let bytes = getrlimit(Resource::As).current.filter(|_| evidence.contains(NO_ADDRESSES))?;
     Some(format!(
-        "a process may have {} MiB of addresses (`ulimit -v`), which a guest's memory counts to; raise that limit, or lower \
-         `memory_mib`",
+        "a process may have {} MiB of address space (`ulimit -v`), which must include a guest's memory; raise that \
+         limit, or lower `memory_mib`",
         bytes / MIB
     ))
 }
 
-/// The group with the lowest limit: it is the one that holds.
+/// The group with the lowest limit, which is the effective one.
 fn lowest(groups: &[Group], limit: impl Fn(&Group) -> Option<u64>) -> Option<(&Group, u64)> {
     groups.iter().filter_map(|group| Some((group, limit(group)?))).min_by_key(|(_, limit)| *limit)
 }
@@ -149,7 +155,7 @@ fn lowest(groups: &[Group], limit: impl Fn(&Group) -> Option<u64>) -> Option<(&G
 /// A control group of one controller.
 #[derive(Debug)]
 struct Group {
-    /// As users know it.
+    /// The group's name for users.
     name: String,
     folder: PathBuf,
 }
@@ -164,18 +170,18 @@ impl Group {
     }
 }
 
-/// The value of a key in a file of lines of key and value.
+/// The value of a key in a file with one key and value per line.
 fn counter(file: &Path, key: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// The control group of this process that a controller accounts for, and all groups above it.
+/// This process's control group for a controller, and all groups above it.
 fn chain(proc: &Path, controller: &str) -> Vec<Group> {
     let read = |file: &str| fs::read_to_string(proc.join("self").join(file)).unwrap_or_default();
     let (groups, mounts) = (read("cgroup"), read("mountinfo"));
-    // `4:memory:/a/b` of version 1 comes before `0::/a/b` of version 2: where both are mounted, version 1 has the
-    // controller.
+    // A line of version 1, `4:memory:/a/b`, takes precedence over one of version 2, `0::/a/b`: if both are mounted,
+    // version 1 has the controller.
     let mut lines: Vec<[&str; 3]> = groups
         .lines()
         .filter_map(|line| {
@@ -188,7 +194,7 @@ fn chain(proc: &Path, controller: &str) -> Vec<Group> {
     let Some(&[_, controllers, path]) = lines.first() else { return Vec::new() };
     let wanted = (!controllers.is_empty()).then_some(controller);
     let Some(mount) = mounts.lines().find_map(|line| Mount::parse(line, wanted)) else { return Vec::new() };
-    // In a container the mount may show a part of the tree only.
+    // In a container the mount may show only a part of the tree.
     let below = path.strip_prefix(mount.root.trim_end_matches('/')).unwrap_or_default();
     let own = mount.point.join(below.trim_start_matches('/'));
     let folders = own.ancestors().take_while(|folder| folder.starts_with(&mount.point));
@@ -200,15 +206,15 @@ fn has(list: &str, word: &str) -> bool {
     list.split(',').any(|entry| entry == word)
 }
 
-/// Where a hierarchy of control groups is mounted.
+/// The mount point of a hierarchy of control groups.
 struct Mount {
     point: PathBuf,
     root: String,
 }
 
 impl Mount {
-    /// Of a line of `proc_pid_mountinfo(5)`: number, parent, device, root, mount point, options, ..., `-`, type,
-    /// source, options. `controller` is of version 1; none means version 2.
+    /// Parses a line of `proc_pid_mountinfo(5)`: number, parent, device, root, mount point, options, ..., `-`, type,
+    /// source, options. `controller` is for version 1; `None` means version 2.
     fn parse(line: &str, controller: Option<&str>) -> Option<Self> {
         let (place, kind) = line.split_once(" - ")?;
         let mut kind = kind.split(' ');
@@ -227,7 +233,7 @@ impl Mount {
 mod tests {
     use super::*;
 
-    /// A host whose files are in a folder, in which niclab is in the group `/jobs/niclab`.
+    /// A host whose files are in a folder. niclab is in its group `/jobs/niclab`.
     struct Host(tempfile::TempDir);
 
     impl Host {
@@ -269,7 +275,7 @@ mod tests {
         host.write("cg/jobs/niclab/memory.max", "max\n");
         host.write("cg/jobs/memory.max", "536870912\n");
         let before = host.counters();
-        assert_eq!(before.what_ran_out("signal 9"), None, "what was killed before counts nothing");
+        assert_eq!(before.what_ran_out("signal 9"), None, "earlier kills do not count");
         host.write("cg/jobs/niclab/memory.events", "low 0\nmax 9\noom 1\noom_kill 3\noom_group_kill 0\n");
         let text = before.what_ran_out("signal 9").unwrap();
         assert!(text.contains("memory ran out: the control group /jobs may have 512 MiB"), "{text}");
@@ -314,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_process_without_a_counter_names_the_users_or_the_hosts_limit() {
+    fn refused_process_without_a_counter_names_its_limit() {
         let host = Host::new("", "");
         host.write("sys/kernel/threads-max", "77\n");
         host.write("sys/kernel/pid_max", "4194304\n");

@@ -1,9 +1,9 @@
-//! The codes with which `niclab` ends, beside those of the commands that it runs.
+//! The exit codes of `niclab`, besides those of the commands that it runs.
 
-/// The code of a niclab that failed itself, told apart from what commands end with. The same as Docker's.
+/// The code for a failure of niclab itself, distinct from most commands' codes. Docker uses the same.
 pub const OWN_FAILURE: u8 = 125;
 
-/// The code with which a program ends that a signal ended.
+/// The exit code of a program that a signal ended.
 #[must_use]
 pub const fn of_signal(signal: i32) -> i32 {
     128 + signal

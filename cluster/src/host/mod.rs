@@ -1,4 +1,4 @@
-//! What the launcher does with the host: starts processes, keeps folders, takes signals.
+//! Access to the host: processes, folders, signals.
 
 pub mod exhaustion;
 pub mod exit_code;

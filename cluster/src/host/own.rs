@@ -1,8 +1,7 @@
 //! Folders of the user's own: opened without following links, removed by descriptor.
 //!
-//! A path says where something was; a descriptor is the thing itself. Between a look at a path and what is done there
-//! somebody may have put a link in its place, so whatever is to be removed or written to is opened first, looked at
-//! through its descriptor, and emptied through it.
+//! A path may name something else at each use: another user can replace its target by a link between a check and the
+//! use. So everything to be removed or written is opened first, checked through its descriptor, and emptied through it.
 
 use std::{
     ffi::CStr,
@@ -18,35 +17,35 @@ use rustix::{
 };
 use thiserror::Error;
 
-/// How deep a cluster's folder may be, far beyond what niclab makes: it holds files alone. Each step holds a
+/// Maximum depth of a cluster's folder, far more than niclab makes: it contains only files. Each level uses a
 /// descriptor.
 const MAX_DEPTH: u32 = 16;
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Why a folder is not taken for one of niclab's own.
+/// Why a folder is not accepted as niclab's own.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Foreign {
     /// A link, which is not followed, or a file.
-    #[error("it is a link or no folder")]
+    #[error("it is a link or a file, not a folder")]
     NotAFolder,
-    /// Somebody else's.
+    /// Another user's.
     #[error("it belongs to user {0}")]
     Owner(u32),
-    /// Others may put files there, or take them away.
+    /// Other users can create or remove files there.
     #[error("its mode is {0:o}, so others can write to it")]
     Open(u32),
     /// niclab did not make it.
-    #[error("it has no mark of niclab's")]
+    #[error("it has no mark of niclab's, so niclab did not make it")]
     Unmarked,
 }
 
-/// What stands at a path.
+/// The result of opening a path.
 #[derive(Debug)]
 pub enum Found<T> {
     /// Nothing.
     Nothing,
-    /// Something that is left alone.
+    /// An entry that is left alone.
     Foreign(Foreign),
     /// A folder of our own.
     Ours(T),
@@ -55,18 +54,18 @@ pub enum Found<T> {
 /// Opens a folder of our own by its path. Links above its last component are followed.
 pub fn open_path(path: &Path) -> io::Result<Found<OwnedFd>> {
     let opened = openat(CWD, path, FOLDER, Mode::empty());
-    judge(opened, || statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW))
+    classify(opened, || statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW))
 }
 
 /// Opens a folder of our own in `parent`; `name` is one component.
 pub fn open_in(parent: &impl AsFd, name: &str) -> io::Result<Found<OwnedFd>> {
     let opened = openat(parent, name, FOLDER, Mode::empty());
-    judge(opened, || statat(parent, name, AtFlags::SYMLINK_NOFOLLOW))
+    classify(opened, || statat(parent, name, AtFlags::SYMLINK_NOFOLLOW))
 }
 
-fn judge(
+fn classify(
     opened: Result<OwnedFd, Errno>,
-    look: impl FnOnce() -> Result<Stat, Errno>,
+    stat: impl FnOnce() -> Result<Stat, Errno>,
 ) -> io::Result<Found<OwnedFd>> {
     match opened {
         Ok(folder) => {
@@ -82,9 +81,9 @@ fn judge(
             })
         }
         Err(Errno::NOENT) => Ok(Found::Nothing),
-        // What Linux says of a link where a folder is asked for without following.
+        // Linux's errors for a link, if a folder is to be opened without following links.
         Err(Errno::NOTDIR | Errno::LOOP) => Ok(Found::Foreign(Foreign::NotAFolder)),
-        Err(Errno::ACCESS) => match look() {
+        Err(Errno::ACCESS) => match stat() {
             Ok(about) if about.st_uid != rustix::process::getuid().as_raw() => {
                 Ok(Found::Foreign(Foreign::Owner(about.st_uid)))
             }
@@ -94,9 +93,10 @@ fn judge(
     }
 }
 
-/// Opens a file of our own in `folder`, to read and write; nothing if it is not there, or a link, a pipe or another's.
+/// Opens a file of the user's own in `folder`, to read and write; `None` if it is missing, a link, a pipe or another
+/// user's.
 pub fn open_file(folder: &impl AsFd, name: &str) -> io::Result<Option<File>> {
-    // A pipe put there must not make us wait for its other end.
+    // `NONBLOCK`: opening a pipe must not wait for its other end.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(folder, name, flags, Mode::empty()) {
         Ok(file) => file,
@@ -109,25 +109,24 @@ pub fn open_file(folder: &impl AsFd, name: &str) -> io::Result<Option<File>> {
     Ok(is_ours.then(|| file.into()))
 }
 
-/// Whether anything has this name in `folder`.
+/// Whether `folder` has an entry of this name.
 pub fn is_there(folder: &impl AsFd, name: &str) -> bool {
     statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
-/// Makes a file that only its owner can read, or empties the one that is there. A link is not followed.
+/// Makes a file that only its owner can read, or empties an existing one. A link is not followed.
 pub fn create_file(folder: &impl AsFd, name: &Path) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
-/// Whether the name in `parent` still means this folder.
+/// Whether the name in `parent` still refers to this folder.
 pub fn is_still(parent: &impl AsFd, name: &str, folder: &impl AsFd) -> io::Result<bool> {
     let (there, here) = (statat(parent, name, AtFlags::SYMLINK_NOFOLLOW), fstat(folder)?);
     Ok(there.is_ok_and(|there| (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)))
 }
 
-/// Removes all that is in a folder, but not the file called `last`. Links are removed, not followed; what is mounted
-/// there is left.
+/// Removes all entries of a folder except the file `last`. Links are removed, not followed; mounts stay.
 pub fn empty(folder: &impl AsFd, last: &str) -> io::Result<()> {
     empty_to(folder, Some(last), MAX_DEPTH)
 }

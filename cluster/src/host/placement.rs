@@ -1,10 +1,10 @@
-//! Keeps the daemon's doorbell threads on the cores of the guests that ring.
+//! Keeps the daemon's doorbell threads on the cores of the guests that ring their doorbells.
 //!
-//! Where cores are scarce both guests of a ping-pong spin, and a doorbell's thread must preempt one of them. On the
-//! core that rang it, it begins as soon as the ringing is over. On the other one an interrupt between processors comes
-//! first, which takes more than 10 us where the host is itself a virtual machine: a round trip was measured at 11.4 us
-//! with both threads beside their guests, at 34 us with both away from them. The kernel's scheduler has no reason to
-//! prefer either, so this thread tells it. Guests are not bound; the daemon's threads follow them.
+//! If cores are scarce, both guests of a ping-pong spin, and a doorbell's thread must preempt one of them. On the core
+//! of the ringing guest it begins as soon as the guest has rung. On another core, an inter-processor interrupt comes
+//! first, which takes more than 10 us on a host that is itself a virtual machine. A round trip took 11.4 us with both
+//! threads on their guests' cores, and 34 us with both on other cores. The kernel's scheduler has no reason to prefer
+//! either, so this thread sets the affinity. Guests are not bound; the daemon's threads follow them.
 
 use std::{
     fs,
@@ -22,10 +22,10 @@ use rustix::{
 
 use super::threads::{VIRTUAL_PROCESSOR, threads};
 
-/// How often the guests' cores are read. Guests move rarely, and reading takes microseconds.
+/// Interval at which the guests' cores are read. Guests move rarely, and reading takes microseconds.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Follows until it is dropped.
+/// Runs until it is dropped.
 #[derive(Debug)]
 pub struct Placement {
     /// Closing it ends the thread.
@@ -33,7 +33,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Begins to follow the guests with these pids, by rank; `None` on a host with cores to spare, on which the
+    /// Begins to follow the guests with these pids, by rank. Returns `None` on a host with cores to spare, where the
     /// scheduler does better alone.
     #[must_use]
     pub fn follow(guests: &[u32], daemon: u32) -> Option<Self> {
@@ -57,15 +57,15 @@ impl Placement {
     }
 }
 
-/// One guest, and the thread that follows it.
+/// One guest, and the daemon's thread that follows it.
 #[derive(Debug)]
 struct Follower {
     rank: usize,
     guest: u32,
     daemon: u32,
-    /// The status files of the guest's processors, and the daemon's thread.
+    /// The status files of the guest's virtual processors, and the daemon's thread.
     found: Option<(Vec<PathBuf>, Pid)>,
-    /// Where the thread is kept; none while it is not.
+    /// The cores to which the thread is bound; empty if it is not bound.
     cores: Vec<usize>,
 }
 
@@ -83,7 +83,7 @@ impl Follower {
         }
         let mut set = CpuSet::new();
         cores.iter().for_each(|core| set.set(*core));
-        // Fails when the thread, or the guest, is gone; there may be new ones.
+        // Fails if the thread or the guest has ended; others may replace them.
         match sched_setaffinity(Some(*thread), &set) {
             Ok(()) => self.cores = cores,
             Err(_) => self.found = None,
@@ -99,8 +99,8 @@ impl Follower {
     }
 }
 
-/// The core on which a thread ran last: field 39 of `proc_pid_stat(5)`; behind the name, which may hold anything, the
-/// state, field 3, is first.
+/// The core on which a thread ran last: field 39 of `proc_pid_stat(5)`. The name may contain anything; after it, the
+/// first field is the state, field 3.
 fn core_of(stat: &str) -> Option<usize> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(39 - 3)?.parse().ok()
 }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_core_is_found_whatever_the_thread_is_called() {
+    fn core_is_found_for_any_thread_name() {
         let fields: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
         assert_eq!(core_of(&format!("7 (CPU 0) (x) R {}", fields.join(" "))), Some(39));
         assert_eq!(core_of("7 (short) R 1"), None);

@@ -1,4 +1,4 @@
-//! Child processes that never outlive their owner, and process ids that never mean another process.
+//! Child processes that never outlive their owner, and process ids that never refer to another process.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ use super::own;
 /// A program could not be started.
 #[derive(Debug, Error)]
 pub enum SpawnError {
-    /// The program itself.
+    /// The program cannot be started.
     #[error("cannot start {}: {error}{}", program.display(), denied(program, error))]
     Program {
         /// The program.
@@ -36,7 +36,7 @@ pub enum SpawnError {
         #[source]
         error: io::Error,
     },
-    /// Its log file.
+    /// Its log file cannot be written.
     #[error("cannot write the log {}: {error}", log.display())]
     Log {
         /// The log.
@@ -47,31 +47,31 @@ pub enum SpawnError {
     },
 }
 
-/// Why a program that is there and may be started is denied all the same.
+/// Why an existing, executable program is still denied.
 fn denied(program: &Path, error: &io::Error) -> &'static str {
     let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
     let is_noexec = || statvfs(program).is_ok_and(|about| about.f_flag.contains(StatVfsMountFlags::NOEXEC));
     if is_denied && is_noexec() {
-        "; its file system is mounted noexec: set NICLAB_CACHE to a folder on another one"
+        "; its file system is mounted noexec; set NICLAB_CACHE to a folder on another file system"
     } else {
         ""
     }
 }
 
-/// A process that is to be started.
+/// A process to start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessPlan {
     /// The program.
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
-    /// What is added to the environment.
+    /// Variables that are added to the environment.
     pub env: BTreeMap<String, String>,
-    /// Where its messages go.
+    /// The file for its messages.
     pub log: PathBuf,
 }
 
-/// A process, told apart from a later one with the same pid by when it started.
+/// A process. Its start time distinguishes it from a later one with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
     /// The pid.
@@ -85,7 +85,7 @@ impl ProcessId {
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The second field is the program's name in parentheses, and may hold spaces and parentheses itself.
+        // The second field is the program's name in parentheses, and may itself contain spaces and parentheses.
         let (_, rest) = stat.rsplit_once(')')?;
         Some(Self { pid, start_time: rest.split_whitespace().nth(19)?.parse().ok()? })
     }
@@ -98,22 +98,21 @@ impl ProcessId {
     /// Sends the process a signal if it is still the same one.
     pub fn signal(self, signal: Signal) {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return };
-        // The descriptor is opened first: from then on it means one process, whoever has the pid later.
+        // The descriptor is opened first: from then on it means one process, even if another one gets the pid.
         let Ok(fd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return };
         if Self::of(self.pid) == Some(self) {
-            // An error means that it ended by itself at this moment, which is just as well.
+            // An error means that the process ended at this moment.
             let _ = rustix::process::pidfd_send_signal(&fd, signal);
         }
     }
 }
 
-/// A process that is waited for: whoever has its number later, this means the one that had it when it was taken hold
-/// of.
+/// Waits for the end of one process, even if another one gets its pid later.
 #[derive(Debug)]
 pub struct ExitWaiter(OwnedFd);
 
 impl ExitWaiter {
-    /// Takes hold of the process, if it is still the same one.
+    /// Opens a descriptor of the process, if it is still the same one.
     #[must_use]
     pub fn new(process: ProcessId) -> Option<Self> {
         let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw)?;
@@ -121,7 +120,7 @@ impl ExitWaiter {
         (ProcessId::of(process.pid) == Some(process)).then_some(Self(fd))
     }
 
-    /// Waits until it has ended, for so long at most. False when it has not.
+    /// Waits until it has ended, for this time at most; returns whether it has.
     #[must_use]
     pub fn has_ended_within(&self, within: Duration) -> bool {
         let deadline = Instant::now() + within;
@@ -137,32 +136,32 @@ impl ExitWaiter {
     }
 }
 
-/// What a child has for standard input and output. Its standard error always goes to its log.
+/// A child's standard input and output. Its standard error always goes to its log.
 #[derive(Debug)]
 pub enum Streams {
     /// No input; output into the log.
     Log,
     /// Pipes, for [`Process::take_pipes`].
     Pipes,
-    /// A file that it finds as descriptor 0; output into the log.
+    /// A file as its descriptor 0; output into the log.
     Input(OwnedFd),
 }
 
-/// A child that is killed with its owner: when this is dropped, and by the kernel when the owner dies.
+/// A child process that is killed when this is dropped, and by the kernel when the owner dies.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
     pidfd: OwnedFd,
-    /// What it was started for, as in `node0` or `daemon`.
+    /// Its purpose, such as `node0` or `daemon`.
     pub name: String,
 }
 
 impl Process {
-    /// Starts a program in a process group of its own, with its standard error in its log file. It finds the
-    /// descriptors `kept` under the numbers that they have here.
+    /// Starts a program in a process group of its own, with its standard error in its log file. It inherits the
+    /// descriptors `kept` under the same numbers.
     ///
-    /// The kernel ties the child to the calling *thread*, so this is to be called on a thread that lives as long as the
-    /// child shall: the main one.
+    /// The kernel ties the child to the calling *thread*. So the caller must be a thread that lives as long as the
+    /// child, such as the main thread.
     ///
     /// # Errors
     /// [`SpawnError`].
@@ -190,7 +189,7 @@ impl Process {
         match rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(pidfd) => Ok(Self { child, pidfd, name: name.to_owned() }),
             Err(error) => {
-                // Without it the child could not be watched. Neither can fail for a child of ours.
+                // Without the descriptor the child could not be monitored. Neither call can fail for our own child.
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(program_error(error.into()))
@@ -213,12 +212,12 @@ impl Process {
     /// A descriptor that becomes readable when the process ends, for another thread.
     ///
     /// # Errors
-    /// When the process has no descriptors left.
+    /// If the process has no descriptors left.
     pub fn exit_descriptor(&self) -> io::Result<OwnedFd> {
         self.pidfd.try_clone()
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -226,12 +225,12 @@ impl Process {
     /// Sends a signal, unless it has ended.
     pub fn signal(&mut self, signal: Signal) {
         if self.exit_status().is_none() {
-            // An error means that it ended by itself at this moment, which is just as well.
+            // An error means that the process ended at this moment.
             let _ = rustix::process::pidfd_send_signal(&self.pidfd, signal);
         }
     }
 
-    /// Waits for the end, for so long.
+    /// Waits for its end until the deadline.
     pub fn wait_until(&mut self, deadline: Instant) -> Option<ExitStatus> {
         wait_readable(&self.pidfd, deadline.saturating_duration_since(Instant::now()));
         self.exit_status()
@@ -241,12 +240,12 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
-        // Cannot fail for a child of ours.
+        // Cannot fail for our own child.
         let _ = self.child.wait();
     }
 }
 
-/// Waits until a descriptor is readable, for so long. `false` if it is not.
+/// Waits until a descriptor is readable, at most for `timeout`. Returns `false` if it is not.
 pub fn wait_readable(fd: &OwnedFd, timeout: Duration) -> bool {
     let deadline = Instant::now() + timeout;
     loop {
@@ -270,7 +269,7 @@ pub fn die_with_owner(command: &mut Command) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Lets the command have descriptors of ours.
+/// Lets the command inherit these descriptors.
 fn keep_open(command: &mut Command, kept: &[BorrowedFd<'_>]) {
     let kept: Vec<RawFd> = kept.iter().map(AsRawFd::as_raw_fd).collect();
     let prepare = move || {
@@ -285,8 +284,8 @@ fn keep_open(command: &mut Command, kept: &[BorrowedFd<'_>]) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Makes sockets and files of the command its owner's alone, whatever mask the user has. A folder that QEMU shares with
-/// its guest is not touched by that: QEMU sets the modes of the guest's files itself.
+/// Makes sockets and files of the command private to their owner, for any umask of the user. A folder that QEMU shares
+/// with its guest is not affected: QEMU sets the modes of the guest's files itself.
 fn keep_private(command: &mut Command) {
     let prepare = || {
         rustix::process::umask(Mode::RWXG | Mode::RWXO);
@@ -296,11 +295,11 @@ fn keep_private(command: &mut Command) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Kills everything that this process started, directly or not.
+/// Kills all descendants of this process.
 ///
-/// New processes may appear while it looks, so it looks again until it finds none.
+/// New processes may appear during a scan, so it scans until it finds none.
 pub fn kill_descendants() {
-    /// A tree of processes that grows faster than it can be read is given up.
+    /// The scan gives up on a process tree that grows faster than it can be read.
     const MAX_ROUNDS: usize = 100;
     for _ in 0..MAX_ROUNDS {
         let found = descendants(std::process::id());
@@ -341,7 +340,7 @@ fn living_parent_of(pid: u32) -> Option<u32> {
 /// The last lines of a log, for a message; empty if there is none.
 #[must_use]
 pub fn tail(path: &Path, lines: usize) -> String {
-    /// Enough for the longest tail, so that a guest that floods its console costs no memory.
+    /// Enough for the longest tail; a guest that floods its console must not use memory here.
     const MAX_TAIL_BYTES: u64 = 64 * 1024;
     let read = || {
         use io::{Read, Seek, SeekFrom};
@@ -372,15 +371,15 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_from_a_later_one_with_its_pid() {
+    fn process_is_distinguished_from_a_later_one_with_its_pid() {
         let own = ProcessId::of(std::process::id()).unwrap();
-        // Would end the test if it believed the pid alone.
+        // This would end the test if only the pid counted.
         ProcessId { start_time: own.start_time + 1, ..own }.kill();
         assert_eq!(ProcessId::of(std::process::id()), Some(own));
     }
 
     #[test]
-    fn output_goes_to_the_log_and_the_exit_is_seen() {
+    fn output_goes_to_the_log_and_the_exit_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let plan = plan(folder.path(), "echo one; echo two >&2; exit 3");
         let mut process = Process::spawn("x", &plan, Streams::Log, &[]).unwrap();
@@ -391,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_kills() {
+    fn dropped_process_is_killed() {
         let folder = tempfile::tempdir().unwrap();
         let process =
             Process::spawn("x", &plan(folder.path(), "exec sleep 1000"), Streams::Log, &[]).unwrap();
@@ -419,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_named() {
+    fn missing_program_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let plan = ProcessPlan { program: "/no/such".into(), ..plan(folder.path(), "") };
         let error = Process::spawn("x", &plan, Streams::Log, &[]).unwrap_err();
@@ -427,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_is_bounded_and_clean() {
+    fn tail_is_bounded_and_clean() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("console");
         let mut text = vec![b'x'; 1 << 20];

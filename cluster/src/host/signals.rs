@@ -1,7 +1,7 @@
-//! Ctrl-C and its like, at every stage.
+//! Ctrl-C and other signals.
 //!
-//! While something is built there is nothing to take down but the builders, which leave no half-built parts; so the
-//! program ends them and itself. Once a cluster is there, the signal is an event that its owner takes it down for.
+//! During a build, a signal ends the builders, which leave no half-built files, and then the program. Once a cluster
+//! exists, a signal is an event, and the cluster's owner takes it down.
 
 use std::{
     io,
@@ -18,13 +18,13 @@ use signal_hook::{
 
 use super::{exit_code, process::kill_descendants};
 
-/// What is told of signals, while somebody wants to be.
+/// Receives signals.
 type Listener = Arc<dyn Fn(i32) + Send + Sync>;
 
 static OWNER: Mutex<Option<Listener>> = Mutex::new(None);
 static STARTED: OnceLock<()> = OnceLock::new();
 
-/// Begins to take signals. From now on they end the program, and what it started, in an orderly way.
+/// Installs the handlers. From now on signals end the program and its descendants in an orderly way.
 ///
 /// # Errors
 /// If the system refuses the handlers.
@@ -41,7 +41,7 @@ pub fn take_over() -> io::Result<()> {
                 None => {
                     kill_descendants();
                     niclab_images::abandon();
-                    eprintln!("\nniclab: ended by {}; the next run goes on from here", name(signal));
+                    eprintln!("\nniclab: ended by {}; the next run continues from here", name(signal));
                     exit(exit_code::of_signal(signal));
                 }
             }
@@ -50,7 +50,7 @@ pub fn take_over() -> io::Result<()> {
     Ok(())
 }
 
-/// From now on `listener` is told of each signal, on the thread that takes them.
+/// From now on `listener` receives each signal, on the thread that takes them.
 pub fn tell(listener: impl Fn(i32) + Send + Sync + 'static) {
     *OWNER.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(listener));
 }

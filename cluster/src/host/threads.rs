@@ -5,10 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How QEMU's names of the threads of virtual processors begin: `CPU 0/TCG`, `CPU 0/KVM`.
+/// The prefix of the names of QEMU's virtual processor threads: `CPU 0/TCG`, `CPU 0/KVM`.
 pub const VIRTUAL_PROCESSOR: &str = "CPU ";
 
-/// The folders in `/proc` of a process's threads with a wanted name.
+/// The folders in `/proc` of a process's threads whose names are wanted.
 #[must_use]
 pub fn threads(pid: u32, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let folder = PathBuf::from(format!("/proc/{pid}/task"));
@@ -17,26 +17,25 @@ pub fn threads(pid: u32, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|thread| is_wanted(name(thread).trim_end())).collect()
 }
 
-/// What threads have had of cores so far, and how often they slept.
+/// How long threads used cores so far, and how often they slept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Wall time on a core.
     pub wall_ran_ns: u64,
-    /// Wall time in which they could have run, and others did.
+    /// Wall time in which they were runnable but did not run.
     pub wall_queued_ns: u64,
-    /// Times that they waited for something, and were woken.
+    /// How often they waited, and were woken.
     pub sleeps: u64,
 }
 
 impl Usage {
-    /// Of all threads of a process with a wanted name, together. A thread that ends while it is looked at counts
-    /// nothing.
+    /// The sum over all threads of a process whose names are wanted. A thread that ends during the reading counts as
+    /// zero.
     ///
     /// # Errors
-    /// When the kernel keeps no such statistics (it was built without `CONFIG_SCHED_INFO`), or there is no such
-    /// process.
+    /// If the kernel keeps no such statistics (it was built without `CONFIG_SCHED_INFO`), or there is no such process.
     pub fn of(pid: u32, is_wanted: impl Fn(&str) -> bool) -> io::Result<Self> {
-        // There is one of each process.
+        // Every process has a thread with this number.
         fs::metadata(format!("/proc/{pid}/task/{pid}/schedstat"))?;
         let mut sum = Self::default();
         for thread in threads(pid, is_wanted) {
@@ -47,7 +46,7 @@ impl Usage {
         Ok(sum)
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub const fn plus(&self, other: &Self) -> Self {
         Self {
@@ -57,7 +56,7 @@ impl Usage {
         }
     }
 
-    /// What was added since.
+    /// The difference to `earlier`.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -67,8 +66,8 @@ impl Usage {
         }
     }
 
-    /// `schedstat` has the time on a core, that in the queue, and the number of turns (the kernel's
-    /// Documentation/scheduler/sched-stats.rst); `status` is of `proc_pid_status(5)`.
+    /// `schedstat` has the time on a core, the time in the queue, and the number of time slices (the kernel's
+    /// Documentation/scheduler/sched-stats.rst); `status` is described in `proc_pid_status(5)`.
     fn parse(schedstat: &str, status: &str) -> Option<Self> {
         let mut times = schedstat.split_whitespace().map(str::parse);
         let (ran, queued) = (times.next()?.ok()?, times.next()?.ok()?);
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_found_by_name_and_their_sleeps_are_counted() {
+    fn threads_are_found_by_name_and_their_sleeps_counted() {
         let (ready, is_ready) = mpsc::channel();
         let (next, may_go_on) = mpsc::channel::<()>();
         let named = thread::Builder::new().name("CPU 0/TEST".into()).spawn(move || {
@@ -98,7 +97,8 @@ mod tests {
         assert_eq!(threads(own, |name| name == "CPU 0/TEST").len(), 1);
         let usage = || Usage::of(own, |name| name == "CPU 0/TEST").unwrap();
         let before = usage();
-        // It sleeps until it may go on; a few times, for a message may be there before it looks.
+        // The thread sleeps until the next message. This takes several tries, because a message may arrive before it
+        // waits.
         while usage().since(&before).sleeps < 3 {
             next.send(()).unwrap();
             is_ready.recv().unwrap();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_lines_are_read() {
+    fn kernel_statistics_are_parsed() {
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
         let usage = Usage { wall_ran_ns: 5, wall_queued_ns: 6, sleeps: 150 };
         assert_eq!(Usage::parse("5 6 7\n", status), Some(usage));

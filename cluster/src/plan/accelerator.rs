@@ -1,4 +1,4 @@
-//! Which accelerator QEMU gets, and why.
+//! The choice of QEMU's accelerator, and the reason.
 
 use std::{fs, fs::OpenOptions, path::Path};
 
@@ -6,27 +6,27 @@ use niclab_spec::AcceleratorChoice;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// KVM was asked for and cannot be had.
+/// The user requires KVM, but it is not available.
 #[derive(Debug, Error)]
-#[error("KVM was asked for, and {0}; use accelerator = \"auto\" or \"tcg\"")]
+#[error("KVM is not available, because {0}; use accelerator = \"auto\" or \"tcg\"")]
 pub struct NoKvm(String);
 
 /// An accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The processor runs the guest itself.
+    /// The processor runs the guest directly.
     Kvm,
-    /// QEMU translates the guest.
+    /// QEMU translates the guest's code.
     Tcg,
 }
 
-/// The accelerator that was chosen, and why.
+/// The chosen accelerator, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accelerator {
     /// Which.
     pub kind: Kind,
-    /// Why, in words.
+    /// The reason, in words.
     pub reason: String,
 }
 
@@ -34,7 +34,7 @@ impl Accelerator {
     /// The accelerator for this host.
     ///
     /// # Errors
-    /// [`NoKvm`] where KVM is insisted on.
+    /// [`NoKvm`] if the user requires KVM.
     pub fn choose(choice: AcceleratorChoice) -> Result<Self, NoKvm> {
         Self::choose_from(
             choice,
@@ -45,19 +45,19 @@ impl Accelerator {
 
     fn choose_from(choice: AcceleratorChoice, device: &Path, cpuinfo: &str) -> Result<Self, NoKvm> {
         if choice == AcceleratorChoice::Tcg {
-            return Ok(Self { kind: Kind::Tcg, reason: "asked for".to_owned() });
+            return Ok(Self { kind: Kind::Tcg, reason: "chosen by the user".to_owned() });
         }
         match (kvm_obstacle(device, cpuinfo), choice) {
             (None, _) => Ok(Self {
                 kind: Kind::Kvm,
-                reason: format!("{} opens, and the processor has vmx or svm", device.display()),
+                reason: format!("{} can be opened, and the processor has vmx or svm", device.display()),
             }),
             (Some(obstacle), AcceleratorChoice::Kvm) => Err(NoKvm(obstacle)),
             (Some(obstacle), _) => Ok(Self { kind: Kind::Tcg, reason: format!("no KVM: {obstacle}") }),
         }
     }
 
-    /// The name that QEMU knows it by.
+    /// Its name in QEMU's options.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self.kind {
@@ -67,10 +67,10 @@ impl Accelerator {
     }
 }
 
-/// `/dev/kvm` alone proves nothing: in some sandboxes it opens and a guest hangs in it.
+/// `/dev/kvm` alone does not suffice: in some sandboxes it opens but guests hang.
 fn kvm_obstacle(device: &Path, cpuinfo: &str) -> Option<String> {
     if let Err(error) = OpenOptions::new().read(true).write(true).open(device) {
-        return Some(format!("{} does not open ({error})", device.display()));
+        return Some(format!("{} cannot be opened ({error})", device.display()));
     }
     let has_flag = cpuinfo
         .lines()
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_named() {
+    fn reason_of_the_choice_is_named() {
         assert!(choose(AcceleratorChoice::Auto, "/dev/null", BARE).unwrap().1.contains("vmx"));
         assert!(choose(AcceleratorChoice::Auto, "/dev/no-such", VMX).unwrap().1.contains("/dev/no-such"));
         assert!(choose(AcceleratorChoice::Kvm, "/dev/null", BARE).unwrap_err().contains("accelerator ="));

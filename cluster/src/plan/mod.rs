@@ -1,6 +1,6 @@
-//! Everything that a cluster will start, as data: every process with its arguments, every file with its text.
+//! Everything that a cluster will start, as data: every process with its arguments, every file with its content.
 //!
-//! Nothing here looks at the system or changes it. `niclab plan` prints a plan; `niclab run` and `up` carry it out.
+//! This module neither reads nor changes the system. `niclab plan` prints a plan; `niclab run` and `up` carry it out.
 
 use std::{
     collections::BTreeMap,
@@ -36,15 +36,15 @@ pub mod start;
 /// The version of the plan's JSON.
 pub const PLAN_VERSION: u32 = 2;
 
-/// A plan cannot be made.
+/// Why a plan cannot be made.
 #[derive(Debug, Error)]
 pub enum PlanError {
-    /// JSON and QEMU's arguments are text.
-    #[error("the path {} is not UTF-8; move it to one that is", .0.display())]
+    /// JSON and QEMU's arguments need UTF-8 text.
+    #[error("the path {} is not UTF-8 text; rename the file or folder", .0.display())]
     NotUtf8(PathBuf),
 }
 
-/// What a plan is made from.
+/// The inputs of a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     /// The cluster's name.
@@ -53,7 +53,7 @@ pub struct Inputs<'a> {
     pub cluster: &'a Cluster,
     /// The images of each node, by rank.
     pub images: &'a [Images],
-    /// The driver of the user's own that each node has, by rank.
+    /// Each node's driver of the user's own, by rank.
     pub drivers: &'a [Option<DriverModule>],
     /// The daemon's program.
     pub device: &'a Path,
@@ -61,15 +61,15 @@ pub struct Inputs<'a> {
     pub folder: &'a Path,
     /// The accelerator.
     pub accelerator: &'a Accelerator,
-    /// The host's folder that guests see at the same path.
+    /// The folder of the host that guests mount at the same path.
     pub share: Option<&'a Path>,
-    /// Whether nodes boot, or come out of templates.
+    /// Whether nodes boot or are restored from templates.
     pub start: &'a Start,
-    /// The cache, which has the templates.
+    /// The cache, which contains the templates.
     pub cache: &'a Cache,
 }
 
-/// A whole plan.
+/// A complete plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// [`PLAN_VERSION`].
@@ -78,36 +78,36 @@ pub struct Plan {
     pub name: ClusterName,
     /// The NIC model.
     pub nic: String,
-    /// The accelerator, and why.
+    /// The accelerator, and the reason.
     pub accelerator: Accelerator,
-    /// Whether nodes boot, and why.
+    /// Whether nodes boot, and the reason.
     pub start: Start,
     /// QEMU's version.
     pub qemu_version: String,
     /// Release of the guest kernel.
     pub kernel_release: String,
-    /// The guest kernel as its package has it, to compare with.
+    /// The guest kernel as its package contains it, for comparison.
     pub packed_kernel: String,
-    /// What watches in the guests' kernel, where something does.
+    /// The guests' debug kernel, if they have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debug_kernel: Option<DebugKernelPlan>,
-    /// How many times as long as usual guests may take for anything.
+    /// The factor on all of the guests' time limits.
     #[serde(default = "recipe::default_timeout_factor")]
     pub timeout_factor: u32,
     /// Files to write first.
     pub files: Vec<FilePlan>,
     /// The daemon, which starts first.
     pub daemon: ProcessPlan,
-    /// File descriptors that the daemon needs at most.
+    /// Maximum number of file descriptors that the daemon needs.
     #[serde(default)]
     pub daemon_descriptors: u64,
-    /// Where the daemon answers questions.
+    /// The daemon's monitor socket.
     pub monitor_socket: PathBuf,
     /// The guests, by rank.
     pub nodes: Vec<NodePlan>,
-    /// What has to be in the cache before, each once.
+    /// The templates that must be in the cache, each once.
     pub templates: Vec<Recipe>,
-    /// What is done where a driver breaks a rule.
+    /// What the daemon does when a driver breaks a rule.
     #[serde(default)]
     pub rules: RuleChecking,
     /// What happens to the other nodes when a node ends. A new plan has `Stop`: benchmarks and tests need all nodes.
@@ -133,9 +133,9 @@ impl DebugKernelPlan {
 /// One file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePlan {
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
-    /// What is in it.
+    /// Its content.
     pub text: String,
 }
 
@@ -152,19 +152,19 @@ pub struct NodePlan {
     pub mac: MacAddress,
     /// Its QEMU.
     pub qemu: ProcessPlan,
-    /// How it is restored; a node without boots.
+    /// How the node is restored; without this it boots.
     pub restore: Option<RestorePlan>,
-    /// What the guest writes to its serial console.
+    /// The file of the guest's serial console.
     pub console: PathBuf,
-    /// Where the guest's agent is reached.
+    /// The socket of the guest's agent.
     pub agent_socket: PathBuf,
-    /// Where QEMU itself is reached.
+    /// QEMU's control socket.
     pub qmp_socket: PathBuf,
-    /// The link is cut from the start: the guest's Ethernet function has no carrier.
+    /// Whether the link is cut from the start, so that the guest's Ethernet function has no carrier.
     pub is_cut: bool,
-    /// What its agent is told that it is.
+    /// The identity that its agent receives.
     pub identity: Identity,
-    /// The driver that it loads for its card, where that is not niclab's.
+    /// The driver that the guest loads for its card, if that is not niclab's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<DriverPlan>,
 }
@@ -178,20 +178,19 @@ pub struct DriverPlan {
     pub args: Vec<String>,
 }
 
-/// How a node comes out of a template.
+/// How a node is restored from a template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestorePlan {
     /// Bytes of the guest's memory.
     pub memory_bytes: u64,
-    /// The template's folder. QEMU reads the state in it; the launcher gives it a copy of the memory as standard input.
+    /// The template's folder. QEMU reads the state there; the launcher passes a copy of the memory as standard input.
     pub template: PathBuf,
-    /// The functions of the card, in the order in which they are plugged in once the guest runs.
+    /// The functions of the card, in the order in which they are plugged into the running guest.
     pub card: Vec<Value>,
 }
 
 impl Plan {
-    /// One line for each driver of the user's own: by now it is bound to the cards of these nodes. For a cluster that
-    /// is up.
+    /// One line for each driver of the user's own, with the nodes to whose cards it is bound. For a cluster that is up.
     #[must_use]
     pub fn drivers_in_use(&self) -> Vec<String> {
         let mut nodes_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -208,7 +207,7 @@ impl Plan {
     /// Makes the plan.
     ///
     /// # Errors
-    /// [`PlanError`] for a path that QEMU cannot be told.
+    /// [`PlanError`] for a path that cannot be passed to QEMU.
     pub fn new(inputs: &Inputs<'_>) -> Result<Self, PlanError> {
         let Inputs { name, cluster, images, device, folder, accelerator, .. } = *inputs;
         let monitor_socket = folder.join("monitor.sock");
@@ -217,7 +216,7 @@ impl Plan {
             ethernet_socket: folder.join(format!("{rank}.ether")),
         });
         let config_path = folder.join("daemon.json");
-        // A struct of strings, numbers and lists always has a JSON form.
+        // A struct of strings, numbers and lists always serialises to JSON.
         let config_text = serde_json::to_string_pretty(&config).unwrap_or_default();
         let files = vec![FilePlan { path: config_path.clone(), text: config_text }];
         let (mut nodes, mut templates) = (Vec::new(), Vec::new());
@@ -314,7 +313,7 @@ fn node_plan(
         args.share(share)?;
     }
     args.network(&ethernet_socket, &cluster_socket, node.queues);
-    // With `-no-reboot` a restored guest boots nothing ever; arguments of the user's may change that.
+    // With `-no-reboot` a restored guest never boots a kernel; the user's own arguments may change that.
     if template.is_none() || !inputs.cluster.qemu_args.is_empty() {
         args.kernel(node, images)?;
     }
@@ -336,16 +335,15 @@ fn node_plan(
     Ok(plan)
 }
 
-/// QEMU, without arguments of its own.
+/// QEMU's process, without the node's arguments.
 fn qemu_process(images: &Images, log: PathBuf) -> Result<ProcessPlan, PlanError> {
     let args = images.qemu.leading_args.iter().map(|leading| text(Path::new(leading)));
     let args = args.collect::<Result<_, _>>()?;
     Ok(ProcessPlan { program: images.qemu.program.clone(), args, env: BTreeMap::new(), log })
 }
 
-/// `/etc/hosts` of every node, without the loopback, which the guest adds: the nodes, and behind them their cards that
-/// are hosts of their own. Should a node have the name of a card, the first line with it counts, and that is the
-/// node's.
+/// `/etc/hosts` of every node, without the loopback, which the guest adds. It lists the nodes, then those cards that
+/// are hosts of their own. If a node has the name of a card, the first line counts, which is the node's.
 fn hosts(cluster: &Cluster) -> String {
     let nodes = cluster.nodes.iter().map(|node| (node.address(), node.name.clone()));
     let cards = cluster.nodes.iter().filter_map(|node| Some((node.nic_address()?, node.nic_name()?)));
@@ -356,7 +354,7 @@ fn hosts(cluster: &Cluster) -> String {
     })
 }
 
-/// What every command finds in its environment, and the agent reads to make the guest this node.
+/// The environment of every command, which the agent also reads to configure the guest as this node.
 fn node_env(inputs: &Inputs<'_>, node: &Node) -> Result<BTreeMap<String, String>, PlanError> {
     let nodes = &inputs.cluster.nodes;
     let list = |value: fn(&Node) -> String| nodes.iter().map(value).collect::<Vec<_>>().join(",");
@@ -372,7 +370,8 @@ fn node_env(inputs: &Inputs<'_>, node: &Node) -> Result<BTreeMap<String, String>
     if let (Some(address), Some(mac)) = (node.nic_address(), node.nic_mac()) {
         let all = nodes.iter().filter_map(Node::nic_address).map(|address| address.to_string());
         env.push(("NICLAB_NIC_ADDRESSES", all.collect::<Vec<_>>().join(",")));
-        // The agent waits for the interface that these belong to, and a driver of the user's own is loaded behind that.
+        // The agent waits for this interface, but a driver of the user's own is loaded later, so it gets no such
+        // address.
         if node.driver.is_none() {
             env.push(("NICLAB_NIC_ADDRESS", format!("{address}/{}", Node::PREFIX_LENGTH)));
             env.push(("NICLAB_NIC_MAC", mac.to_string()));
@@ -388,7 +387,7 @@ fn text(path: &Path) -> Result<String, PlanError> {
     path.to_str().map(str::to_owned).ok_or_else(|| PlanError::NotUtf8(path.to_owned()))
 }
 
-/// A path as the value of an option list, in which a comma stands doubled.
+/// A path as a value in an option list, which escapes a comma by a second one.
 fn escaped(path: &Path) -> Result<String, PlanError> {
     Ok(double_commas(&text(path)?))
 }
@@ -408,7 +407,7 @@ mod tests {
     use super::*;
     use crate::plan::accelerator::Kind;
 
-    /// Of nodes that boot.
+    /// The plan of nodes that boot.
     fn plan_of(file: &str, share: Option<&str>, root_disk: Option<&str>) -> Plan {
         plan_by(StartMode::Cold, file, share, root_disk)
     }
@@ -453,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_has_one_card_with_two_functions_in_a_port_of_its_own() {
+    fn node_has_one_card_with_two_functions_in_its_own_port() {
         let plan = plan_of("", None, None);
         let port = values(&plan, 1, "-device").into_iter().find(|d| d.starts_with("pcie-root-port")).unwrap();
         let [cluster, ethernet] = <[Value; 2]>::try_from(devices(&plan, 1)).unwrap();
@@ -470,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_node_is_the_machine_that_was_saved_and_its_card_comes_later() {
+    fn restored_node_has_the_saved_machine_and_a_later_card() {
         let file = "nodes = 3\nmemory_mib = 128\n[[node]]\nname = \"large\"\nmemory_mib = 512";
         let [cold, warm] =
             [StartMode::Cold, StartMode::Template].map(|way| plan_by(way, file, Some("/home/me"), None));
@@ -482,7 +481,7 @@ mod tests {
                 .templates
                 .iter()
                 .find(|recipe| u64::from(recipe.memory_mib) << 20 == restore.memory_bytes);
-            // All that the saved guest had, in that order, and behind it only what no guest sees.
+            // The saved guest's arguments in the same order, followed only by arguments that the guest cannot see.
             let saved = &recipe.unwrap().qemu.args;
             let first = saved.iter().position(|arg| arg == "-nodefaults").unwrap();
             let machine = &saved[first..];
@@ -493,7 +492,7 @@ mod tests {
                 [format!("file:{}/state", restore.template.display())]
             );
             assert!(values(&warm, rank, "-object")[0].ends_with("share=on,mem-path=/proc/self/fd/0"));
-            // From the first instruction on.
+            // The host is connected from the first instruction on.
             assert!(
                 values(&warm, rank, "-chardev")
                     .iter()
@@ -512,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_node_is_given_a_kernel_only_if_it_could_boot_one() {
+    fn restored_node_has_a_kernel_only_if_it_can_reboot() {
         let kernels = |way, file| values(&plan_by(way, file, None, None), 0, "-kernel").len();
         assert_eq!(kernels(StartMode::Cold, ""), 1);
         assert_eq!(kernels(StartMode::Template, ""), 0);
@@ -522,13 +521,13 @@ mod tests {
     }
 
     #[test]
-    fn another_machine_is_another_template() {
+    fn different_machines_have_different_templates() {
         let folder = |file: &str, share: Option<&str>, disk: Option<&str>| {
             let plan = plan_by(StartMode::Template, file, share, disk);
             plan.nodes[0].restore.as_ref().unwrap().template.clone()
         };
         let usual = folder("", None, None);
-        // What is behind the devices, and who the node is, makes no difference.
+        // Backends and the node's identity make no difference.
         assert_eq!(
             folder("seed = 7\n[[node]]\nname = \"other\"\n[nic]\nmodel = \"match\"", None, None),
             usual
@@ -567,9 +566,10 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_is_given_its_links_mtu_and_speed() {
+    fn guest_has_its_links_mtu_and_speed() {
         let file = "nodes = 3\n[[link]]\nbandwidth_bits_per_s = 2_500_000_000\n\
-                    [[link]]\nnode = \"node1\"\nmtu_bytes = 9000\nbandwidth_bits_per_s = 1\nfaults = { partition = true }\n\
+                    [[link]]\nnode = \"node1\"\nmtu_bytes = 9000\nbandwidth_bits_per_s = 1\n\
+                    faults = { partition = true }\n\
                     [[link]]\nnode = \"node2\"\nbandwidth_bits_per_s = 9_000_000_000_000_000_000";
         let plan = plan_of(file, None, None);
         let of_ethernet =
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_match_the_daemons_configuration_with_commas_escaped_for_qemu_only() {
+    fn sockets_match_daemon_config_with_commas_escaped_for_qemu() {
         let plan = plan_of("", None, None);
         let config: DaemonConfig = serde_json::from_str(&plan.files[0].text).unwrap();
         assert_eq!(plan.daemon.args, ["--config", plan.files[0].path.to_str().unwrap()]);
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_names_rank_size_and_peers() {
+    fn identity_names_rank_size_and_peers() {
         let plan = plan_of("nodes = 3\n[[node]]\nname = \"head\"", Some("/home/me"), None);
         let Identity { env, hosts } = &plan.nodes[1].identity;
         for (name, value) in [
@@ -628,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_is_a_host_of_its_own_is_told_so_and_its_peers_names() {
+    fn card_that_is_a_host_has_its_addresses_in_the_identity() {
         let file = "[nic]\nmodel = \"gamma\"\n[[node]]\nname = \"node1-gamma\"\n[[node]]";
         let plan = plan_of(file, None, None);
         let Identity { env, hosts } = &plan.nodes[1].identity;
@@ -653,8 +653,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_is_its_agent_is_told_and_not_qemu() {
-        // So that it does not matter where the guest comes from.
+    fn identity_goes_to_the_agent_and_not_to_qemu() {
+        // So that the source of the guest does not matter.
         let plan = plan_of("", None, None);
         let args = |rank: usize| plan.nodes[rank].qemu.args.join(" ");
         for word in ["fw_cfg", "10.77.0.1", "NICLAB_"] {
@@ -664,14 +664,14 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_is_shared_only_when_asked_for() {
+    fn folder_is_shared_only_on_request() {
         assert!(values(&plan_of("", None, None), 0, "-fsdev").is_empty());
         let plan = plan_of("", Some("/a,b"), None);
         assert!(values(&plan, 0, "-fsdev")[0].starts_with("local,id=cwd,path=/a,,b,security_model=none"));
     }
 
     #[test]
-    fn a_root_disk_is_shared_read_only() {
+    fn root_disk_is_shared_read_only() {
         let plan = plan_of("", None, Some("/t/disk"));
         let drive = values(&plan, 0, "-blockdev")[0];
         assert!(drive.contains("read-only=on") && drive.contains("locking=off"), "{drive}");
@@ -679,20 +679,20 @@ mod tests {
     }
 
     #[test]
-    fn the_users_arguments_come_last_so_that_they_win() {
+    fn users_arguments_come_last_and_take_precedence() {
         let plan = plan_of("qemu_args = [\"-smp\", \"3\"]", None, None);
         assert!(plan.nodes[0].qemu.args.ends_with(&["-smp".into(), "3".into()]));
         assert_eq!(plan.nodes[0].qemu.args[0], "/t/qemu");
     }
 
     #[test]
-    fn a_plan_survives_json() {
+    fn plan_survives_json() {
         let plan = plan_of("", None, None);
         assert_eq!(serde_json::from_str::<Plan>(&serde_json::to_string(&plan).unwrap()).unwrap(), plan);
     }
 
     #[test]
-    fn a_path_that_is_not_text_is_refused() {
+    fn path_that_is_not_utf8_is_refused() {
         use std::os::unix::ffi::OsStrExt;
         let path = Path::new(std::ffi::OsStr::from_bytes(b"/\xff"));
         assert!(matches!(text(path), Err(PlanError::NotUtf8(_))));

@@ -1,4 +1,4 @@
-//! What a template is made from, and where it lies in the cache.
+//! The inputs of a template, and its key in the cache.
 
 use std::{
     fs,
@@ -13,36 +13,36 @@ use serde::{Deserialize, Serialize};
 use super::{Inputs, PlanError, qemu::Arguments};
 use crate::host::process::ProcessPlan;
 
-/// Change it when what is saved of a guest changes.
+/// The version of a template's contents: change it with them.
 const RECIPE: &str = "template 1";
 
 /// The kind of artefact in the cache.
 pub const KIND: &str = "template";
 
-/// The file of a template that has what QEMU saved: everything but memory.
+/// The file of a template with QEMU's saved state: everything but memory.
 pub const STATE: &str = "state";
 
-/// All that a template is made from.
+/// All inputs of a template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipe {
-    /// Versions, files and arguments; a template is another one where any of these differs.
+    /// Versions, files and arguments. Any difference makes a different template.
     pub inputs: Vec<String>,
     /// Memory, in MiB.
     pub memory_mib: u32,
-    /// How many times as long as usual it may take for anything.
+    /// The factor on all time limits of its guest.
     #[serde(default = "default_timeout_factor")]
     pub timeout_factor: u32,
-    /// Whether the guest has a place for a shared folder.
+    /// Whether the guest has a device for a shared folder.
     pub has_share: bool,
-    /// Its QEMU, without what is behind the devices.
+    /// Its QEMU, without the devices' backends.
     pub qemu: ProcessPlan,
 }
 
 impl Recipe {
-    /// Of the template for a node.
+    /// The recipe for a node's template.
     ///
     /// # Errors
-    /// [`PlanError`] for a path that QEMU cannot be told.
+    /// [`PlanError`] for a path that cannot be passed to QEMU.
     pub fn new(inputs: &Inputs<'_>, node: &Node, images: &Images) -> Result<Self, PlanError> {
         let has_share = inputs.share.is_some();
         let mut machine = Arguments::default();
@@ -50,7 +50,7 @@ impl Recipe {
         machine.devices(node, images, inputs.accelerator, has_share)?;
         let mut qemu = super::qemu_process(images, PathBuf::new())?;
         let mut made_from = vec![images.qemu_version.clone(), images.kernel_release.clone()];
-        // What niclab built has its content's hash in its path. The user's own files may change under their names.
+        // The path of a file that niclab built contains the hash of its content. The user's own files may change.
         let files = [Some(&images.kernel), Some(&images.initramfs), images.root_disk.as_ref()];
         made_from.extend(files.into_iter().flatten().map(|file| identity(file)));
         made_from.extend(qemu.args.iter().chain(&machine.0).cloned());
@@ -59,19 +59,19 @@ impl Recipe {
         Ok(Self { inputs: made_from, memory_mib: node.memory_mib, timeout_factor, has_share, qemu })
     }
 
-    /// What it lies under in the cache.
+    /// The template's key in the cache.
     #[must_use]
     pub fn key(&self) -> Key {
         self.inputs.iter().fold(KeyBuilder::new(RECIPE), |key, input| key.text(input)).finish()
     }
 
-    /// The folder that has the template, or will have it.
+    /// The template's folder in the cache; it may not exist yet.
     #[must_use]
     pub fn folder(&self, cache: &Cache) -> PathBuf {
         cache.derived_path(KIND, &self.key())
     }
 
-    /// QEMU's state in a template's folder.
+    /// The path of QEMU's state in a template's folder.
     #[must_use]
     pub fn state(folder: &Path) -> PathBuf {
         folder.join(STATE)
@@ -82,9 +82,9 @@ pub(super) const fn default_timeout_factor() -> u32 {
     1
 }
 
-/// What tells a file from another one at the same path, or from itself before it was changed.
+/// Distinguishes a file from another one at the same path, and from an earlier version of itself.
 fn identity(path: &Path) -> String {
-    // One that cannot be looked at cannot be booted either.
+    // A file that cannot be read cannot be booted, either.
     fs::metadata(path).map_or_else(
         |_| "absent".to_owned(),
         |about| {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_changed_or_replaced_is_another() {
+    fn changed_or_replaced_file_has_another_identity() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
         assert_eq!(identity(&path), "absent");

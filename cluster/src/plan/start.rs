@@ -1,4 +1,4 @@
-//! Whether nodes come out of a template or boot, and why.
+//! Decides whether nodes are restored from a template or boot, and why.
 
 use niclab_spec::{BootChoice, Cluster, GuestKernel};
 use serde::{Deserialize, Serialize};
@@ -6,8 +6,7 @@ use thiserror::Error;
 
 use super::accelerator::{Accelerator, Kind};
 
-/// Options of QEMU's that change nothing of what a guest sees, with whether a value follows. They are passed on to
-/// restored guests too.
+/// QEMU options that do not change the guest's machine, and whether a value follows. Restored guests get them, too.
 const HARMLESS: [(&str, bool); 9] = [
     ("-action", true),
     ("-d", true),
@@ -20,23 +19,23 @@ const HARMLESS: [(&str, bool); 9] = [
     ("-trace", true),
 ];
 
-/// A template was asked for and cannot be had.
+/// The user requires a template, but none is possible.
 #[derive(Debug, Error)]
-#[error("boot = \"template\" was asked for, and {0}; use boot = \"auto\" or \"cold\"")]
+#[error("boot = \"template\" is not possible, because {0}; use boot = \"auto\" or \"cold\"")]
 pub struct NoTemplate(pub String);
 
-/// How nodes come up.
+/// How nodes start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StartMode {
-    /// They are copies of a template.
+    /// Nodes are restored from a template.
     Template,
-    /// They boot.
+    /// Nodes boot.
     Cold,
 }
 
 impl StartMode {
-    /// What is being done to nodes.
+    /// The verb for progress messages.
     #[must_use]
     pub const fn doing(self) -> &'static str {
         match self {
@@ -46,26 +45,26 @@ impl StartMode {
     }
 }
 
-/// How nodes come up, and why they boot if they do.
+/// How nodes start, and why they boot if they do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// How.
+    /// The way in which nodes start.
     pub way: StartMode,
-    /// Why nodes boot though nobody asked for that.
+    /// Why nodes boot, if the user did not choose that.
     pub obstacle: Option<String>,
 }
 
 impl Start {
-    /// They boot, though nobody asked for that.
+    /// Nodes boot for this reason, although the user did not choose that.
     #[must_use]
     pub fn cold(obstacle: String) -> Self {
         Self { way: StartMode::Cold, obstacle: Some(obstacle) }
     }
 
-    /// For a cluster on this accelerator.
+    /// The choice for a cluster with this accelerator.
     ///
     /// # Errors
-    /// [`NoTemplate`] where one is insisted on.
+    /// [`NoTemplate`] if the user requires a template.
     pub fn choose(cluster: &Cluster, accelerator: &Accelerator) -> Result<Self, NoTemplate> {
         let template = Self { way: StartMode::Template, obstacle: None };
         match (cluster.boot, impossible(cluster), untried(cluster, accelerator)) {
@@ -77,11 +76,11 @@ impl Start {
     }
 }
 
-/// Why there can be no template.
+/// Why a template is not possible.
 fn impossible(cluster: &Cluster) -> Option<String> {
     let mut args = cluster.qemu_args.iter();
     while let Some(arg) = args.next() {
-        // QEMU takes two hyphens for one.
+        // QEMU treats two hyphens as one.
         let option = arg.strip_prefix('-').filter(|rest| rest.starts_with('-')).unwrap_or(arg);
         match HARMLESS.iter().find(|(name, _)| *name == option) {
             Some((_, has_value)) => drop(has_value.then(|| args.next())),
@@ -93,16 +92,16 @@ fn impossible(cluster: &Cluster) -> Option<String> {
     None
 }
 
-/// Why nobody knows whether a template works.
+/// Why templates are not tested with this kernel or accelerator.
 fn untried(cluster: &Cluster, accelerator: &Accelerator) -> Option<String> {
     if matches!(cluster.kernel, GuestKernel::Own(_)) {
         return Some(
-            "a kernel of your own may not see a card that is plugged in; boot = \"template\" tries"
+            "a kernel of your own may not support hot-plugging the card; boot = \"template\" tries it"
                 .to_owned(),
         );
     }
     (accelerator.kind == Kind::Kvm)
-        .then(|| "templates were never tried with KVM; boot = \"template\" tries".to_owned())
+        .then(|| "templates were never tested with KVM; boot = \"template\" tries it".to_owned())
 }
 
 #[cfg(test)]
@@ -118,16 +117,16 @@ mod tests {
     }
 
     #[test]
-    fn nodes_come_from_a_template_unless_something_is_in_the_way() {
+    fn nodes_are_restored_unless_an_obstacle_exists() {
         let way = |file| choose(file, Kind::Tcg).unwrap().way;
         assert_eq!(way(""), StartMode::Template);
         assert_eq!(way("qemu_args = [\"-action\", \"reboot=reset\", \"--s\"]"), StartMode::Template);
         assert_eq!(way("boot = \"cold\""), StartMode::Cold);
         let why = |file: &str, kind| choose(file, kind).unwrap().obstacle;
-        assert_eq!(why("boot = \"cold\"", Kind::Kvm), None, "it was asked for");
+        assert_eq!(why("boot = \"cold\"", Kind::Kvm), None, "the user chose it");
         assert!(why("", Kind::Kvm).unwrap().contains("KVM"));
         assert_eq!(choose("boot = \"template\"", Kind::Kvm).unwrap().way, StartMode::Template);
-        // A harmless option hides none behind it, and the value of one is no option.
+        // A harmless option does not hide a later one, and its value does not count as an option.
         for args in
             ["\"-drive\", \"file=x\"", "\"-s\", \"-smp\", \"2\"", "\"-d\", \"int\", \"-device\", \"x\""]
         {

@@ -1,7 +1,7 @@
-//! Finds niclab's own programs: the daemon and the tools for the host, the agent and the benchmark for the guests.
+//! Finds niclab's own programs: the daemon and tools for the host, the agent and the benchmark for the guests.
 //!
-//! In a source tree cargo builds them (and knows when there is nothing to do); an installed `niclab` finds them beside
-//! itself. `NICLAB_PROGRAMS` names a folder that holds all of them and wins over both.
+//! In a source tree cargo builds them, if needed; an installed `niclab` finds them in its own folder. The folder in
+//! `NICLAB_PROGRAMS` must contain all of them, and takes precedence over both.
 
 pub mod simulator;
 
@@ -18,36 +18,36 @@ use crate::host::process::die_with_owner;
 
 /// The daemon.
 const DEVICE: &str = "niclab-device";
-/// What guests get.
+/// The guests' programs.
 const GUEST_PROGRAMS: [&str; 2] = ["niclab-agent", "niclab-perf"];
-/// Guests run any Debian, so their programs carry their C library along.
+/// Guests may run any Debian release, so their programs link the C library statically.
 const GUEST_TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// A program of the host that needs neither guests nor the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tool {
-    /// Its file's name, and that of the binary which cargo builds.
+    /// The name of its file, and of the binary that cargo builds.
     pub program: &'static str,
-    /// What people call it.
+    /// Its name in messages.
     pub what: &'static str,
 }
 
 /// The simulator.
 pub const SIMULATOR: Tool = Tool { program: "niclab-sim", what: "the simulator" };
 
-/// A program of niclab's is missing.
+/// One of niclab's programs is not available.
 #[derive(Debug, Error)]
 pub enum ToolError {
-    /// Neither a source tree nor an installation.
+    /// There is neither a source tree nor an installation.
     #[error(
-        "cannot find {program}: it is neither beside {} nor can it be built, as {why}; build niclab in its source \
-         tree, or set NICLAB_PROGRAMS to a folder that has it",
+        "cannot find {program}: it is not in {}, and cannot be built, because {why}; build niclab in its source \
+         tree, or set NICLAB_PROGRAMS to a folder that contains it",
         beside.display()
     )]
     Missing {
         /// The program.
         program: &'static str,
-        /// Where it was looked for.
+        /// The folder in which it should be.
         beside: PathBuf,
         /// Why it cannot be built.
         why: String,
@@ -60,12 +60,12 @@ pub enum ToolError {
     Build {
         /// What was to be built.
         what: &'static str,
-        /// What cargo said.
+        /// Cargo's output.
         output: String,
     },
 }
 
-/// Where niclab's programs are.
+/// The paths of niclab's programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programs {
     /// The daemon.
@@ -81,7 +81,7 @@ impl Programs {
     /// [`ToolError`].
     pub fn locate(offline: bool, progress: &dyn Progress) -> Result<Self, ToolError> {
         if let Some(folder) = env::var_os("NICLAB_PROGRAMS").filter(|folder| !folder.is_empty()) {
-            return Self::beside(Path::new(&folder), "NICLAB_PROGRAMS names that folder");
+            return Self::beside(Path::new(&folder), "NICLAB_PROGRAMS names this folder");
         }
         let own = env::current_exe().map_err(ToolError::Cargo)?;
         let folder = own.parent().unwrap_or(Path::new("/"));
@@ -103,7 +103,7 @@ impl Programs {
 /// [`ToolError`].
 pub fn locate(tool: Tool, offline: bool, progress: &dyn Progress) -> Result<PathBuf, ToolError> {
     if let Some(folder) = env::var_os("NICLAB_PROGRAMS").filter(|folder| !folder.is_empty()) {
-        return find(tool.program, Path::new(&folder), "NICLAB_PROGRAMS names that folder");
+        return find(tool.program, Path::new(&folder), "NICLAB_PROGRAMS names this folder");
     }
     let own = env::current_exe().map_err(ToolError::Cargo)?;
     match SourceTree::find(&own) {
@@ -112,11 +112,11 @@ pub fn locate(tool: Tool, offline: bool, progress: &dyn Progress) -> Result<Path
     }
 }
 
-/// The daemon, where it is built already; nothing is built for this.
+/// The daemon, if it is already built; this function builds nothing.
 #[must_use]
 pub fn built_device() -> Option<PathBuf> {
     if let Some(folder) = env::var_os("NICLAB_PROGRAMS").filter(|folder| !folder.is_empty()) {
-        return find(DEVICE, Path::new(&folder), "NICLAB_PROGRAMS names that folder").ok();
+        return find(DEVICE, Path::new(&folder), "NICLAB_PROGRAMS names this folder").ok();
     }
     let own = env::current_exe().ok()?;
     let folder = match SourceTree::find(&own) {
@@ -126,7 +126,7 @@ pub fn built_device() -> Option<PathBuf> {
     find(DEVICE, &folder, "it was not built yet").ok()
 }
 
-/// The program in this folder; `why` says why it cannot be built.
+/// The program in this folder; `why` is the reason why it cannot be built.
 fn find(program: &'static str, folder: &Path, why: &str) -> Result<PathBuf, ToolError> {
     let path = folder.join(program);
     let missing = || ToolError::Missing { program, beside: folder.to_owned(), why: why.to_owned() };
@@ -141,19 +141,20 @@ struct SourceTree {
 }
 
 impl SourceTree {
-    /// The tree, or why there is none.
+    /// The tree, or the reason why there is none.
     fn find(own: &Path) -> Result<Self, String> {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = package.parent().filter(|root| root.join("Cargo.lock").is_file());
-        let root = root.ok_or_else(|| format!("its source tree {} is gone", package.display()))?.to_owned();
-        // Cargo marks each target folder so. A niclab that was copied elsewhere is an installed one.
+        let root =
+            root.ok_or_else(|| format!("its source tree {} no longer exists", package.display()))?.to_owned();
+        // Cargo puts this mark into each target folder. A niclab elsewhere is an installed one.
         let target = own.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
         let target = target.ok_or("it does not run from a cargo target folder")?.to_owned();
         Ok(Self { root, target })
     }
 
     fn build(&self, offline: bool, progress: &dyn Progress) -> Result<Programs, ToolError> {
-        // A folder of its own: the guests' flags differ, and cargo would build everything anew at each change.
+        // A separate folder: the guests' flags differ, so cargo would rebuild everything at each change of flags.
         let guest_target = self.target.join("guest");
         let mut guest = self.cargo(&guest_target, offline);
         guest.args(["--target", GUEST_TARGET, "-p", "niclab-agent", "-p", "niclab-tools"]);
@@ -161,7 +162,8 @@ impl SourceTree {
             guest.args(["--bin", program]);
         }
         guest.env("RUSTFLAGS", "-Ctarget-feature=+crt-static");
-        // They are unpacked into each guest's memory: without symbols they take a quarter of it, and of the boot.
+        // They are unpacked into each guest's memory. Without symbols they take a quarter of the memory and of the boot
+        // time.
         guest.envs([("CARGO_PROFILE_RELEASE_DEBUG", "false"), ("CARGO_PROFILE_RELEASE_STRIP", "symbols")]);
         run(guest, "the guests' programs", progress)?;
         run(self.host_program(DEVICE, offline), "the daemon", progress)?;
@@ -177,8 +179,9 @@ impl SourceTree {
         Ok(self.target.join("release").join(tool.program))
     }
 
-    /// Builds one program of the host. Cargo chooses the features of what programs share over all packages that it is
-    /// asked for: asked for the workspace each time, as the `niclab` script does, it builds them once.
+    /// Builds one program of the host. Cargo unifies the features of shared packages over all requested packages.
+    /// Requesting the whole workspace each time, as the `niclab` script does, keeps the features equal, so cargo builds
+    /// them once.
     fn host_program(&self, program: &str, offline: bool) -> Command {
         let mut cargo = self.cargo(&self.target, offline);
         cargo.args(["--workspace", "--bin", program]);
@@ -191,7 +194,7 @@ impl SourceTree {
         if offline {
             cargo.arg("--offline");
         }
-        // Flags meant for the build of niclab itself must not reach these builds.
+        // Flags for the build of niclab itself must not affect these builds.
         for variable in ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_TARGET_DIR"] {
             cargo.env_remove(variable);
         }
@@ -199,12 +202,12 @@ impl SourceTree {
     }
 }
 
-/// Whether cargo says by this line that it waits for a lock, which may take minutes.
+/// Whether this line of cargo's output means that cargo waits for a lock, which may take minutes.
 fn is_waiting(line: &str) -> bool {
     line.starts_with("Blocking waiting for file lock")
 }
 
-/// Runs cargo, passing on what it says as progress.
+/// Runs cargo, and reports its output as progress.
 fn run(mut cargo: Command, what: &'static str, progress: &dyn Progress) -> Result<(), ToolError> {
     use io::{BufRead, BufReader};
     cargo.env("CARGO_TERM_COLOR", "never").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -221,7 +224,7 @@ fn run(mut cargo: Command, what: &'static str, progress: &dyn Progress) -> Resul
         .map_while(Result::ok)
     {
         let line = line.trim();
-        // When nothing is to be done cargo says so in one line; that is not worth a line of ours.
+        // If nothing is to be built, cargo prints one line, which is not shown.
         let is_work = ["Compiling", "Downloading", "Downloaded"].iter().any(|word| line.starts_with(word));
         if is_work && !std::mem::replace(&mut announced, true) {
             progress.started(what);
@@ -250,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_program_is_named_with_the_fix() {
+    fn missing_program_is_named_with_the_fix() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("niclab-agent"), "").unwrap();
         let error = Programs::beside(folder.path(), "reason").unwrap_err().to_string();
@@ -260,7 +263,7 @@ mod tests {
         );
     }
 
-    /// Keeps the notes of a build.
+    /// Records the notes of a build.
     #[derive(Default)]
     struct Notes(std::sync::Mutex<Vec<String>>);
 

@@ -1,4 +1,4 @@
-//! The simulator, a program of its own: `niclab-sim` gets a configuration and gives a report.
+//! Runs the simulator, a separate program: `niclab-sim` reads a configuration and prints a report.
 
 use std::{
     io::Write as _,
@@ -17,54 +17,54 @@ use crate::{
     programs::{self, SIMULATOR},
 };
 
-/// The code with which the simulator says that one of its checks did not hold. The report says which.
+/// The simulator's exit code if one of its checks did not hold. The report names the check.
 const CHECK_FAILED: i32 = 1;
 
-/// The code with which it says that the configuration cannot be run.
+/// The simulator's exit code if it cannot run the configuration.
 const REFUSED: i32 = 2;
 
-/// The simulator cannot run a workload, and has said why on standard error.
+/// The simulator cannot run a workload; its message is on standard error.
 #[derive(Debug, Error)]
-#[error("{} cannot run the workload; what it said stands above", .0.display())]
+#[error("{} cannot run the workload; its message is above", .0.display())]
 pub struct Refused(PathBuf);
 
-/// The reader of a FIFO that the simulator wrote is gone.
+/// The reader of a FIFO that the simulator wrote has closed it.
 #[derive(Debug, Error)]
-#[error("nobody reads what {} writes any more", .0.display())]
+#[error("the reader of a FIFO that {} writes has closed it", .0.display())]
 pub struct Unread(PathBuf);
 
-/// What a simulation shows of itself.
+/// The files in which a simulation is observed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Observed<'a> {
-    /// Where its timeline goes.
+    /// The file of its timeline.
     pub trace: Option<&'a Path>,
-    /// Where the capture of all its links goes.
+    /// The file of the capture of all its links.
     pub capture: Option<&'a Path>,
 }
 
-/// Where the simulator is.
+/// The simulator's path.
 #[derive(Clone, Debug)]
 pub struct Simulator(PathBuf);
 
 impl Simulator {
-    /// Finds it, or builds it.
+    /// Finds the simulator, or builds it.
     ///
     /// # Errors
-    /// When it can be neither.
+    /// If neither is possible.
     pub fn locate(offline: bool) -> Result<Self> {
         Ok(Self(programs::locate(SIMULATOR, offline, &Terminal::new())?))
     }
 
-    /// Runs one simulation. A report whose checks did not all hold is a report.
+    /// Runs one simulation. If a check does not hold, the result is still a report.
     ///
     /// # Errors
-    /// [`Refused`] when the configuration cannot be run, [`Unread`] when the reader of a FIFO is gone; others when it
-    /// does not start or gives no report.
+    /// [`Refused`] if the configuration cannot be run, [`Unread`] if the reader of a FIFO closed it. Others if the
+    /// simulator does not start or prints no report.
     pub fn run(&self, config: &SimConfig) -> Result<Report> {
         self.run_observed(config, Observed::default())
     }
 
-    /// Runs one simulation, whose measured part is shown in files.
+    /// Runs one simulation, and observes its measured part in files.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -80,23 +80,23 @@ impl Simulator {
         die_with_owner(&mut command);
         let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         let text = serde_json::to_vec(config)?;
-        // It reads all of its configuration before it writes anything, so that neither waits for the other.
+        // The simulator reads its whole configuration before it writes anything, so neither side blocks the other.
         let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(&text));
-        let output = child.wait_with_output().with_context(|| format!("{name} went away"))?;
+        let output = child.wait_with_output().with_context(|| format!("cannot read the output of {name}"))?;
         match output.status.code() {
             Some(0 | CHECK_FAILED) => {}
             Some(code) if code == i32::from(READER_GONE) => return Err(Unread(self.0.clone()).into()),
             Some(REFUSED) => return Err(Refused(self.0.clone()).into()),
-            _ => bail!("{name} failed ({}); what it said stands above", output.status),
+            _ => bail!("{name} failed ({}); its message is above", output.status),
         }
         written.with_context(|| format!("{name} did not read its configuration"))?;
         Ok(Report::from_json("the simulator's report", &String::from_utf8(output.stdout)?)?)
     }
 
-    /// Runs it with these arguments, its output as ours.
+    /// Runs the simulator with these arguments; it inherits standard output and standard error.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If it does not start.
     pub fn pass_on(&self, arguments: &[String]) -> Result<ExitStatus> {
         let mut command = Command::new(&self.0);
         command.args(arguments).stdin(Stdio::null());

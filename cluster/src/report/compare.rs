@@ -1,4 +1,4 @@
-//! Reports beside one another, and the difference of two. Counts, model time and wall time stand apart.
+//! Several reports side by side, and the difference of two. Counts, model time and wall time are separate.
 
 use std::collections::BTreeMap;
 
@@ -19,47 +19,47 @@ pub const COMPARISON_VERSION: u32 = 1;
 pub struct Comparison {
     /// [`COMPARISON_VERSION`].
     pub version: u32,
-    /// What is compared: file names, as the user gave them.
+    /// The compared files, as the user named them.
     pub files: Vec<String>,
-    /// What the reports are of: a row for each property, with the value of each file.
+    /// The properties of the runs: a row for each property, with the value of each file.
     pub properties: Vec<Property>,
-    /// Every number, in the order of the sections.
+    /// All numbers, in the order of the sections.
     pub rows: Vec<Row>,
 }
 
-/// What a report says of its run.
+/// A property of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Property {
-    /// Which.
+    /// Its name.
     pub name: &'static str,
-    /// In each file.
+    /// Its value in each file.
     pub values: Vec<String>,
 }
 
 /// One number in every file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// What kind of number.
+    /// The kind of number.
     pub section: Section,
-    /// Which number.
+    /// Its name.
     pub name: String,
     /// Its unit: `ps` (model time), `ns` (wall time), `bytes`, a rate per second, or none for a plain count.
     pub unit: Unit,
-    /// Its value in each file; none where a file does not have it.
+    /// Its value in each file; `None` if a file does not have it.
     pub values: Vec<Option<u64>>,
-    /// The second less the first, of two files that both have it.
+    /// The second value less the first, if there are two files and both have it.
     pub difference: Option<i128>,
 }
 
-/// What kind of number.
+/// The kind of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Section {
     /// An exact count.
     Counts,
-    /// Of model time.
+    /// Model time.
     ModelTime,
-    /// Of wall time.
+    /// Wall time.
     WallTime,
 }
 
@@ -78,20 +78,20 @@ pub enum Unit {
     /// Nanoseconds.
     #[serde(rename = "ns")]
     Nanoseconds,
-    /// So many a second.
+    /// A rate per second.
     #[serde(rename = "per_s")]
     PerSecond,
-    /// Bytes a second.
+    /// Bytes per second.
     #[serde(rename = "bytes_per_s")]
     BytesPerSecond,
 }
 
-/// A report's numbers in its own order.
+/// A report's numbers, in their order.
 #[derive(Default)]
 struct Figures(Vec<(Section, String, Unit, u64)>);
 
 impl Comparison {
-    /// Compares reports. With `per_node` each node's counts are rows of their own, else only their sums.
+    /// Compares reports. With `per_node` each node's counts have their own rows; otherwise only the sums do.
     #[must_use]
     pub fn new(reports: &[(String, Report)], per_node: bool) -> Self {
         let figures: Vec<Figures> = reports.iter().map(|(_, report)| Figures::of(report, per_node)).collect();
@@ -103,7 +103,7 @@ impl Comparison {
         }
     }
 
-    /// As tables.
+    /// Formats the comparison as tables.
     #[must_use]
     pub fn text(&self) -> String {
         let names = short_names(&self.files);
@@ -151,7 +151,7 @@ impl Comparison {
 }
 
 impl Row {
-    /// The difference in hundredths of the first value, as in `+1.25`.
+    /// The difference in percent of the first value, such as `+1.25`.
     fn percent(&self) -> String {
         match (self.difference, self.values.first().copied().flatten()) {
             (Some(0), _) => "0.00".to_owned(),
@@ -168,7 +168,7 @@ impl Row {
 }
 
 impl Unit {
-    /// The unit in which [`Self::show`] shows a value.
+    /// The unit in which [`Self::show`] prints a value.
     const fn name(self) -> &'static str {
         match self {
             Self::Count => "",
@@ -179,7 +179,7 @@ impl Unit {
         }
     }
 
-    /// All digits.
+    /// Prints all digits.
     fn show(self, value: u64) -> String {
         match self {
             Self::Picoseconds => microseconds(value),
@@ -189,7 +189,7 @@ impl Unit {
     }
 
     fn show_signed(self, value: i128) -> String {
-        // Both values fit 64 bits, and so does what lies between them.
+        // Both values fit into 64 bits, and so does their difference.
         let size = self.show(u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX));
         match value {
             0 => size,
@@ -227,7 +227,7 @@ fn properties(reports: &[(String, Report)]) -> Vec<Property> {
     properties
 }
 
-/// File names without the folders that all of them have.
+/// File names without the folder, if all files are in the same one.
 fn short_names(files: &[String]) -> Vec<String> {
     let folders = |file: &String| file.rfind('/').map_or(0, |slash| slash + 1);
     let first = files.first().map_or("", |file| &file[..folders(file)]);
@@ -357,7 +357,7 @@ impl Figures {
         }
     }
 
-    /// Each page of one node's modelled NIC.
+    /// The counts of each page of a node's modelled NIC.
     fn pages(&mut self, node: &NodeFigures) {
         for port in &node.ports {
             let page = format!("{} page {}", node.name, port.port);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_report_lacks_is_shown_as_missing() {
+    fn number_that_one_report_lacks_is_shown_as_missing() {
         let comparison = pair();
         assert_eq!(row(&comparison, "interrupts: control").values, [None, Some(1)]);
         assert_eq!(row(&comparison, "boot").values, [Some(4_123_000_000), None]);
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn model_and_wall_time_stand_apart() {
+    fn model_and_wall_time_are_separate() {
         let comparison = pair();
         assert!(comparison.rows.is_sorted_by_key(|row| row.section));
         for row in &comparison.rows {
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn three_reports_stand_beside_one_another_without_difference() {
+    fn three_reports_are_compared_without_difference() {
         let reports = ["a", "b", "c"].map(|file| (file.to_owned(), sample()));
         let comparison = Comparison::new(&reports, true);
         assert_eq!(row(&comparison, "node0 doorbells").values, [Some(11); 3]);
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_are_shown_whole() {
+    fn extreme_values_are_shown_with_all_digits() {
         let mut report = sample();
         report.nodes[0].polls = u64::MAX;
         let reports = [("a".to_owned(), report), ("b".to_owned(), sample())];

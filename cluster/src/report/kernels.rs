@@ -1,5 +1,4 @@
-//! What the guests' kernels themselves count: interrupts in `/proc/interrupts`, and their processors' time in
-//! `/proc/stat`.
+//! The guests' own counters: interrupts in `/proc/interrupts`, and the time of their processors in `/proc/stat`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,16 +17,16 @@ use crate::{
 /// The cluster function in [`Counts`].
 const CLUSTER: &str = "cluster";
 
-/// How the causes of the Ethernet function's interrupts begin.
+/// The prefix of the causes of the Ethernet function's interrupts.
 const ETHERNET: &str = "ethernet_";
 
 /// Interrupts by function: `cluster` and `ethernet`.
 pub type Counts = BTreeMap<String, u64>;
 
-/// What `/proc/stat` counts in, on every Linux that programs can tell.
+/// The unit of `/proc/stat`, which every Linux presents to programs.
 const TICK_NS: u64 = 10_000_000;
 
-/// What a kernel has counted since it was booted.
+/// The counts of a kernel since its boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
     /// Interrupts.
@@ -36,11 +35,11 @@ pub struct Kernel {
     pub time: GuestTime,
 }
 
-/// How long the guests may take to print a file.
+/// Time limit for the guests to print a file.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Prints which virtio device each function of the card with the address `$1` is, whatever its driver, and then the
-/// kernel's counts. It needs nothing but a shell and `cat`.
+/// The guest's script. It prints which virtio device is each function of the card with the MAC address `$1`, for any
+/// driver, and then the kernel's counts. It needs only a shell and `cat`.
 const SCRIPT: &str = r#"
 for device in /sys/bus/virtio/devices/*; do
     read -r id <"$device/device" && [ "$id" = 0x0026 ] && echo "cluster ${device##*/}"
@@ -54,10 +53,11 @@ echo
 cat /proc/interrupts
 "#;
 
-/// Counts of all guests, by rank; none where one cannot say, which is logged. Those of a node that has ended are empty.
+/// The counts of all guests, by rank; `None` if one guest cannot report, which is logged. Those of a node that has
+/// ended are empty.
 ///
 /// # Errors
-/// [`crate::boot::running::Failure`] when the cluster ends.
+/// [`crate::boot::running::Failure`] if the cluster ends.
 pub fn read(running: &mut RunningCluster) -> Result<Option<Vec<Kernel>>> {
     let command = |rank, node: &NodePlan| NodeCommand::shell(rank, SCRIPT, &[node.mac.to_string()]);
     let limit = LIMIT * running.plan().timeout_factor;
@@ -66,14 +66,14 @@ pub fn read(running: &mut RunningCluster) -> Result<Option<Vec<Kernel>>> {
             Ok(Some(texts.iter().map(|text| text.as_deref().map(parse).unwrap_or_default()).collect()))
         }
         Err(error) if error.is::<CommandError>() => {
-            log::warn!("the report goes without the guests' own counts: {error}");
+            log::warn!("the report does not contain the guests' own counts: {error}");
             Ok(None)
         }
         Err(error) => Err(error),
     }
 }
 
-/// What was added between two readings. A guest that was reset meanwhile began anew.
+/// The difference between two readings. A guest that was reset in between counts from zero.
 pub fn difference(before: &Kernel, after: &Kernel) -> Kernel {
     let added = |(function, count): (&String, &u64)| {
         let before = before.interrupts.get(function).copied().unwrap_or(0);
@@ -90,15 +90,16 @@ pub fn difference(before: &Kernel, after: &Kernel) -> Kernel {
     Kernel { interrupts: after.interrupts.iter().map(added).collect(), time }
 }
 
-/// What an adversarial device does beside the interrupts that it counts by cause, each at most one more.
+/// Further interrupts of an adversarial device; each such event causes at most one.
 const ADVERSARIAL_INTERRUPTS: [&str; 2] = ["interrupt_spurious", "interrupt_shared"];
 
-/// Holds the kernels' own counts of the cluster function against the device's; none where no guest could say.
+/// Compares the kernels' own counts of the cluster function with the device's; `None` if no guest reported.
 ///
-/// A line that is raised again before the kernel took the interrupt interrupts once, so a kernel may count less, but
-/// never more, and never nothing. The Ethernet function is not compared: a guest's own stack may send at any time, also
-/// between the two readings. An adversarial device interrupts for nothing, too, and may do so later than it counts: it is
-/// held to the most alone.
+/// If the device raises a line again before the kernel took the interrupt, the kernel counts one interrupt. So a kernel
+/// may count fewer interrupts than the device raised, but never more, and never zero. The Ethernet function is not
+/// compared, because a guest's own stack may send at any time, also between the two readings. An adversarial device
+/// also raises spurious interrupts, possibly later than it counts them. So for such a device only the maximum is
+/// checked.
 pub fn check(nodes: &[NodeFigures]) -> Option<Checked> {
     let pairs = nodes.iter().filter_map(|node| {
         let guest = *node.guest_interrupts.as_ref()?.get(CLUSTER)?;
@@ -115,16 +116,16 @@ pub fn check(nodes: &[NodeFigures]) -> Option<Checked> {
         guest <= most && (guest > 0 || device == 0 || !node.adversarial.is_empty())
     };
     let impossible = pairs.iter().filter(|(node, device, guest)| !is_possible(node, *device, *guest));
-    let told = |(node, device, guest): &(&NodeFigures, u64, u64)| {
+    let line = |(node, device, guest): &(&NodeFigures, u64, u64)| {
         format!("{}: {device} raised by the device, {guest} counted in /proc/interrupts", node.name)
     };
-    let broken: Vec<String> = impossible.map(told).collect();
+    let broken: Vec<String> = impossible.map(line).collect();
     let held = broken.is_empty();
-    let detail = if held { pairs.iter().map(told).collect() } else { broken };
+    let detail = if held { pairs.iter().map(line).collect() } else { broken };
     Some(Checked { name: "guest-interrupts".to_owned(), held, detail: detail.join("; ") })
 }
 
-/// Reads what [`SCRIPT`] prints.
+/// Parses the output of [`SCRIPT`].
 fn parse(text: &str) -> Kernel {
     let (names, table) = text.split_once("\n\n").unwrap_or((text, ""));
     let time = names.lines().find_map(|line| line.strip_prefix("cpu ")).map(time_of).unwrap_or_default();
@@ -135,8 +136,8 @@ fn parse(text: &str) -> Kernel {
     Kernel { interrupts, time }
 }
 
-/// The first line of `/proc/stat`, of all processors: user, nice, system, idle, waiting for storage, interrupts, and
-/// what interrupts left to be done.
+/// The first line of `/proc/stat`, for all processors: user, nice, system, idle, waiting for storage, interrupts, and
+/// soft interrupts.
 fn time_of(line: &str) -> GuestTime {
     let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
     let ns = |places: &[usize]| {
@@ -171,7 +172,7 @@ NMI:          1          2   Non-maskable interrupts
 ";
 
     #[test]
-    fn each_function_gets_its_lines_over_all_processors() {
+    fn each_function_has_its_counts_over_all_processors() {
         let interrupts = [("cluster".to_owned(), 123), ("ethernet".to_owned(), 12)].into();
         assert_eq!(parse(OUTPUT).interrupts, interrupts);
         assert_eq!(parse("cluster virtio9\n\nNMI: 1\n"), Kernel::default(), "a device without a line");
@@ -179,7 +180,7 @@ NMI:          1          2   Non-maskable interrupts
     }
 
     #[test]
-    fn a_tick_is_a_hundredth_of_a_second() {
+    fn tick_is_a_hundredth_of_a_second() {
         let time = GuestTime {
             user_ns: 7_030_000_000,
             system_ns: 400_000_000,
@@ -192,7 +193,7 @@ NMI:          1          2   Non-maskable interrupts
     }
 
     #[test]
-    fn a_kernel_may_merge_interrupts_and_not_invent_or_miss_them() {
+    fn kernel_may_merge_interrupts_but_not_add_or_miss_them() {
         let held = |device: u64, guest: u64| {
             let node = NodeFigures {
                 interrupts: [("message".to_owned(), device), ("ethernet_receive".to_owned(), 9)].into(),
@@ -212,7 +213,7 @@ NMI:          1          2   Non-maskable interrupts
     }
 
     #[test]
-    fn an_adversarial_device_interrupts_for_nothing_and_no_more_often_than_it_says() {
+    fn spurious_interrupts_stay_within_the_adversarial_count() {
         let held = |guest| {
             let mut node = NodeFigures::new("node0");
             node.interrupts = [("message".to_owned(), 4)].into();
@@ -225,7 +226,7 @@ NMI:          1          2   Non-maskable interrupts
     }
 
     #[test]
-    fn a_difference_is_what_was_added() {
+    fn difference_subtracts_every_count() {
         let kernel = |count| Kernel {
             interrupts: [("cluster".to_owned(), count)].into(),
             time: GuestTime {

@@ -1,4 +1,4 @@
-//! The report of what a running cluster did between two instants.
+//! Makes the report of what a running cluster did between two instants.
 
 use std::time::{Duration, Instant};
 
@@ -20,52 +20,53 @@ use crate::{
     guests::program::ProgramFailure,
 };
 
-/// What every counter counted in the time that is reported.
+/// The differences of all counters over the reported time.
 pub struct Readings {
     wall: Duration,
     device: DaemonStats,
     kernels: Option<Vec<Kernel>>,
 }
 
-/// The beginning of what is reported.
+/// The counters at the beginning of the reported time.
 pub struct Measurement {
     begin: Instant,
     device: DaemonStats,
     kernels: Option<Vec<Kernel>>,
 }
 
-/// What only the caller knows about the time in between.
+/// Results that only the caller knows.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// From the first process to all nodes healthy.
+    /// Wall time from the first process until all nodes were healthy.
     pub boot: Duration,
-    /// The code with which the run ends.
+    /// The exit code of the run.
     pub exit_code: u8,
     /// The commands, by rank.
     pub commands: Vec<CommandOutcome>,
-    /// What the guests' kernels found, by rank, if they watch.
+    /// The findings of the guests' debug kernels, by rank.
     pub watched: Vec<KernelFindings>,
 }
 
 /// How one node's command ended.
 #[derive(Clone, Debug, Default)]
 pub struct CommandOutcome {
-    /// Its code; none if it did not end.
+    /// Its exit code; `None` if it did not end.
     pub exit_code: Option<u8>,
-    /// What is wrong, if something is.
+    /// Why it failed, if it did.
     pub error: Option<String>,
     /// The last lines on its guest's console, if it failed.
     pub console: Vec<String>,
-    /// What it measured.
+    /// Its measurements.
     pub results: Vec<WallResult>,
 }
 
 impl CommandOutcome {
-    /// Of the command on this node, with what it measured if it is a `niclab-perf`. Without a code it did not end.
+    /// The outcome of the command on this node, with its measurements if it is a `niclab-perf`. Without a code it did
+    /// not end.
     #[must_use]
     pub fn new(node: &str, code: Option<Result<u8, String>>, output: &[u8]) -> Self {
         let results = perf::results(node, output).unwrap_or_else(|error| {
-            eprintln!("niclab: {node}: the report goes without what it measured: {error}");
+            eprintln!("niclab: {node}: the report does not contain its measurements: {error}");
             Vec::new()
         });
         let (exit_code, error) = match code {
@@ -76,7 +77,7 @@ impl CommandOutcome {
         Self { exit_code, error, console: Vec::new(), results }
     }
 
-    /// The same of a command that failed so.
+    /// Adds how the command failed, if it did.
     #[must_use]
     pub fn failed(self, failure: Option<ProgramFailure>) -> Self {
         match failure {
@@ -85,7 +86,7 @@ impl CommandOutcome {
         }
     }
 
-    /// The command's node has ended.
+    /// Adds that the command's node has ended.
     pub fn node_ended(&mut self, end: &NodeEnd) {
         self.error = Some(end.reason.clone());
         self.console = end.details.lines().map(str::to_owned).collect();
@@ -96,7 +97,7 @@ impl Measurement {
     /// Reads every counter.
     ///
     /// # Errors
-    /// When the daemon does not answer, or the cluster ends.
+    /// If the daemon does not answer, or the cluster ends.
     pub fn begin(running: &mut RunningCluster) -> Result<Self> {
         let kernels = kernels::read(running)?;
         let device = monitor::begin_measurement(&running.plan().monitor_socket)?;
@@ -106,7 +107,7 @@ impl Measurement {
     /// Reads every counter again.
     ///
     /// # Errors
-    /// When the daemon does not answer, or the cluster ends.
+    /// If the daemon does not answer, or the cluster ends.
     pub fn end(self, running: &mut RunningCluster) -> Result<Readings> {
         let wall = self.begin.elapsed();
         let device = monitor::stats(&running.plan().monitor_socket)?.since(&self.device);
@@ -119,12 +120,12 @@ impl Measurement {
 }
 
 impl Readings {
-    /// The report of them.
+    /// The report of these readings.
     #[must_use]
     pub fn report(self, running: &RunningCluster, cluster: &Cluster, outcome: Outcome) -> Report {
         let Self { wall: commands, device, kernels } = self;
         let named = running.plan().nodes.iter().zip(kernels.iter().flatten());
-        // Of a guest that cannot say nothing is known.
+        // A guest that did not report is left out.
         let named = named.filter(|(_, kernel)| kernel.time != GuestTime::default());
         let guests = named.map(|(node, kernel)| GuestTime { node: node.name.clone(), ..kernel.time.clone() });
         let wall = WallFigures {
@@ -179,7 +180,7 @@ fn add_outcomes(report: &mut Report, commands: Vec<CommandOutcome>, kernels: Opt
         node.console = command.console;
     }
     for (node, kernel) in report.nodes.iter_mut().zip(kernels.into_iter().flatten()) {
-        // A guest that has ended cannot say.
+        // A guest that has ended has no counts.
         node.guest_interrupts = Some(kernel.interrupts).filter(|counts| !counts.is_empty());
     }
 }

@@ -1,9 +1,9 @@
-//! Reports: how a live run's is made, and how reports are shown.
+//! Makes the report of a live run, and prints reports.
 //!
 //! * [`live`] makes a [`niclab_spec::Report`] of what a running cluster did between two instants;
-//! * [`kernels`] reads what the guests' kernels count, [`perf`] what `niclab-perf` measured in the guests;
-//! * [`text`] shows one report as tables;
-//! * [`compare`] puts several beside one another.
+//! * [`kernels`] reads the counters of the guests' kernels, [`perf`] the measurements of `niclab-perf` in the guests;
+//! * [`text`] prints one report as tables;
+//! * [`compare`] compares several.
 
 pub mod compare;
 pub mod kernels;
@@ -46,7 +46,7 @@ pub(crate) mod samples {
         PeripheralFigures { name: "io-card".into(), ledger: vec![entry("device_to_device", 1, 64, 2, 0)] }
     }
 
-    /// A report with something in every part.
+    /// A report with data in every part.
     pub fn sample() -> Report {
         let latency = Histogram {
             count: 5,

@@ -1,4 +1,4 @@
-//! What `niclab-perf --json` measured in a guest, for the report.
+//! Parses the measurements of `niclab-perf --json` in a guest, for the report.
 
 use niclab_spec::report::{WallLatency, WallResult};
 use serde::Deserialize;
@@ -37,10 +37,10 @@ struct RoundTrip {
     max_wall_ns: u64,
 }
 
-/// The rows of one node's output, in its order. An end that measured nothing prints nothing, and has none.
+/// The rows of one node's output, in order. A node that measured nothing prints nothing, and has no rows.
 ///
 /// # Errors
-/// When it is not what `niclab-perf --json` prints.
+/// If the output does not come from `niclab-perf --json`.
 pub fn results(node: &str, output: &[u8]) -> Result<Vec<WallResult>, serde_json::Error> {
     if output.trim_ascii().is_empty() {
         return Ok(Vec::new());
@@ -48,7 +48,7 @@ pub fn results(node: &str, output: &[u8]) -> Result<Vec<WallResult>, serde_json:
     let document: Document = serde_json::from_slice(output)?;
     if document.tool != "niclab-perf" {
         return Err(serde::de::Error::custom(format!(
-            "it is from `{}`, not from niclab-perf",
+            "it comes from `{}`, not from niclab-perf",
             document.tool
         )));
     }
@@ -69,7 +69,7 @@ fn of_row(row: &Row) -> WallResult {
         payload_bytes: row.payload_bytes,
         messages: row.iterations,
         elapsed_ns: row.elapsed_wall_ns,
-        // The cast rounds down, and ends at both ends of the range.
+        // The cast rounds down, and saturates at the ends of the range.
         messages_per_s: row.messages_per_s_wall as u64,
         payload_bytes_per_s: row.payload_bytes_per_s_wall as u64,
         round_trip: row.round_trip.as_ref().map(|latency| WallLatency {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_no_result_and_other_output_an_error() {
+    fn empty_output_is_no_result_and_other_output_an_error() {
         assert_eq!(results("node1", b" \n").unwrap(), Vec::new());
         assert!(results("node1", b"bytes  MB/s\n").is_err());
         assert!(results("node1", DOCUMENT.replace("niclab-perf", "other").as_bytes()).is_err());

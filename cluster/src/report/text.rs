@@ -1,4 +1,4 @@
-//! One report as tables. Every heading says which clock a time is of.
+//! Prints one report as tables. Every heading names the clock of its times.
 
 use std::{
     borrow::Cow,
@@ -16,10 +16,10 @@ use niclab_spec::{
 
 use crate::{daemon::rules::rules_text, output::table};
 
-/// A report of more nodes shows their sums alone: nobody reads a table of a thousand nodes, and the JSON has each.
+/// A report of more nodes shows only their sums: a larger table is unreadable, and the JSON has each node.
 const MAX_NODES_SHOWN: usize = 64;
 
-/// The whole report.
+/// The complete report.
 #[must_use]
 pub fn report_text(report: &Report) -> String {
     let mut text = heading(report);
@@ -57,7 +57,7 @@ pub fn report_text(report: &Report) -> String {
     text
 }
 
-/// The daemon's counters, since it started.
+/// The daemon's counters since its start.
 #[must_use]
 pub fn device_text(stats: &DaemonStats) -> String {
     let total = sum_of(parts(&stats.nodes, &stats.fabric));
@@ -73,7 +73,7 @@ pub fn device_text(stats: &DaemonStats) -> String {
     text
 }
 
-/// The nodes, or their sum where they are too many.
+/// The nodes, or their sum if there are too many.
 fn shown(nodes: &[NodeFigures]) -> Cow<'_, [NodeFigures]> {
     if nodes.len() <= MAX_NODES_SHOWN {
         return Cow::Borrowed(nodes);
@@ -94,7 +94,7 @@ fn shown(nodes: &[NodeFigures]) -> Cow<'_, [NodeFigures]> {
     Cow::Owned(vec![sum])
 }
 
-/// Adds the counts of which tables show the sum.
+/// Adds the counts whose sums the tables show.
 fn add(sum: &mut NodeFigures, node: &NodeFigures) {
     let pairs = [
         (&mut sum.messages_sent, node.messages_sent),
@@ -161,8 +161,8 @@ fn wall_text(wall: &WallFigures) -> String {
         let [user, system, interrupts, idle] =
             [user_ns, system_ns, interrupts_ns, idle_ns].map(|ns| decimal(*ns, 1_000_000_000, 2));
         text += &format!(
-            "{node}: its processors' wall time: {user} s in programs, {system} s in the kernel, {interrupts} s in interrupts, \
-             {idle} s idle\n"
+            "{node}: its processors' wall time: {user} s in programs, {system} s in the kernel, {interrupts} s in \
+             interrupts, {idle} s idle\n"
         );
     }
     if wall.results.is_empty() {
@@ -256,14 +256,14 @@ fn latency_row(name: String, latency: &Histogram) -> Vec<String> {
     [name, latency.count.to_string()].into_iter().chain(times.map(microseconds)).collect()
 }
 
-/// What was counted of each node.
+/// The counters of each node.
 fn counters_text(nodes: &[NodeFigures]) -> String {
     let heading = [
         "node",
         "messages sent",
         "received",
         "doorbells",
-        "spared",
+        "suppressed",
         "polls",
         "interrupts",
         "guest's",
@@ -294,7 +294,7 @@ fn counters_text(nodes: &[NodeFigures]) -> String {
             }
         }
         for (what, count) in [
-            ("events merged for want of a buffer", node.events_merged),
+            ("events merged because of missing buffers", node.events_merged),
             ("control requests refused", node.control_refused),
         ] {
             if count > 0 {
@@ -302,10 +302,10 @@ fn counters_text(nodes: &[NodeFigures]) -> String {
             }
         }
         text += &adversarial_text(node);
-        for (way, frames) in &node.shortcuts {
-            let is_ethernet = way.starts_with("ethernet_");
+        for (path, frames) in &node.shortcuts {
+            let is_ethernet = path.starts_with("ethernet_");
             let all = if is_ethernet { node.ethernet.sent_frames } else { node.cluster.sent_frames };
-            text += &format!("{}: frames carried {way}: {frames} of {all}\n", node.name);
+            text += &format!("{}: frames on the fast path, {path}: {frames} of {all}\n", node.name);
         }
         for port in &node.ports {
             let interrupts: String =
@@ -316,7 +316,7 @@ fn counters_text(nodes: &[NodeFigures]) -> String {
     text
 }
 
-/// By which seeds the NIC was adversarial.
+/// The seeds of the NIC's adversarial behaviour.
 fn adversarial_text(node: &NodeFigures) -> String {
     match (node.adversarial_seed, node.adversarial_reseeds) {
         (None, _) => String::new(),
@@ -349,9 +349,9 @@ fn counter_row(node: &NodeFigures) -> Vec<String> {
     [vec![node.name.clone()], texts(&first), vec![guest], texts(&last)].concat()
 }
 
-/// Every crossing of every node and the fabric, and their exact sum.
+/// Every transaction of every node and the fabric, and their exact sum.
 fn ledger_text(nodes: &[NodeFigures], fabric: &FabricFigures, total: &[LedgerEntry]) -> String {
-    let heading = ["where", "crossing", "count", "bytes", "price, model us", "waited, model us"];
+    let heading = ["where", "transaction", "count", "bytes", "price, model us", "waited, model us"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     let mut add = |name: &str, ledger: &[LedgerEntry]| {
         rows.extend(ledger.iter().filter(|entry| entry.count > 0).map(|entry| ledger_row(name, entry)));
@@ -362,7 +362,7 @@ fn ledger_text(nodes: &[NodeFigures], fabric: &FabricFigures, total: &[LedgerEnt
     add("fabric", &fabric.ledger);
     add("total", total);
     if rows.len() == 1 {
-        return "ledger: no crossings\n".to_owned();
+        return "ledger: no transactions\n".to_owned();
     }
     let price_ps = total.iter().fold(0_u64, |sum, entry| sum.wrapping_add(entry.model_price_ps));
     let waited_ps = total.iter().fold(0_u64, |sum, entry| sum.wrapping_add(entry.model_waited_ps));
@@ -382,7 +382,7 @@ fn ledger_row(place: &str, entry: &LedgerEntry) -> Vec<String> {
     ]
 }
 
-/// Picoseconds as microseconds, all digits.
+/// Picoseconds as microseconds, with all digits.
 pub(super) fn microseconds(ps: u64) -> String {
     decimal(ps, 1_000_000, 6)
 }
@@ -391,8 +391,7 @@ fn seconds(ns: u64) -> String {
     decimal(ns, 1_000_000_000, 1)
 }
 
-/// `value / unit` with so many digits behind the point, rounded down. `unit` is a power of ten of at least as many
-/// digits.
+/// `value / unit` with `digits` decimal places, rounded down. `unit` is a power of ten with at least that many zeros.
 fn decimal(value: u64, unit: u64, digits: usize) -> String {
     let fraction = (value % unit) / (unit / 10_u64.pow(digits as u32)).max(1);
     format!("{}.{fraction:0digits$}", value / unit)
@@ -404,13 +403,14 @@ mod tests {
     use crate::report::samples::sample;
 
     #[test]
-    fn everything_that_was_counted_is_shown() {
+    fn all_counts_are_shown() {
         let text = report_text(&sample());
         for word in [
             "cluster c: live, 1 nodes, NIC ultra, profile p, seed 7",
             "niclab 0.0.1, QEMU 11.1.3, kernel 6.12, accelerator tcg (no KVM)",
             "wall time: 4.1 s to healthy, 2.0 s for the commands",
-            "node0: its processors' wall time: 1.23 s in programs, 0.04 s in the kernel, 0.01 s in interrupts, 0.70 s idle",
+            "node0: its processors' wall time: 1.23 s in programs, 0.04 s in the kernel, 0.01 s in interrupts, \
+             0.70 s idle",
             "model time: 1.600000 us, an estimate: races",
             "node0: interrupts: message 2\n",
             "node0: page 3: 5 launches, 2 interrupts (message)\n",
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ledger_shows_each_part_and_the_exact_sum() {
+    fn ledger_shows_each_part_and_the_exact_sum() {
         let text = report_text(&sample());
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         for row in [
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_nodes_are_shown_as_their_sum() {
+    fn many_nodes_are_shown_as_their_sum() {
         let mut report = sample();
         let node = report.nodes[0].clone();
         report.nodes = vec![NodeFigures { error: None, ..node }; 4096];
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn the_daemons_counters_are_added_up() {
+    fn daemons_counters_are_added_up() {
         let report = sample();
         let stats = DaemonStats {
             model: report.model,

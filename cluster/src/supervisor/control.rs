@@ -1,7 +1,7 @@
-//! The socket of a cluster that is up: one JSON [`Request`] line, one JSON [`Reply`] line.
+//! The protocol of the supervisor's socket: one JSON [`Request`] line, one JSON [`Reply`] line.
 //!
 //! After [`Reply::Running`] the connection carries frames of the agent's protocol (session 0, id 0) in both directions,
-//! for that one command, until [`ToHost::Exit`] or [`ToHost::Refused`]; closing it ends the command.
+//! for that one command, until [`ToHost::Exit`] or [`ToHost::Refused`]. Closing the connection ends the command.
 
 use std::{
     io::{self, Read, Write},
@@ -19,13 +19,13 @@ use thiserror::Error;
 /// The socket's name in the cluster's folder.
 pub const SOCKET: &str = "control.sock";
 
-/// The subcommand by which a niclab becomes the supervisor of a cluster.
+/// The subcommand that starts the supervisor of a cluster.
 pub const SUPERVISE: &str = "supervise";
 
 /// The plan's name in the cluster's folder.
 pub const PLAN: &str = "plan.json";
 
-/// Where a cluster that ended by itself leaves the reason, in its folder.
+/// The file in a cluster's folder with the reason why the cluster ended by itself.
 pub const FAILURE: &str = "failure";
 
 /// The version of [`Status`].
@@ -34,11 +34,11 @@ pub const STATUS_VERSION: u32 = 1;
 /// The longest line of either side.
 const MAX_LINE_BYTES: u64 = 1024 * 1024;
 
-/// What can be asked of a cluster.
+/// A request to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub enum Request {
-    /// How is it?
+    /// Query its status.
     Status,
     /// Run a command on a node.
     Exec {
@@ -47,11 +47,11 @@ pub enum Request {
         /// The command.
         exec: Exec,
     },
-    /// Take it down. Answered when everything has ended.
+    /// Take the cluster down. The reply comes when everything has ended.
     Down,
 }
 
-/// What it answers.
+/// A reply of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
 pub enum Reply {
@@ -68,7 +68,7 @@ pub enum Reply {
     },
 }
 
-/// How a cluster is.
+/// The status of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// [`STATUS_VERSION`].
@@ -83,13 +83,13 @@ pub struct Status {
     pub wall_uptime_s: u64,
     /// The daemon's pid.
     pub daemon_pid: u32,
-    /// Where the daemon answers questions.
+    /// The daemon's monitor socket.
     pub monitor_socket: PathBuf,
     /// The nodes, by rank.
     pub nodes: Vec<NodeStatus>,
 }
 
-/// How a node is.
+/// The status of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// Host name.
@@ -100,30 +100,30 @@ pub struct NodeStatus {
     pub address: Ipv4Addr,
     /// Ethernet address of the card.
     pub mac: MacAddress,
-    /// What the guest sees of its NIC, or why it does not say.
+    /// The guest's view of its NIC, or why it does not answer.
     pub health: Result<Health, String>,
 }
 
-/// The two sides do not understand each other.
+/// The exchange with the supervisor failed.
 #[derive(Debug, Error)]
 pub enum ControlError {
     /// The connection failed.
     #[error("the cluster's supervisor does not answer: {0}")]
     Io(#[from] io::Error),
-    /// It ended too early.
-    #[error("the cluster's supervisor hung up")]
+    /// The supervisor closed the connection too early.
+    #[error("the cluster's supervisor closed the connection")]
     HungUp,
-    /// A line cannot be read.
-    #[error("the cluster's supervisor is of another build: {0}")]
+    /// A line is invalid.
+    #[error("the cluster's supervisor comes from another build: {0}")]
     Parse(#[from] serde_json::Error),
-    /// A frame cannot be read or made.
+    /// A frame cannot be decoded or encoded.
     #[error(transparent)]
     Message(#[from] MessageError),
     /// The request cannot be met.
     #[error("{0}")]
     Refused(String),
-    /// The answer is to another question.
-    #[error("the cluster's supervisor is of another build: it answered {0:?}")]
+    /// The reply belongs to another request.
+    #[error("the cluster's supervisor comes from another build: it answered {0:?}")]
     Unexpected(Box<Reply>),
 }
 
@@ -137,7 +137,7 @@ pub fn write_line(stream: &mut impl Write, value: &impl Serialize) -> Result<(),
     Ok(stream.write_all(&line)?)
 }
 
-/// Reads one line, and not a byte beyond it: frames may follow.
+/// Reads one line, and no byte after it: frames may follow.
 ///
 /// # Errors
 /// [`ControlError`].
@@ -156,7 +156,7 @@ pub fn read_line<T: DeserializeOwned>(stream: &mut impl Read) -> Result<T, Contr
     Err(ControlError::HungUp)
 }
 
-/// Asks a cluster.
+/// Sends a request to a cluster, and returns its reply.
 ///
 /// # Errors
 /// [`ControlError`].
@@ -164,7 +164,7 @@ pub fn ask(folder: &Path, request: &Request) -> Result<Reply, ControlError> {
     Ok(connect(folder, request, None)?.1)
 }
 
-/// Asks a cluster, and does not wait longer than so long for its answer.
+/// As [`ask`], with a time limit for the reply.
 ///
 /// # Errors
 /// [`ControlError`].
@@ -194,7 +194,7 @@ pub struct RemoteCommand {
     decoder: Decoder,
 }
 
-/// The part of a command that is talked to. It can be used from another thread.
+/// The sending half of a command. Other threads can use it.
 #[derive(Debug)]
 pub struct RemoteInput(UnixStream);
 
@@ -210,18 +210,18 @@ impl RemoteCommand {
         }
     }
 
-    /// The part that is talked to.
+    /// The sending half.
     ///
     /// # Errors
-    /// When the process has no descriptors left.
+    /// If the process has no descriptors left.
     pub fn input(&self) -> Result<RemoteInput, ControlError> {
         Ok(RemoteInput(self.stream.try_clone()?))
     }
 
-    /// What the command says next.
+    /// Waits for the command's next message.
     ///
     /// # Errors
-    /// [`ControlError::HungUp`] when the cluster ends.
+    /// [`ControlError::HungUp`] if the cluster ends.
     pub fn receive(&mut self) -> Result<ToHost, ControlError> {
         let mut buffer = [0; 16 * 1024];
         loop {
@@ -237,7 +237,7 @@ impl RemoteCommand {
 }
 
 impl RemoteInput {
-    /// Tells the command something.
+    /// Sends a message to the command.
     ///
     /// # Errors
     /// [`ControlError`].
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_ends_where_frames_begin() {
+    fn line_ends_where_frames_begin() {
         let mut bytes = Vec::new();
         write_line(&mut bytes, &Request::Status).unwrap();
         bytes.extend(b"frames");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_is_given_up() {
+    fn endless_line_is_rejected() {
         assert!(matches!(read_line::<Request>(&mut io::repeat(b'x')), Err(ControlError::HungUp)));
     }
 }

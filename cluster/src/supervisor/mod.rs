@@ -1,10 +1,12 @@
-//! The process that keeps a cluster up after `niclab up` returned.
+//! The process that keeps a cluster up after `niclab up` has returned.
 //!
-//! It takes its plan from standard input and tells on standard output, one JSON [`Progress`] a line, how the boot goes.
-//! Once it has told that the cluster is up, the one that ordered it answers [`HandedOver`]; where standard input ends
-//! before, that one died, and the cluster, of which nobody knows, is taken down. From then on the supervisor serves the
-//! control socket until it is asked to take the cluster down, or until the cluster ends by itself; then it leaves the
-//! reason in the cluster's folder for the commands that come later.
+//! It reads its plan from standard input, and reports the boot on standard output, one JSON [`Progress`] per line. When
+//! it reports that the cluster is up, the `niclab up` that started it answers [`HandedOver`]. If standard input ends
+//! before, that `niclab up` has died. No user then knows of the cluster, so the supervisor takes it down.
+//!
+//! After [`HandedOver`] the supervisor serves the control socket. It ends when a client asks it to take the cluster
+//! down, or when the cluster ends by itself. In the latter case it leaves the reason in the cluster's folder for later
+//! commands.
 
 pub mod control;
 
@@ -44,46 +46,46 @@ use crate::{
     plan::{NodePlan, Plan},
 };
 
-/// How long a guest may take to say how healthy it is when somebody asks.
+/// Time limit for a guest's answer about its health.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long an agent that was lost may take to answer again.
+/// Time limit for reconnecting to a lost agent.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long its guest, which may have been started anew, may then take to become a node again. An agent that waits for
-/// a network interface does so for 20 s.
+/// Time limit for the agent's guest, which may have restarted, to become a node again. An agent waits up to 20 s for a
+/// network interface.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the cluster's owner may take to see why a guest's QEMU ended.
+/// Time limit for the cluster's owner to find out why a guest's QEMU ended.
 const ENDING_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Bytes of the reason that a client is told: it fits a frame of the agent's protocol.
+/// Maximum length of the reason for a client: it fits into a frame of the agent's protocol.
 const MAX_REASON_BYTES: usize = 32 * 1024;
 
-/// How long a command may take to end after its client hung up.
+/// Time limit for a command to end after its client closed the connection.
 const HANG_UP_GRACE: Duration = Duration::from_secs(1);
 
-/// What a supervisor is to do.
+/// The supervisor's input.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
     /// The folder of all clusters.
     pub root: std::path::PathBuf,
-    /// What to start.
+    /// The plan to carry out.
     pub plan: Plan,
-    /// How long the guests may take until they are healthy.
+    /// Time limit until the guests are healthy.
     pub boot_timeout: Duration,
 }
 
-/// How a boot goes.
+/// The progress of a boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "progress", rename_all = "kebab-case")]
 pub enum Progress {
     /// A node is healthy.
     Healthy {
-        /// Which.
+        /// The node's name.
         node: String,
     },
-    /// All are, and the control socket is there.
+    /// All nodes are healthy, and the control socket exists.
     Up,
     /// The cluster ended.
     Failed {
@@ -92,36 +94,36 @@ pub enum Progress {
     },
 }
 
-/// What whoever ordered a cluster answers to [`Progress::Up`].
+/// The answer of `niclab up` to [`Progress::Up`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedOver {}
 
 /// Carries out an order. Returns when the cluster is down.
 ///
 /// # Errors
-/// When the order cannot be read.
+/// If the order cannot be read.
 pub fn supervise() -> Result<(), ControlError> {
     let order: Order = control::read_line(&mut io::stdin().lock())?;
-    // A session of its own, so that the terminal's signals and end do not reach it. Fails for the leader of a process
-    // group, which a fresh child is not; and even then it would only be less well protected.
+    // A session of its own, so that the terminal's signals and end do not affect the supervisor. This fails only for
+    // the leader of a process group, which a new child is not; a failure would only lose this protection.
     let _ = rustix::process::setsid();
     signals::take_over()?;
-    // Sockets and files are the user's alone, whatever mask the user has. Nothing that is made here is for others.
+    // Sockets and files are private to the user, for any umask of the user.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     if let Err(message) = Supervisor::run(&order) {
-        tell(&Progress::Failed { message });
+        report_progress(&Progress::Failed { message });
     }
     Ok(())
 }
 
-/// Whoever listened may be gone by now.
-fn tell(progress: &Progress) {
+/// Reports progress; the receiver may have ended.
+fn report_progress(progress: &Progress) {
     let mut stdout = io::stdout().lock();
     let _ = control::write_line(&mut stdout, progress);
     let _ = stdout.flush();
 }
 
-/// Why the cluster or nodes of it ended, for threads that serve clients.
+/// Why the cluster or some of its nodes ended, for threads that serve clients.
 #[derive(Default)]
 struct Ending {
     reasons: Mutex<EndReasons>,
@@ -130,9 +132,9 @@ struct Ending {
 
 #[derive(Default)]
 struct EndReasons {
-    /// Of the cluster: written once, before the guests are ended.
+    /// The reason of the cluster's end: written once, before the guests are ended.
     of_cluster: Option<String>,
-    /// Of nodes that the others do without, by rank.
+    /// The reasons of nodes without which the others continue, by rank.
     of_nodes: BTreeMap<usize, String>,
 }
 
@@ -143,23 +145,23 @@ impl EndReasons {
 }
 
 impl Ending {
-    fn tell(&self, failure: &Failure) {
+    fn set_reason(&self, failure: &Failure) {
         self.lock().of_cluster = Some(failure.to_string());
         self.known.notify_all();
     }
 
-    fn tell_nodes(&self, ended: &BTreeMap<usize, NodeEnd>) {
+    fn set_node_reasons(&self, ended: &BTreeMap<usize, NodeEnd>) {
         self.lock().of_nodes = ended.iter().map(|(rank, end)| (*rank, end.reason.clone())).collect();
         self.known.notify_all();
     }
 
-    /// Why the node ended, by itself or with the cluster. Waits for the reason, at most for so long.
+    /// Why the node ended, by itself or with the cluster. Waits for the reason, at most for `limit`.
     fn wait(&self, rank: usize, limit: Duration) -> Option<String> {
         let waited = self.known.wait_timeout_while(self.lock(), limit, |reasons| reasons.of(rank).is_none());
         waited.unwrap_or_else(PoisonError::into_inner).0.of(rank).cloned()
     }
 
-    /// Why the node ended that the others do without, if it did.
+    /// Why the node ended while the others continue, if it did.
     fn of_node(&self, rank: usize) -> Option<String> {
         self.lock().of_nodes.get(&rank).cloned()
     }
@@ -191,10 +193,10 @@ impl Supervisor {
             .and_then(|()| Self::boot(order, folder, Arc::clone(&ending)));
         let failure = match booted {
             Ok(mut cluster) => {
-                tell(&Progress::Up);
+                report_progress(&Progress::Up);
                 close_stdout();
                 let failure = wait_for_end(&mut cluster, &ending);
-                ending.tell(&failure);
+                ending.set_reason(&failure);
                 cluster.shut_down(!failure.is_asked_for());
                 failure
             }
@@ -205,7 +207,7 @@ impl Supervisor {
             Failure::Signal(_) | Failure::Abandoned => {}
             failure => {
                 let message = failure.to_string();
-                // The folder may be gone: then nobody comes to read the reason either.
+                // If the folder no longer exists, no later command reads the reason, either.
                 let file = own::create_file(&CWD, &path.join(FAILURE));
                 let _ = file.and_then(|mut file| file.write_all(message.as_bytes()));
                 return Err(message);
@@ -216,9 +218,9 @@ impl Supervisor {
 
     fn boot(order: &Order, folder: ClusterFolder, ending: Arc<Ending>) -> Result<RunningCluster, Failure> {
         let mut on_healthy =
-            |node: &crate::plan::NodePlan| tell(&Progress::Healthy { node: node.name.clone() });
+            |node: &crate::plan::NodePlan| report_progress(&Progress::Healthy { node: node.name.clone() });
         let (sender, events) = mpsc::channel();
-        watch_orderer(sender.clone());
+        await_handover(sender.clone());
         let channel = (sender, events);
         let plan = order.plan.clone();
         let cluster =
@@ -261,9 +263,9 @@ impl Supervisor {
             Request::Status => control::write_line(&mut stream, &Reply::Status(self.status())),
             Request::Down => {
                 let (sender, done) = mpsc::channel();
-                // The owner takes no events only while it takes the cluster down already.
+                // The owner ignores events only while it is taking the cluster down already.
                 let _ = self.events.send(Event::Down(DownRequest(sender)));
-                // An error means that the owner dropped the request at its end, which is what is waited for.
+                // An error means that the owner dropped the request at its end, which is the awaited event.
                 let _ = done.recv();
                 control::write_line(&mut stream, &Reply::Down)
             }
@@ -281,14 +283,14 @@ impl Supervisor {
         let rank = self.plan.nodes.iter().position(|node| node.name == name);
         let rank = rank.ok_or_else(|| {
             let names: Vec<&str> = self.plan.nodes.iter().map(|node| node.name.as_str()).collect();
-            format!("no node is called `{name}`; the nodes are {}", names.join(", "))
+            format!("there is no node `{name}`; the nodes are {}", names.join(", "))
         })?;
         let command = self.agent(rank)?.exec(exec).map_err(|error| error.to_string())?;
         Ok((rank, command))
     }
 
-    /// The node's agent. One that was lost (the guest's init starts it anew) is connected to again.
-    /// An error where the node has ended.
+    /// The node's agent. If the connection was lost (the guest's init restarts the agent), it reconnects. Returns an
+    /// error if the node has ended.
     fn agent(&self, rank: usize) -> Result<Arc<AgentClient>, String> {
         let unknown = || format!("there is no node {rank}");
         let (slot, node) = self.agents.get(rank).zip(self.plan.nodes.get(rank)).ok_or_else(unknown)?;
@@ -298,7 +300,7 @@ impl Supervisor {
         }
         let mut agent = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if agent.is_lost() {
-            // The reason may become known only meanwhile: the connection closes before the process ends.
+            // The reason may be known only now: the connection closes before the process ends.
             *agent = reconnect(node).map_err(|error| ended(rank).unwrap_or_else(|| error.to_string()))?;
         }
         Ok(Arc::clone(&agent))
@@ -330,21 +332,21 @@ impl Supervisor {
 }
 
 fn reconnect(node: &NodePlan) -> Result<Arc<AgentClient>, AgentError> {
-    let anew = AgentClient::connect(&node.agent_socket, Instant::now() + RECONNECT_TIMEOUT)?;
-    anew.join(&join_now(&node.identity), Instant::now() + JOIN_TIMEOUT)?;
-    Ok(anew)
+    let agent = AgentClient::connect(&node.agent_socket, Instant::now() + RECONNECT_TIMEOUT)?;
+    agent.join(&join_now(&node.identity), Instant::now() + JOIN_TIMEOUT)?;
+    Ok(agent)
 }
 
-/// Tells when the cluster is handed over, or that whoever ordered it is gone.
-fn watch_orderer(sender: mpsc::Sender<Event>) {
+/// Sends an event when `niclab up` answers that it has reported the cluster to its user, or when it ends.
+fn await_handover(sender: mpsc::Sender<Event>) {
     thread::spawn(move || {
         let answer = control::read_line::<HandedOver>(&mut io::stdin().lock());
-        // If nobody listens any more, the cluster is being taken down.
+        // If the receiver is gone, the cluster is being taken down.
         let _ = sender.send(if answer.is_ok() { Event::HandedOver } else { Event::Abandoned });
     });
 }
 
-/// Lets whoever reads our standard output see its end, though this process lives on.
+/// Closes standard output for its reader, although this process continues.
 fn close_stdout() {
     if let Ok(null) = fs::OpenOptions::new().write(true).open("/dev/null")
         && let Err(error) = rustix::stdio::dup2_stdout(&null)
@@ -355,15 +357,15 @@ fn close_stdout() {
 
 fn wait_for_end(cluster: &mut RunningCluster, ending: &Ending) -> Failure {
     loop {
-        // Any time far away: the loop looks again.
+        // Any distant time, because the loop repeats.
         match cluster.next_event(Instant::now() + Duration::from_secs(3600)) {
-            Ok(_) => ending.tell_nodes(cluster.ended_nodes()),
+            Ok(_) => ending.set_node_reasons(cluster.ended_nodes()),
             Err(failure) => return failure,
         }
     }
 }
 
-/// Carries messages between a client and its command until the command is over or the client is gone.
+/// Relays messages between a client and its command until one of them ends.
 fn relay(
     command: &CommandHandle,
     stream: UnixStream,
@@ -378,12 +380,13 @@ fn relay(
         }
     });
     let result = relay_output(command, &stream, rank, ending);
-    // Whatever the reason: the other half holds the connection too, and the client must see its end.
+    // The other half holds the connection too, so the client would otherwise not see its end.
     let _ = stream.shutdown(Shutdown::Both);
     result
 }
 
-/// Why a command has no end of its own: where QEMU has ended, the reason of the node's or the cluster's end.
+/// The refusal for a command without an exit status. If QEMU has ended, it has the reason of the node's or the
+/// cluster's end.
 fn refusal(error: &AgentError, rank: usize, ending: &Ending) -> ToHost {
     let reason = match error {
         AgentError::HungUp => ending.wait(rank, ENDING_TIMEOUT),
@@ -413,7 +416,7 @@ fn relay_output(
     }
 }
 
-/// The client is gone: the command is told so as by a terminal that is closed, and killed if it does not listen.
+/// The client is gone: sends the command SIGHUP, as a closed terminal does, and kills it after the grace period.
 fn end_politely(command: &CommandSender) {
     for (signal, grace) in [(Signal::HUP, HANG_UP_GRACE), (Signal::KILL, Duration::ZERO)] {
         // If the agent is gone, so is the command.
@@ -422,8 +425,8 @@ fn end_politely(command: &CommandSender) {
     }
 }
 
-/// Passes on what the client says until it is gone. An error means that it makes no sense, or that the command's agent
-/// is gone, which the other half tells it.
+/// Relays the client's messages until it is gone. An error means that a message is invalid, or that the command's agent
+/// is gone, which the other half reports to the client.
 fn relay_input(stream: &mut UnixStream, command: &CommandSender) -> Result<(), ControlError> {
     let mut decoder = Decoder::default();
     let mut buffer = [0; 16 * 1024];
@@ -434,7 +437,7 @@ fn relay_input(stream: &mut UnixStream, command: &CommandSender) -> Result<(), C
         }
         while let Some(frame) = decoder.next_frame() {
             let message = ToGuest::from_frame(frame)?;
-            // What is about the guest as a whole is the supervisor's to say.
+            // Messages about the whole guest are reserved for the supervisor.
             let is_for_commands = matches!(
                 message,
                 ToGuest::Stdin(_)

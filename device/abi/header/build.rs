@@ -1,6 +1,6 @@
 //! Reads the sources of `niclab-abi` and writes a table of its constants and layouts, in order, as Rust source.
 //!
-//! The table names each constant by its path, so that the compiler, not this program, evaluates it.
+//! The table names each constant by its path, so the compiler evaluates the constant.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ fn write_item(table: &mut String, module: &str, item: &Item) -> Result<(), Failu
     Ok(())
 }
 
-/// The body of a `layout!` call: a structure whose name is followed by its size.
+/// The body of a `layout!` call: a structure with its size after the name.
 struct Layout {
     doc: String,
     name: Ident,
@@ -107,7 +107,7 @@ impl Parse for Layout {
     }
 }
 
-/// The documentation comment among `attributes`, its lines joined by newlines.
+/// The documentation comment in `attributes`, its lines joined by newlines.
 fn doc(attributes: &[Attribute]) -> String {
     let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {

@@ -1,100 +1,101 @@
 //! Channels ([`crate::config::FEATURE_CHANNELS`]): active messages over logical channels (Ulmer, Yalamanchili).
 //!
-//! Each port of the card is a logical channel, owned by the program that opened the port. A message is *pushed*: the
-//! program stores its header into a slot of the requester page, the header ring of the channel's outbound queue, and
-//! what more belongs to it into the queue's payload region, a window of its own ([`WINDOW_CHANNEL_PAYLOAD`]). Nothing
-//! is read from the program's memory.
+//! Each port of the card is a logical channel, owned by the program that opened the port. The program *pushes* a
+//! message. It stores the header into a slot of the requester page, the header ring of the channel's outbound queue. It
+//! stores the payload into the queue's payload region, a window of its own ([`WINDOW_CHANNEL_PAYLOAD`]). The card reads
+//! nothing from the program's memory.
 //!
-//! A long message may be pushed in segments, so that the card sends its begin while the program still pushes its end:
-//! the first launch says how much of it is there, and each [`CHANNEL_SEGMENT`] behind it how much there is by then. A
-//! header and its segments are launched one behind the other, with nothing between them.
+//! The program may push a long message in segments, so that the card sends its begin while the program still pushes its
+//! end. The first post says how many bytes are in the region, and each [`CHANNEL_SEGMENT`] after it raises this number.
+//! The program posts nothing between a header and its last segment.
 //!
-//! A message that comes is a slice of the receive queue ([`crate::receive`]) with one payload word, the handler, and
-//! the four integers as its tag; one with payload has another word before these, which says where in the endpoint's
-//! payload region it is ([`payload_place`]). The program gives the room of a payload back with its slice.
+//! A received message is a slice of the receive queue ([`crate::receive`]). It has one payload word, the handler, and
+//! the four integers as its tag. A message with payload has another word before these: its position in the endpoint's
+//! payload region ([`payload_place`]). The program frees the payload's room with its slice.
 //! [`crate::receive::SliceStatus`] names the sender's channel.
 //!
 //! A message stays in the outbound queue until the other card has acknowledged all of it.
-//! [`crate::receive::StatusLine::sent`] counts the messages that have left it, in the order of their launches: by that
-//! the program knows which part of the payload region is free. The card writes a status line for each message with
-//! payload that leaves, and for each that asked for it ([`CHANNEL_NOTIFY`]). What another card refuses for good is
-//! counted as refused there, with the reason, and as one that has left. A header that the card itself refuses counts
-//! likewise, in its place, but for one with [`crate::receive::REFUSED_SEGMENT`].
+//! [`crate::receive::StatusLine::sent`] counts the messages that have left the queue, in the order of their posts. So
+//! the program knows which part of the payload region is free. The card writes a status line for each sent message with
+//! payload, and for each with [`CHANNEL_NOTIFY`]. A message that another card finally refuses counts as sent and as
+//! refused, with the reason. So does a header that the card itself refuses, in its order, except with
+//! [`crate::receive::REFUSED_SEGMENT`].
 
 use crate::layout;
 
-/// [`crate::bar::Window::kind`]: the payload region of a channel's outbound queue. [`CHANNEL_PAYLOAD_BYTES`] for each
-/// port, of which a card may offer less.
+/// [`crate::bar::Window::kind`]: the payload region of a channel's outbound queue. Each port has
+/// [`CHANNEL_PAYLOAD_BYTES`], of which a card may offer fewer.
 pub const WINDOW_CHANNEL_PAYLOAD: u32 = crate::bar::WINDOW_OF_MODEL;
 /// Pages of a channel's payload region in the BAR.
 pub const CHANNEL_PAYLOAD_PAGES: u32 = 48;
 /// Bytes of a channel's payload region in the BAR.
 pub const CHANNEL_PAYLOAD_BYTES: u64 = CHANNEL_PAYLOAD_PAGES as u64 * crate::PAGE_BYTES;
 
-/// Launch word, bits 0..8: what is pushed. Bits 8..32 are flags.
+/// Launch word, bits 0..8: the kind of the post. Bits 8..32 are flags.
 pub const CHANNEL_MASK: u32 = 0xff;
 /// A message without payload, [`MessageHeader`].
 pub const CHANNEL_SHORT: u32 = 1;
 /// A message with payload, [`BulkHeader`].
 pub const CHANNEL_BULK: u32 = 2;
-/// Bytes for a region of another program's memory, [`MemoryHeader`]: no handler, and nothing tells the receiver.
+/// Bytes for an exposed region of another program, [`MemoryHeader`]. It has no handler, and the receiver is not
+/// notified.
 pub const CHANNEL_MEMORY: u32 = 3;
-/// More of the message launched last is in the payload region, [`Segment`].
+/// More of the last posted message is in the payload region, [`Segment`].
 pub const CHANNEL_SEGMENT: u32 = 4;
-/// Flag of [`CHANNEL_SHORT`] and [`CHANNEL_BULK`]: the receiving card interrupts its host once the message is stored.
+/// Flag of [`CHANNEL_SHORT`] and [`CHANNEL_BULK`]: the receiving card interrupts its host when the message is stored.
 pub const CHANNEL_INTERRUPT: u32 = 1 << 8;
-/// Flag of the same: the card writes a status line once the message has left, as it does for all with payload.
+/// Flag of the same: the card writes a status line when the message has left, as it does for all messages with payload.
 pub const CHANNEL_NOTIFY: u32 = 1 << 9;
 
-/// Most bytes of the payload of one message (section 5.1).
+/// Maximum payload of one message in bytes (section 5.1).
 pub const CHANNEL_MAX_BULK_BYTES: u64 = 48 << 10;
 
-/// Handlers below this number are predefined, the same everywhere: the library's own, and from [`CHANNEL_PING`] on
-/// those of peripherals.
+/// Handlers below this number are predefined, and the same everywhere: the library's own, and those of peripherals from
+/// [`CHANNEL_PING`] on.
 pub const CHANNEL_FIRST_HANDLER: u32 = 32;
-/// Answer to a message for a handler that is not there: its number is the first integer.
+/// Answer to a message for a handler that does not exist. Its first integer is the handler's number.
 pub const CHANNEL_UNKNOWN: u32 = 1;
 
-// Peripherals are endpoints as programs are: cards beside the NIC, each with a channel of its own (section 5.5). These
-// are the handlers by which they are used (section 5.4), and those of the programs that they answer.
+// Peripherals are endpoints like programs: peer devices on the node's bus, each with a channel of its own (section
+// 5.5). The following are their handlers (section 5.4), and the handlers of the programs that they answer.
 
-/// Any peripheral: sends the integers and the payload back to its sender, for [`CHANNEL_PONG`].
+/// Any peripheral: returns the integers and the payload to the sender, for [`CHANNEL_PONG`].
 pub const CHANNEL_PING: u32 = 16;
 /// Answer to [`CHANNEL_PING`].
 pub const CHANNEL_PONG: u32 = 17;
-/// A bridge: sends the payload over its Ethernet port, in UDP datagrams. Integers: the node that gets them; its IPv4
-/// address; the bridge's own; the ports, [`bridge_ports`].
+/// A bridge: sends the payload from its Ethernet port, in UDP datagrams. Integers: the receiving node; its IPv4
+/// address; the bridge's own address; the ports, [`bridge_ports`].
 pub const CHANNEL_BRIDGE: u32 = 18;
-/// From a bridge, to who last sent by its address and port: a datagram that came there. Integers: the node that it is
-/// from, 65535 for somebody else; its IPv4 address; the bridge's own; the ports, [`bridge_ports`].
+/// From a bridge, to the program that last sent by this address and port: a received datagram. Integers: the sending
+/// node, or 65535 for another host; its IPv4 address; the bridge's own address; the ports, [`bridge_ports`].
 pub const CHANNEL_BRIDGED: u32 = 19;
-/// Block storage: stores the payload. Integers: the first block; three that come back.
+/// Block storage: stores the payload. Integers: the first block; three that are returned.
 pub const CHANNEL_STORE: u32 = 20;
-/// Answer to [`CHANNEL_STORE`]. Integers: how many blocks were stored, 0 where there is no room for them; the three of
-/// the request.
+/// Answer to [`CHANNEL_STORE`]. Integers: the number of blocks stored, 0 if there is no room for them; the three of the
+/// request.
 pub const CHANNEL_STORED: u32 = 21;
-/// Block storage: sends blocks. Integers: the first; how many; two that come back.
+/// Block storage: sends blocks. Integers: the first block; the number of blocks; two that are returned.
 pub const CHANNEL_LOAD: u32 = 22;
-/// Answer to [`CHANNEL_LOAD`] with the blocks. Integers: the first; how many, 0 where they are not there; the two of
-/// the request.
+/// Answer to [`CHANNEL_LOAD`] with the blocks. Integers: the first block; the number of blocks, 0 if they do not exist;
+/// the two of the request.
 pub const CHANNEL_LOADED: u32 = 23;
-/// A card with a function: applies it to the payload. The integers come back.
+/// A card with a function: applies it to the payload. The integers are returned.
 pub const CHANNEL_APPLY: u32 = 24;
-/// Answer to [`CHANNEL_APPLY`] with what the function makes of it.
+/// Answer to [`CHANNEL_APPLY`] with the function's result.
 pub const CHANNEL_APPLIED: u32 = 25;
 
 /// Bytes of a block of a peripheral's storage.
 pub const STORAGE_BLOCK_BYTES: u32 = 512;
 
-/// The integer of a bridge's message that holds the UDP ports of its datagrams.
+/// The integer of a bridge's message with the UDP ports of its datagrams.
 pub const fn bridge_ports(source: u16, destination: u16) -> u32 {
     (source as u32) << 16 | destination as u32
 }
 
 layout! {
-    /// The words of [`CHANNEL_SHORT`]. Of the 28 bytes of a short message (section 5.1) four are the channel, which the
-    /// place of the store says, four the handler and 16 the integers; the others are the destination. With the word
-    /// that tells the card of it the burst has 32.
+    /// The words of [`CHANNEL_SHORT`]. A short message has 28 bytes (section 5.1): four for the channel, which the
+    /// address of the store encodes, four for the handler and 16 for the integers. The others are the destination. With
+    /// the word that notifies the card of the message, the burst has 32 bytes.
     pub struct MessageHeader: 32 {
         /// Target node.
         pub node: u16,
@@ -110,7 +111,7 @@ layout! {
         pub argument2: u32,
         /// Fourth.
         pub argument3: u32,
-        /// Bytes of the payload that are in the region: zero.
+        /// Number of payload bytes in the region: zero.
         pub pushed: u32,
         /// Zero.
         pub reserved: u32,
@@ -134,11 +135,11 @@ layout! {
         pub argument2: u32,
         /// Fourth.
         pub argument3: u32,
-        /// Where in the payload region the payload begins.
+        /// Offset of the payload in the payload region.
         pub offset: u32,
-        /// Its bytes: 1..=[`CHANNEL_MAX_BULK_BYTES`].
+        /// Length of the payload in bytes: 1..=[`CHANNEL_MAX_BULK_BYTES`].
         pub bytes: u32,
-        /// Of these, from the first on, so many are in the region.
+        /// Number of payload bytes that are in the region, from the first on.
         pub pushed: u32,
         /// Zero.
         pub reserved: u32,
@@ -152,15 +153,15 @@ layout! {
         pub node: u16,
         /// Target endpoint: the port whose program registered the region.
         pub endpoint: u16,
-        /// Name of the region there, which must be exposed ([`OP_CHANNEL_EXPOSE`]).
+        /// Name of the target region, which must be exposed ([`OP_CHANNEL_EXPOSE`]).
         pub region: u32,
-        /// Offset in that region.
+        /// Offset in the target region.
         pub place: u64,
-        /// Where in the payload region the bytes begin.
+        /// Offset of the bytes in the payload region.
         pub offset: u32,
-        /// How many: 1..=[`CHANNEL_MAX_BULK_BYTES`].
+        /// Number of bytes: 1..=[`CHANNEL_MAX_BULK_BYTES`].
         pub bytes: u32,
-        /// Of these, from the first on, so many are in the region.
+        /// Number of these bytes that are in the region, from the first on.
         pub pushed: u32,
         /// Zero.
         pub reserved: u32,
@@ -170,23 +171,23 @@ layout! {
 layout! {
     /// The words of [`CHANNEL_SEGMENT`].
     pub struct Segment: 8 {
-        /// Bytes of the message that are in the payload region by now: more than before, and not more than it has.
+        /// Number of bytes of the message in the payload region: more than before, and at most its length.
         pub pushed: u32,
         /// Zero.
         pub reserved: u32,
     }
 }
 
-/// The payload word of a slice whose message has payload: where it begins in the endpoint's payload region, and its
-/// bytes.
+/// The word of a slice with the position of the payload: offset in the endpoint's payload region, and length.
 pub const fn payload_place(offset: u32, bytes: u32) -> u64 {
     offset as u64 | (bytes as u64) << 32
 }
 
-/// Says where the payload of messages for a port goes: [`ChannelPayload`]. Until then messages with payload for it are
-/// refused. Refused itself with [`crate::control::STATUS_PORT_BUSY`] while payload is in the region before.
+/// Sets the payload region of messages for a port: [`ChannelPayload`]. Until then the card refuses messages with
+/// payload for the port. The request fails with [`crate::control::STATUS_PORT_BUSY`] while the previous region has
+/// payload.
 pub const OP_CHANNEL_PAYLOAD: u32 = 16;
-/// Lets memory messages write into a region, or takes that back: [`ChannelExpose`].
+/// Allows memory messages to write into a region, or revokes this: [`ChannelExpose`].
 pub const OP_CHANNEL_EXPOSE: u32 = 17;
 
 layout! {
@@ -196,9 +197,9 @@ layout! {
         pub port: u32,
         /// A region of the port.
         pub region: u32,
-        /// Where in it the payload region begins, a multiple of 64.
+        /// Offset of the payload region in it, a multiple of 64.
         pub offset: u64,
-        /// Its bytes, a multiple of 64.
+        /// Length in bytes, a multiple of 64.
         pub bytes: u64,
     }
 }

@@ -1,9 +1,9 @@
 //! Requests on the control queue.
 //!
-//! A request is one descriptor chain: the driver's part, a [`Request`] header and the operation's body, then the
-//! device's part, a [`Reply`] header and the answer's body. Bodies of another length than the operation's are refused.
-//! The device completes every chain that it takes, with a status; a chain without room for a [`Reply`] is completed
-//! with no bytes written and counted.
+//! A request is one descriptor chain. The driver's part has a [`Request`] header and the operation's body. The device's
+//! part follows, with a [`Reply`] header and the reply's body. The device refuses a body whose length is not the
+//! operation's. It completes every chain that it takes, with a status. It completes and counts a chain without room for
+//! a [`Reply`], with no bytes written.
 
 use crate::config::{bytes_of_words, words_of_name};
 use crate::layout;
@@ -13,7 +13,7 @@ layout! {
     pub struct Request: 8 {
         /// One of the `OP_` constants.
         pub operation: u32,
-        /// Bytes of the body that follows.
+        /// Length of the body in bytes.
         pub body_bytes: u32,
     }
 }
@@ -21,57 +21,57 @@ layout! {
 layout! {
     /// Head of a reply.
     pub struct Reply: 8 {
-        /// [`STATUS_OK`] or the reason of the refusal, a `STATUS_` constant.
+        /// [`STATUS_OK`], or the reason of the refusal, a `STATUS_` constant.
         pub status: u32,
-        /// Bytes of the body that follows; zero unless the status is [`STATUS_OK`].
+        /// Length of the body in bytes; zero unless the status is [`STATUS_OK`].
         pub body_bytes: u32,
     }
 }
 
-/// Does nothing: asks whether the device lives. No bodies.
+/// Has no effect, and tests whether the device replies. No bodies.
 pub const OP_PING: u32 = 1;
-/// Opens a port: [`PortOpen`], answered by [`PortOpened`].
+/// Opens a port: [`PortOpen`]. The reply is [`PortOpened`].
 pub const OP_PORT_OPEN: u32 = 2;
-/// Closes a port: [`PortName`]. Packets not yet sent are discarded and counted. Once answered, the device writes no
-/// more into the port's memory. The driver then zeroes the port's pages of the BAR, as it does with all pages when it
-/// starts: the pages of a closed port hold no launch.
+/// Closes a port: [`PortName`]. The device discards and counts packets that are not sent yet, and does not write into
+/// the port's memory after the reply. The driver then zeroes the port's pages of the BAR, as it zeroes all pages at its
+/// start. So the pages of a closed port have no post.
 pub const OP_PORT_CLOSE: u32 = 3;
-/// Sets where the port sends: [`Route`]. Fills the port's entry of the descriptor look-up table.
+/// Sets the destination of a port: [`Route`]. Fills the port's entry of the descriptor look-up table.
 pub const OP_ROUTE: u32 = 4;
-/// Lets a remote port send to this one: [`Authorize`]. Adds an entry to the port authorization table.
+/// Allows a remote port to send to this one: [`Authorize`]. Adds an entry to the port authorization table.
 pub const OP_AUTHORIZE: u32 = 5;
-/// Takes that right back: [`Revoke`].
+/// Revokes this right: [`Revoke`].
 pub const OP_REVOKE: u32 = 6;
-/// Reads counters of the device, by name as `ethtool -S` does: [`CountersFrom`], answered by [`CountersHead`] and so
-/// many [`Counter`]s.
+/// Reads the device's named counters, for example for `ethtool -S`: [`CountersFrom`]. The reply is [`CountersHead`] and
+/// [`COUNTERS_PER_REPLY`] times [`Counter`].
 pub const OP_COUNTERS: u32 = 7;
-/// Closes every port, as a driver does before it goes. No bodies.
+/// Closes every port; a driver sends it before it unloads. No bodies.
 pub const OP_RESET: u32 = 8;
 
 /// Done.
 pub const STATUS_OK: u32 = 0;
-/// The operation is not known to this model.
+/// The model does not have this operation.
 pub const STATUS_BAD_OPERATION: u32 = 1;
-/// The request is shorter than its header or body, or there is no room for the reply.
+/// The request is shorter than its header or body, or has no room for the reply.
 pub const STATUS_BAD_LENGTH: u32 = 2;
 /// The port does not exist or is not open.
 pub const STATUS_BAD_PORT: u32 = 3;
-/// The port is open already, or with [`PORT_ANY`] all are.
+/// The port is already open; with [`PORT_ANY`], all ports are.
 pub const STATUS_PORT_BUSY: u32 = 4;
-/// The memory is not aligned, or not all of it is memory of this guest.
+/// The memory is not aligned, or not completely memory of this guest.
 pub const STATUS_BAD_ADDRESS: u32 = 5;
-/// A value is out of its range.
+/// A value is out of range.
 pub const STATUS_BAD_VALUE: u32 = 6;
 /// The table is full: authorizations, FIFO memory, or credits beyond the receive queue.
 pub const STATUS_NO_SPACE: u32 = 7;
-/// There is no such entry.
+/// The entry does not exist.
 pub const STATUS_NOT_FOUND: u32 = 8;
 
-/// Counters of one answer to [`OP_COUNTERS`].
+/// Number of counters in one reply to [`OP_COUNTERS`].
 pub const COUNTERS_PER_REPLY: u32 = 16;
-/// Most counters of a device.
+/// Maximum number of counters of a device.
 pub const MAX_COUNTERS: u32 = 128;
-/// Bytes of a counter's name, its last zero included.
+/// Bytes of a counter's name, including the terminating zero.
 pub const COUNTER_NAME_BYTES: u32 = 32;
 
 /// [`PortOpen::port`]: any free port.
@@ -80,9 +80,9 @@ pub const PORT_ANY: u32 = u32::MAX;
 layout! {
     /// Body of [`OP_PORT_OPEN`].
     pub struct PortOpen: 32 {
-        /// The port wanted, or [`PORT_ANY`].
+        /// The port to open, or [`PORT_ANY`].
         pub port: u32,
-        /// Slices of the receive queue: a power of two in [`crate::receive::MIN_SLICES`]..=
+        /// Number of slices of the receive queue: a power of two in [`crate::receive::MIN_SLICES`]..=
         /// [`crate::config::DeviceConfig::max_slices`].
         pub slices: u32,
         /// Guest-physical address of the first slice, aligned to 8 bytes.
@@ -90,7 +90,7 @@ layout! {
         /// Guest-physical address of the [`crate::receive::StatusLine`], aligned to 64 bytes; with
         /// [`crate::config::FEATURE_LISTS`] that of a page, aligned to [`crate::PAGE_BYTES`].
         pub status_address: u64,
-        /// Share of the requester's FIFO memory in 64-bit words or zero for an equal share.
+        /// Share of the requester's FIFO memory in 64-bit words, or zero for an equal share.
         pub fifo_words: u32,
         /// Zero.
         pub reserved: u32,
@@ -98,7 +98,7 @@ layout! {
 }
 
 layout! {
-    /// Answer to [`OP_PORT_OPEN`].
+    /// Reply to [`OP_PORT_OPEN`].
     pub struct PortOpened: 8 {
         /// The port that was opened.
         pub port: u32,
@@ -132,7 +132,7 @@ layout! {
 }
 
 layout! {
-    /// Body of [`OP_AUTHORIZE`]. Repeating it for the same remote port changes nothing but the credits.
+    /// Body of [`OP_AUTHORIZE`]. A second request for the same remote port changes only the credits.
     pub struct Authorize: 16 {
         /// The receiving port, on this node.
         pub port: u32,
@@ -140,8 +140,8 @@ layout! {
         pub node: u32,
         /// Its port that may send.
         pub node_port: u32,
-        /// Slices of the receive queue set aside for this sender. The sum over a port is at most its slices, so that an
-        /// authorized sender never overruns the queue.
+        /// Slices of the receive queue that are reserved for this sender. Their sum over all senders is at most the
+        /// port's slices, so an authorized sender never overruns the queue.
         pub credits: u32,
     }
 }
@@ -163,7 +163,7 @@ layout! {
 layout! {
     /// Body of [`OP_COUNTERS`].
     pub struct CountersFrom: 8 {
-        /// Number of the first counter wanted, from 0. Numbers and names of a device do not change.
+        /// Number of the first counter to read, from 0. Numbers and names of a device's counters do not change.
         pub first: u32,
         /// Zero.
         pub reserved: u32,
@@ -171,26 +171,26 @@ layout! {
 }
 
 layout! {
-    /// Begin of the answer to [`OP_COUNTERS`]; [`COUNTERS_PER_REPLY`] times [`Counter`] follow.
+    /// Head of the reply to [`OP_COUNTERS`]; [`COUNTERS_PER_REPLY`] times [`Counter`] follow.
     pub struct CountersHead: 8 {
-        /// Counters of the device, at most [`MAX_COUNTERS`].
+        /// Number of counters of the device, at most [`MAX_COUNTERS`].
         pub total: u32,
-        /// How many of those that follow are counters; the others are zero.
+        /// Number of valid counters in this reply; the others are zero.
         pub count: u32,
     }
 }
 
 layout! {
-    /// A counter: since the device was made, never reset by a driver.
+    /// A counter. It counts since the device was created, and no driver resets it.
     pub struct Counter: 40 {
-        /// Name, first byte lowest, filled up with zeros, the last byte of them always zero: lower-case letters, digits
-        /// and underscores. No two counters of a device have the same.
+        /// Name, first byte lowest, padded with zeros, and always with a zero as the last byte: lower-case letters,
+        /// digits and underscores. No two counters of a device have the same name.
         pub name_0: u64,
-        /// More of it.
+        /// The next eight bytes of the name.
         pub name_1: u64,
-        /// More of it.
+        /// The next eight bytes of the name.
         pub name_2: u64,
-        /// More of it.
+        /// The last eight bytes of the name.
         pub name_3: u64,
         /// The count.
         pub value: u64,
@@ -198,14 +198,14 @@ layout! {
 }
 
 impl Counter {
-    /// A counter of this name, of which [`COUNTER_NAME_BYTES`] but one fit.
+    /// A counter with this name, cut to [`COUNTER_NAME_BYTES`] minus one.
     #[must_use]
     pub fn new(name: &str, value: u64) -> Self {
         let [name_0, name_1, name_2, name_3] = words_of_name(name);
         Self { name_0, name_1, name_2, name_3: name_3 & u64::MAX >> 8, value }
     }
 
-    /// The bytes of its name, zeros included; [`crate::config::name_in`] reads it.
+    /// The bytes of its name, including zeros; [`crate::config::name_in`] reads it.
     #[must_use]
     pub fn name_bytes(&self) -> [u8; COUNTER_NAME_BYTES as usize] {
         bytes_of_words([self.name_0, self.name_1, self.name_2, self.name_3])
@@ -218,7 +218,7 @@ mod tests {
     use crate::config::name_in;
 
     #[test]
-    fn a_counters_name_round_trips_and_ends_with_a_zero() {
+    fn counter_name_round_trips_and_ends_with_a_zero() {
         let counter = Counter::new("frames_discarded", 7);
         assert_eq!((name_in(&counter.name_bytes()), counter.value), (Some("frames_discarded"), 7));
         let long = Counter::new("a_name_that_is_longer_than_there_is_room_for", 0);

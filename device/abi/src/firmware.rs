@@ -2,13 +2,13 @@
 
 use crate::layout;
 
-/// Loads firmware into the match unit: [`FirmwareLoad`], answered by [`FirmwareLoaded`]. Headers that arrived before
-/// are matched by the program before; a refused image changes nothing. It stays until another is loaded, whatever a
-/// driver resets.
+/// Loads firmware into the match unit: [`FirmwareLoad`]. The reply is [`FirmwareLoaded`]. The old program matches
+/// headers that have arrived. A refused image changes nothing. The firmware stays until another is loaded, and no reset
+/// by a driver removes it.
 ///
-/// A card with [`crate::config::FEATURE_HAND_OVER`] answers once it has read the image and found it good. What it has
-/// under way then ends by the program before; meanwhile it takes commands, and begins no message.
-/// [`crate::event::CAUSE_HANDED_OVER`] tells when the new program runs.
+/// A card with [`crate::config::FEATURE_HAND_OVER`] replies when it has read and accepted the image. The old program
+/// then finishes the messages in flight. In this time the card takes commands, and begins no message.
+/// [`crate::event::CAUSE_HANDED_OVER`] reports that the new program runs.
 pub const OP_FIRMWARE_LOAD: u32 = 12;
 
 layout! {
@@ -16,7 +16,7 @@ layout! {
     pub struct FirmwareLoad: 16 {
         /// Guest-physical address of the image.
         pub address: u64,
-        /// Bytes of the image; zero: the built-in program again.
+        /// Length of the image in bytes; zero: the built-in program.
         pub bytes: u32,
         /// Zero.
         pub reserved: u32,
@@ -24,27 +24,27 @@ layout! {
 }
 
 layout! {
-    /// Answer to [`OP_FIRMWARE_LOAD`].
+    /// Reply to [`OP_FIRMWARE_LOAD`].
     pub struct FirmwareLoaded: 8 {
-        /// Words of the program.
+        /// Number of words of the program.
         pub words: u32,
         /// Its checksum.
         pub checksum: u32,
     }
 }
 
-/// No firmware image, or one that is cut: wrong magic word or length.
+/// The image is not firmware, or is truncated: wrong magic word or length.
 pub const STATUS_FIRMWARE_IMAGE: u32 = 9;
-/// The image's checksum does not fit its content.
+/// The image's checksum does not match its content.
 pub const STATUS_FIRMWARE_CHECKSUM: u32 = 10;
-/// The image is of a version that this device does not run.
+/// The device does not run images of this version.
 pub const STATUS_FIRMWARE_VERSION: u32 = 11;
-/// A word of the program has a value that is not defined.
+/// A word of the program has an undefined value.
 pub const STATUS_FIRMWARE_WORD: u32 = 12;
 /// The program is longer than the control store.
 pub const STATUS_FIRMWARE_SIZE: u32 = 13;
-/// The image is whole, and makes no sense on this card: a protocol's parts that do not fit together, or packets longer
+/// The image is intact but does not fit this card: components of a protocol do not fit together, or packets are longer
 /// than the network carries.
 pub const STATUS_FIRMWARE_UNFIT: u32 = 14;
-/// The card is taking another program already.
+/// The card is already loading firmware.
 pub const STATUS_FIRMWARE_BUSY: u32 = 15;

@@ -1,24 +1,25 @@
-//! What a host and a niclab NIC agree on, and nothing else.
+//! The contract between a host and a niclab NIC.
 //!
-//! Every layout that crosses the boundary between a guest and the device is defined here once: the kernel driver
-//! uses it through the generated C header (`include/niclab_abi.h`), the user library and the device daemon directly.
-//! All fields are little-endian; all structures are `repr(C)` without implicit padding, and their sizes are asserted
-//! at compile time.
+//! This crate defines every layout that crosses the boundary between a guest and the device, once. The kernel driver
+//! uses the generated C header (`include/niclab_abi.h`); the user library and the device daemon use the crate itself.
+//! All fields are little-endian. All structures are `repr(C)` without implicit padding, with sizes asserted at compile
+//! time.
 //!
 //! Read in this order:
 //!
-//! 1. [`config`]: what a driver reads first, in the virtio configuration space;
+//! 1. [`config`]: the virtio configuration space, which a driver reads first;
 //! 2. [`bar`]: the information page and its table of windows, and the requester and completer pages of a port;
 //! 3. [`receive`]: slices and the status line, which the device writes into host memory;
 //! 4. [`control`]: requests on the control queue;
-//! 5. [`event`]: what an interrupt tells;
-//! 6. what cards with these features add: [`region`], memory that a program registers; [`lists`], posted receives, with
-//!    commands and events; [`posts`], messages to any node, the same; [`channels`], active messages that are pushed;
-//!    [`rings`], frames by descriptors, and [`active_ports`], what drivers send in them; [`firmware`];
+//! 5. [`event`]: the events that explain interrupts;
+//! 6. extensions of cards with these features: [`region`], memory that a program registers; [`lists`], posted receives,
+//!    with commands and events; [`posts`], the same for messages to any node; [`channels`], active messages that are
+//!    pushed; [`rings`], frames by descriptors, and [`active_ports`], the drivers' protocol in these frames;
+//!    [`firmware`];
 //! 7. [`ioctl`]: the character device between the kernel driver and a user program;
-//! 8. [`rules`]: what a driver must do, by name.
+//! 8. [`rules`]: the rules for drivers, by name.
 //!
-//! `docs/driver/DEVICE.md` is the prose of this crate: the device programmer's manual.
+//! `docs/driver/DEVICE.md` is the device programmer's manual, which explains this crate.
 
 #![no_std]
 
@@ -37,60 +38,60 @@ pub mod region;
 pub mod rings;
 pub mod rules;
 
-/// Version of everything in this crate. A driver refuses a device that speaks another version.
+/// Version of this crate's contract. A driver refuses a device of another version.
 pub const ABI_VERSION: u32 = 2;
 
 /// First word of the configuration space and of the BAR's information page: the bytes `niclab\0\x01`.
 ///
-/// The virtio identity 38 is not ours alone, so that the driver must recognise the device by this word.
+/// Virtio identity 38 is not reserved for niclab, so the driver must recognise the device by this word.
 pub const MAGIC: u64 = 0x0100_6261_6c63_696e;
 
-/// Virtio device identity of the cluster function: one that QEMU's name table knows and no Linux driver claims.
+/// Virtio device identity of the cluster function. QEMU's name table knows it, and no Linux driver claims it.
 pub const VIRTIO_ID: u32 = 38;
 
-/// Bytes of a page: of the BAR, and of a queue-notify register's own page.
+/// Bytes of a page of the BAR, and of the page of a queue-notify register.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// Virtqueues of the cluster function; `num_vqs` on QEMU's command line.
+/// Number of virtqueues of the cluster function; `num_vqs` on QEMU's command line.
 pub const QUEUES: u32 = 5;
 
-/// Descriptors of each virtqueue; `vq_size` on QEMU's command line.
+/// Maximum number of descriptors of each virtqueue; `vq_size` on QEMU's command line.
 pub const QUEUE_SIZE: u32 = 256;
 
-/// Requests and replies, [`control`]. Interrupts for each reply.
+/// Queue of requests and replies, [`control`]. The device interrupts for each reply.
 pub const QUEUE_CONTROL: u32 = 0;
-/// Buffers that the device fills with an [`event::Event`] each. Interrupts for each event.
+/// Queue of buffers for events; the device fills each with one [`event::Event`]. It interrupts for each event.
 pub const QUEUE_EVENT: u32 = 1;
-/// Transmit descriptor ring of the models that send by descriptor; the others leave it idle. Interrupts for chains that
-/// come back.
+/// Transmit descriptor queue of models that send by descriptor. Other models leave it idle. The device interrupts for
+/// returned chains.
 pub const QUEUE_TRANSMIT: u32 = 2;
-/// Receive descriptor ring of the models that receive by descriptor; the others leave it idle. Interrupts for chains
-/// that come back.
+/// Receive descriptor queue of models that receive by descriptor. Other models leave it idle. The device interrupts for
+/// returned chains.
 pub const QUEUE_RECEIVE: u32 = 3;
-/// Never holds a descriptor and never interrupts: its notify register, which has a page of its own, is the doorbell of
-/// all requester and completer pages, mapped into user programs.
+/// Doorbell queue, which never has a descriptor and never interrupts. Its notify register has a page of its own, which
+/// drivers map into user programs. It is the doorbell of all requester and completer pages.
 pub const QUEUE_DOORBELL: u32 = 4;
 
-/// Reads a little-endian `T` out of `bytes`, or `None` when they are too few. Implemented for the layouts below.
+/// Reads a little-endian `T` from `bytes`, or `None` if they are too few. The layouts below implement it.
 pub trait FromBytes: Sized {
     /// Size of the layout in bytes.
     const BYTES: usize;
-    /// Decodes the first [`Self::BYTES`] of `bytes`; what follows is ignored.
+    /// Decodes the first [`Self::BYTES`] of `bytes`, and ignores the rest.
     fn from_bytes(bytes: &[u8]) -> Option<Self>;
 }
 
 /// Writes a layout as little-endian bytes.
 pub trait ToBytes: FromBytes {
-    /// Encodes into the first [`FromBytes::BYTES`] of `out`; `None` when it is too short.
+    /// Encodes into the first [`FromBytes::BYTES`] of `out`; `None` if it is too short.
     fn to_bytes(&self, out: &mut [u8]) -> Option<usize>;
 }
 
 /// Bytes of a word.
 const WORD_BYTES: usize = 8;
-/// Most words of a layout that travels in words: those of a slot.
+/// Maximum number of words of a layout that is transferred in words: those of a slot.
 const MAX_WORDS: usize = bar::SLOT_WORDS;
 
-/// Reads a layout out of the words in which it travels, lowest byte first; `None` when they are too few.
+/// Reads a layout from words, lowest byte first; `None` if they are too few.
 #[inline]
 pub fn from_words<T: FromBytes>(words: &[u64]) -> Option<T> {
     let mut bytes = [0; MAX_WORDS * WORD_BYTES];
@@ -99,8 +100,7 @@ pub fn from_words<T: FromBytes>(words: &[u64]) -> Option<T> {
     T::from_bytes(bytes.get(..WORD_BYTES * words.len().min(MAX_WORDS))?)
 }
 
-/// The words in which a layout travels, filled up with zeros. It has at most `WORDS`, and these are at most those of a
-/// slot.
+/// A layout as words, padded with zeros. It has at most `WORDS` words, and a slot has at least `WORDS`.
 #[inline]
 pub fn to_words<const WORDS: usize>(layout: &impl ToBytes) -> [u64; WORDS] {
     const { assert!(WORDS <= MAX_WORDS, "more words than a slot has") };
@@ -115,8 +115,8 @@ pub fn to_words<const WORDS: usize>(layout: &impl ToBytes) -> [u64; WORDS] {
 
 /// Declares a `repr(C)` layout of integer fields with its asserted size, and its byte codec.
 ///
-/// One definition gives the structure that C sees and the codec that a device uses on untrusted bytes, without
-/// `unsafe` and whatever the host's byte order.
+/// One definition gives the structure for C and the codec for untrusted bytes, without `unsafe` and for any byte order
+/// of the host.
 macro_rules! layout {
     ($(#[$meta:meta])* pub struct $name:ident : $bytes:literal {
         $($(#[$field_meta:meta])* pub $field:ident : $kind:ident,)*
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_stand_in_words_from_the_lowest_bit() {
+    fn fields_fill_words_from_the_lowest_bit() {
         let words = [1, 0x0504_0302_0100_0007, 9];
         let mixed = Mixed { whole: 1, low: 0x0100_0007, byte: 2, next: 3, high: 0x0504, last: 9 };
         assert_eq!(from_words::<Mixed>(&words), Some(mixed));

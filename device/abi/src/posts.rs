@@ -1,50 +1,52 @@
-//! Posts ([`crate::config::FEATURE_POSTS`]): messages that are sent out of registered memory to nodes, and received
-//! into memory that is posted for whatever comes next.
+//! Posts ([`crate::config::FEATURE_POSTS`]).
+//!
+//! Messages are sent from registered memory to nodes, and received into posted memory, in the order of arrival.
 //!
 //! Pages, slots, launch words, doorbell, receive queue, numbers and the status line are those of every card
-//! ([`crate::bar`], [`crate::receive`]); memory is part of regions ([`crate::region`]). A slot carries a command, and a
-//! slice of the receive queue an event, whose status word is polled as a slice's is. A card has one port, which sends
-//! to every node: the header on its network names nodes, and no ports (Jaganathan, Underwood, Sass 2003).
+//! ([`crate::bar`], [`crate::receive`]). Memory is part of regions ([`crate::region`]). A slot has a command, and a
+//! slice of the receive queue has an event, whose status word programs poll like that of a slice. A card has one port,
+//! which sends to every node: the header on its network names nodes and no ports (Jaganathan, Underwood, Sass 2003).
 //!
-//! The device takes a command only while the receive queue has a place for the event that it is due: until then the
-//! launch waits in the page. A receive holds its place until its message is there, a send until the card has its data.
+//! The device takes a command only if the receive queue has a slice for its event. Until then the post waits in the
+//! page. A receive reserves its slice until its message has arrived, and a send until the card has its data.
 
 use crate::layout;
 
-/// Launch word, bits 0..8: the command, a `POST_SEND` or a `POST_RECEIVE`. Bits 8..32 are its flags.
+/// Launch word, bits 0..8: the command, [`POST_SEND`] to [`POST_REDUCE`]. Bits 8..32 are its flags.
 pub const POST_MASK: u32 = 0xff;
-/// Command, a [`SendCommand`]: sends part of a region to a node. Words of the slot behind a command's layout are zero.
+/// Command, a [`SendCommand`]: sends part of a region to a node. The words of the slot after a command's layout are
+/// zero.
 pub const POST_SEND: u32 = 1;
-/// Command, a [`ReceiveCommand`]: part of a region becomes room for one message, from whichever node. Room is taken in
-/// the order in which it was posted, as the first packets of messages arrive.
+/// Command, a [`ReceiveCommand`]: posts part of a region as room for one message from any node. Messages take room in
+/// the order of posting, when their first packets arrive.
 pub const POST_RECEIVE: u32 = 2;
 
-/// Command, a [`BarrierCommand`]: is done once every member of the group has asked for it.
+/// Command, a [`BarrierCommand`]: is done when every member of the group has posted it.
 pub const POST_BARRIER: u32 = 3;
 /// Command, a [`MulticastCommand`]: sends part of a region to every other member of a group, where it is an ordinary
-/// message ([`POST_EVENT_RECEIVED`]). Is done once all have it in their memory.
+/// message ([`POST_EVENT_RECEIVED`]). It is done when all members have it in their memory.
 pub const POST_MULTICAST: u32 = 4;
-/// Command, a [`ReduceCommand`]: every member names values in its memory, and has in their place what the operator
-/// makes of those of all members.
+/// Command, a [`ReduceCommand`]: every member names values in its memory. The operator combines the values of all
+/// members, and the result replaces the values at every member.
 pub const POST_REDUCE: u32 = 5;
 
-/// Flag of [`POST_RECEIVE`]: one interrupt once the event of its message is stored. The network's header has no bit for
-/// it, so that the receiver asks, and not the sender. Of [`POST_BARRIER`], [`POST_MULTICAST`] and [`POST_REDUCE`]: one
-/// once [`POST_EVENT_DONE`] is stored.
+/// Flag of [`POST_RECEIVE`]: raises one interrupt when the event of its message is stored. The network's header has no
+/// bit for it, so the receiver requests the interrupt, and not the sender. Flag of [`POST_BARRIER`], [`POST_MULTICAST`]
+/// and [`POST_REDUCE`]: raises one interrupt when [`POST_EVENT_DONE`] is stored.
 pub const POST_INTERRUPT: u32 = 1 << 8;
-/// Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] tells when the card has the data: the memory may be used again. Messages
-/// to several nodes may be sent in another order than that of their launches.
+/// Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] reports when the card has the data, and the memory may be used again.
+/// Messages to different nodes may be sent in another order than that of their posts.
 pub const POST_TELL_SENT: u32 = 1 << 9;
 
-/// A message is a multiple of so many bytes, and not empty.
+/// The length of a message is a multiple of this number of bytes, and not zero.
 pub const POST_UNIT_BYTES: u64 = 4;
-/// The longest message of any card, in bytes; a card may be made for shorter ones.
+/// The longest message of any card, in bytes. A card may have a lower limit.
 pub const POST_MAX_MESSAGE_BYTES: u64 = 1 << 30;
 
 layout! {
     /// The words of [`POST_SEND`].
     pub struct SendCommand: 32 {
-        /// User value, given back with every event of this command.
+        /// User value, returned with every event of this command.
         pub user: u64,
         /// Region of the memory.
         pub region: u32,
@@ -54,7 +56,7 @@ layout! {
         pub reserved: u16,
         /// Offset in the region.
         pub offset: u64,
-        /// Bytes of the message.
+        /// Length of the message in bytes.
         pub bytes: u64,
     }
 }
@@ -62,7 +64,7 @@ layout! {
 layout! {
     /// The words of [`POST_RECEIVE`].
     pub struct ReceiveCommand: 32 {
-        /// User value, given back with the event of this command.
+        /// User value, returned with the event of this command.
         pub user: u64,
         /// Region of the memory.
         pub region: u32,
@@ -70,7 +72,7 @@ layout! {
         pub reserved: u32,
         /// Offset in the region.
         pub offset: u64,
-        /// Bytes of room: as those of a message.
+        /// Length of the room in bytes, with the same limits as for a message.
         pub bytes: u64,
     }
 }
@@ -78,7 +80,7 @@ layout! {
 layout! {
     /// The words of [`POST_BARRIER`].
     pub struct BarrierCommand: 16 {
-        /// User value, given back with the event of this command.
+        /// User value, returned with the event of this command.
         pub user: u64,
         /// The group.
         pub group: u32,
@@ -90,7 +92,7 @@ layout! {
 layout! {
     /// The words of [`POST_MULTICAST`].
     pub struct MulticastCommand: 32 {
-        /// User value, given back with the event of this command.
+        /// User value, returned with the event of this command.
         pub user: u64,
         /// Region of the memory.
         pub region: u32,
@@ -98,7 +100,7 @@ layout! {
         pub group: u32,
         /// Offset in the region.
         pub offset: u64,
-        /// Bytes, as those of a message, at most [`POST_MAX_COLLECTIVE_BYTES`].
+        /// Length in bytes, as of a message, at most [`POST_MAX_COLLECTIVE_BYTES`].
         pub bytes: u64,
     }
 }
@@ -106,60 +108,60 @@ layout! {
 layout! {
     /// The words of [`POST_REDUCE`].
     pub struct ReduceCommand: 40 {
-        /// User value, given back with the event of this command.
+        /// User value, returned with the event of this command.
         pub user: u64,
-        /// Region of the values, and of what is made of them.
+        /// Region of the values and of the result.
         pub region: u32,
         /// The group.
         pub group: u32,
         /// Offset in the region.
         pub offset: u64,
-        /// Bytes of the values: a whole number of them, not none, at most [`POST_MAX_COLLECTIVE_BYTES`].
+        /// Length of the values in bytes: one or more complete values, at most [`POST_MAX_COLLECTIVE_BYTES`].
         pub bytes: u64,
         /// [`POST_SUM`], [`POST_MIN`] or [`POST_MAX`].
         pub operator: u32,
-        /// What the values are: a `POST_` constant from [`POST_SIGNED_32`] to [`POST_DOUBLE`].
+        /// Type of the values: [`POST_SIGNED_32`] to [`POST_DOUBLE`].
         pub element: u32,
     }
 }
 
-/// Most bytes of a multicast or a reduction.
+/// Maximum length of a multicast or a reduction in bytes.
 pub const POST_MAX_COLLECTIVE_BYTES: u64 = 64 << 10;
 
-/// Operator: the sum. Integers wrap; doubles are added in an order that the group's alone decides, so that every member
-/// has the same bits. A sum that is no number is the one that [`POST_MIN`] names.
+/// Operator: the sum. Integers wrap. Doubles are added in an order that depends only on the group, so every member has
+/// the same bits. A sum that is not a number is the one of [`POST_MIN`].
 pub const POST_SUM: u32 = 1;
-/// Operator: the least. Of doubles, -0 is less than 0, and with any that is no number the result is the quiet one
+/// Operator: the minimum. Of doubles, -0 is less than 0. If any value is not a number, the result is the quiet NaN
 /// without sign and payload, `0x7ff8000000000000`.
 pub const POST_MIN: u32 = 2;
-/// Operator: the greatest, as [`POST_MIN`].
+/// Operator: the maximum, with the rules of [`POST_MIN`].
 pub const POST_MAX: u32 = 3;
 
-/// Values: integers of 32 bits with sign.
+/// Values: signed integers of 32 bits.
 pub const POST_SIGNED_32: u32 = 1;
-/// Values: integers of 64 bits with sign.
+/// Values: signed integers of 64 bits.
 pub const POST_SIGNED_64: u32 = 2;
-/// Values: integers of 32 bits without sign.
+/// Values: unsigned integers of 32 bits.
 pub const POST_UNSIGNED_32: u32 = 3;
-/// Values: integers of 64 bits without sign.
+/// Values: unsigned integers of 64 bits.
 pub const POST_UNSIGNED_64: u32 = 4;
 /// Values: IEEE 754 binary64.
 pub const POST_DOUBLE: u32 = 5;
 
 layout! {
-    /// An event: what a slice of the receive queue carries. The words are stored in ascending order, the status last.
+    /// An event in a slice of the receive queue. The device stores the words in ascending order, the status last.
     pub struct PostEvent: 88 {
         /// User value of the command.
         pub user: u64,
-        /// Bytes of the message; of a refused command, those that it asked for.
+        /// Length of the message in bytes; of a refused command, the requested length.
         pub bytes: u64,
-        /// Bytes that were stored or sent.
+        /// Number of bytes that were stored or sent.
         pub moved_bytes: u64,
-        /// [`POST_EVENT_RECEIVED`]: the node that sent the message. [`POST_EVENT_DONE`]: the group. Else the node that
-        /// it was for.
+        /// [`POST_EVENT_RECEIVED`]: the node that sent the message. [`POST_EVENT_DONE`]: the group. Otherwise: the node
+        /// to which the message was sent.
         pub source: u64,
-        /// Number of the message among those between this node and the other, as the card counts them, from 1; zero
-        /// where it does not, and of multicasts. [`POST_EVENT_DONE`]: zero.
+        /// Number of the message between this node and the other one, as the card counts them, from 1. Zero if the card
+        /// does not count, for multicasts, and for [`POST_EVENT_DONE`].
         pub message: u64,
         /// Zero.
         pub reserved0: u64,
@@ -180,63 +182,63 @@ const _: () = assert!(size_of::<PostEvent>() as u64 == crate::receive::SLICE_BYT
 /// [`PostEvent::status`]: lowest bit of the result.
 pub const POST_RESULT_SHIFT: u32 = 8;
 
-/// Kind: the card has all data of a message with [`POST_TELL_SENT`], or has given it up, and needs the memory no more.
+/// Kind: the card has all data of a message with [`POST_TELL_SENT`], or has given it up, and does not need the memory.
 pub const POST_EVENT_SENT: u32 = 1;
-/// Kind: a message is in the memory that was posted for it.
+/// Kind: a message was stored in the memory that was posted for it.
 pub const POST_EVENT_RECEIVED: u32 = 2;
-/// Kind: a command was refused; the result says why. Nothing of it was done.
+/// Kind: a command was refused, for the reason in the result. It had no effect.
 pub const POST_EVENT_REFUSED: u32 = 3;
-/// Kind: a message was not delivered, as far as the card knows, and it has given up. Comes once the queue has a place,
-/// as none is held for it.
+/// Kind: a message was not delivered, as far as the card knows, and the card has given up. The event waits until the
+/// queue has a slice, because none is reserved for it.
 pub const POST_EVENT_FAILED: u32 = 4;
-/// Kind: a barrier, a multicast or a reduction that this member asked for is over; the result says whether it is done.
+/// Kind: a barrier, a multicast or a reduction of this member has ended; the result says whether it succeeded.
 pub const POST_EVENT_DONE: u32 = 5;
 
-/// Result: done.
+/// Result: success.
 pub const POST_OK: u32 = 0;
-/// Result: done, but cut: the message is longer than the room that was posted for it.
+/// Result: success, but the message was truncated, because it is longer than the room posted for it.
 pub const POST_TRUNCATED: u32 = 1;
-/// Result: the region is closed, or never was one of this port; or memory of it went away meanwhile.
+/// Result: the region is closed, or does not belong to this port; or memory of it was removed during the operation.
 pub const POST_BAD_REGION: u32 = 2;
-/// Result: offset and bytes go beyond the region.
+/// Result: offset and bytes exceed the region.
 pub const POST_BAD_RANGE: u32 = 3;
-/// Result: reserved bits or words are not zero, or a length is none of a message, or too long for the card.
+/// Result: reserved bits or words are not zero, or the length is invalid for a message or too long for the card.
 pub const POST_BAD_VALUE: u32 = 4;
-/// Result: there is no such command.
+/// Result: the command is unknown.
 pub const POST_BAD_COMMAND: u32 = 5;
-/// Result: there is no such node.
+/// Result: the node does not exist.
 pub const POST_NO_TARGET: u32 = 6;
-/// Result: the other card has not acknowledged it, as often as it was sent.
+/// Result: the other card has not acknowledged the message after all retransmissions.
 pub const POST_UNREACHABLE: u32 = 7;
-/// Result: parts of the message never came, and nobody sends them again. The memory holds those that came.
+/// Result: parts of the message did not arrive, and no card retransmits them. The memory has the parts that arrived.
 pub const POST_INCOMPLETE: u32 = 8;
-/// Result: the card was given another program before the message had arrived.
+/// Result: the card's firmware was reloaded before the message had arrived.
 pub const POST_HANDED_OVER: u32 = 9;
-/// Result: there is no such group here.
+/// Result: this node has no such group.
 pub const POST_NO_GROUP: u32 = 10;
-/// Result: the card's protocol loses messages. What cards do among themselves needs one that delivers.
+/// Result: the card's protocol loses messages. Collectives need a protocol that delivers.
 pub const POST_NOT_RELIABLE: u32 = 11;
-/// Result: a member has dropped the group, or its program is gone.
+/// Result: a member has dropped the group, or its program has ended.
 pub const POST_LEFT: u32 = 12;
-/// Result: members have asked for different things, or have made the group of different members.
+/// Result: the members posted different operations, or made the group of different members.
 pub const POST_UNALIKE: u32 = 13;
 
-/// Changes when the card interrupts the host of a port, while it runs: [`PostRules`]. Refused where the card's protocol
-/// has no component for it.
+/// Changes when the card interrupts the host of a port, while the card runs: [`PostRules`]. Refused if the card's
+/// protocol has no component for it.
 pub const OP_POST_RULES: u32 = 14;
 
 layout! {
-    /// Body of [`OP_POST_RULES`]. Zero turns a rule off.
+    /// Body of [`OP_POST_RULES`]. Zero disables a rule.
     pub struct PostRules: 32 {
         /// The port.
         pub port: u32,
-        /// One: at the end of a message the host is interrupted for the bytes that are pooled.
+        /// One: at the end of a message, the card interrupts the host for the bytes counted so far.
         pub at_end: u32,
-        /// An interrupt for so many bytes that came.
+        /// Interrupt after this number of received bytes.
         pub rcv_chunk_size: u64,
-        /// An interrupt for each message of so many bytes or more.
+        /// Interrupt for each message of at least this number of bytes.
         pub min_message_bytes: u64,
-        /// The rules are about messages of this node; [`POST_ANY_SOURCE`]: of all.
+        /// The rules apply to messages of this node; [`POST_ANY_SOURCE`]: of all nodes.
         pub source: u64,
     }
 }
@@ -244,26 +246,26 @@ layout! {
 /// [`PostRules::source`]: any node.
 pub const POST_ANY_SOURCE: u64 = 0xffff;
 
-/// Makes a group of nodes, or drops it: [`PostGroup`]. Refused with [`crate::control::STATUS_BAD_VALUE`] where there is
-/// a group of this name, or the members are none of a group; with [`crate::control::STATUS_NO_SPACE`] beyond
-/// [`POST_GROUPS`]; with [`crate::control::STATUS_BAD_OPERATION`] where the card's protocol loses messages. To be
-/// dropped there must be one, else [`crate::control::STATUS_NOT_FOUND`].
+/// Makes a group of nodes, or drops it: [`PostGroup`]. Refused with [`crate::control::STATUS_BAD_VALUE`] if the name is
+/// in use or the members are invalid; with [`crate::control::STATUS_NO_SPACE`] beyond [`POST_GROUPS`]; with
+/// [`crate::control::STATUS_BAD_OPERATION`] if the card's protocol loses messages; with
+/// [`crate::control::STATUS_NOT_FOUND`] if the group to drop does not exist.
 pub const OP_POST_GROUP: u32 = 15;
 
-/// Most groups of a card at a time.
+/// Maximum number of groups of a card.
 pub const POST_GROUPS: u32 = 16;
-/// Most members of a group.
+/// Maximum number of members of a group.
 pub const POST_MAX_MEMBERS: u32 = 256;
 
 layout! {
-    /// Body of [`OP_POST_GROUP`], which so many [`PostMember`]s follow.
+    /// Body of [`OP_POST_GROUP`]; `members` [`PostMember`]s follow.
     pub struct PostGroup: 16 {
         /// The port.
         pub port: u32,
         /// Name of the group: any number, the same at every member.
         pub group: u32,
-        /// Members, at most [`POST_MAX_MEMBERS`], this node among them, none twice, in the same order at every member;
-        /// none: the group is dropped.
+        /// Number of members, at most [`POST_MAX_MEMBERS`]. This node is one of them, none occurs twice, and the order
+        /// is the same at every member. Zero: the group is dropped.
         pub members: u32,
         /// Zero.
         pub reserved: u32,
@@ -300,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_word_keeps_its_fields_apart() {
+    fn fields_of_the_status_word_do_not_overlap() {
         let status = post_event_status(POST_EVENT_FAILED, POST_INCOMPLETE, u32::MAX);
         assert_eq!(
             (post_event_kind(status), post_event_result(status)),
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_told_by_the_words_of_a_slot() {
+    fn commands_have_their_documented_words() {
         let send = SendCommand { user: 1, region: 2, node: 3, offset: 4, bytes: 8, ..Default::default() };
         assert_eq!(crate::to_words::<10>(&send), [1, 0x0003_0000_0002, 4, 8, 0, 0, 0, 0, 0, 0]);
         let receive = ReceiveCommand { user: 1, region: 2, offset: 4, bytes: 8, ..Default::default() };

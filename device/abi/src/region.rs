@@ -1,25 +1,26 @@
-//! Regions of host memory ([`crate::config::FEATURE_REGIONS`]): what a program registers so that the card may read and
-//! write it.
+//! Regions of host memory ([`crate::config::FEATURE_REGIONS`]).
+//!
+//! A program registers them, so that the card may read and write them.
 
 use crate::layout;
 
-/// Registers a region of host memory for a port: [`RegionOpen`] and its extents, answered by [`RegionOpened`].
+/// Registers a region of host memory for a port: [`RegionOpen`] and its extents. The reply is [`RegionOpened`].
 pub const OP_REGION_OPEN: u32 = 9;
-/// Adds extents to a region that has not all yet: [`RegionName`] with their number, and the extents. No answer's body.
+/// Adds extents to an incomplete region: [`RegionName`] with their number, and the extents. The reply has no body.
 pub const OP_REGION_EXTEND: u32 = 10;
-/// Closes a region: [`RegionName`] with no extents. Its entries are unlinked without events; once answered, the device
-/// touches the memory no more.
+/// Closes a region: [`RegionName`] without extents. The device unlinks the region's entries without events, and does
+/// not access the memory after the reply.
 pub const OP_REGION_CLOSE: u32 = 11;
 
-/// Most extents in one request.
+/// Maximum number of extents in one request.
 pub const MAX_EXTENTS: u32 = 128;
 
 layout! {
-    /// A stretch of host memory: part of a region.
+    /// A contiguous part of a region in host memory.
     pub struct Extent: 16 {
         /// Guest-physical address.
         pub address: u64,
-        /// Bytes.
+        /// Length in bytes.
         pub bytes: u64,
     }
 }
@@ -29,9 +30,9 @@ layout! {
     pub struct RegionOpen: 24 {
         /// The port.
         pub port: u32,
-        /// Extents that follow in this request, 1..=[`MAX_EXTENTS`].
+        /// Number of extents in this request, 1..=[`MAX_EXTENTS`].
         pub extents: u32,
-        /// Bytes of the region, all extents together. Until so many are there no command may use it.
+        /// Length of the region in bytes. No command may use the region until its extents add up to this length.
         pub bytes: u64,
         /// Zero.
         pub reserved: u64,
@@ -39,10 +40,10 @@ layout! {
 }
 
 layout! {
-    /// Answer to [`OP_REGION_OPEN`].
+    /// Reply to [`OP_REGION_OPEN`].
     pub struct RegionOpened: 8 {
-        /// The region's name: 16 bits of number and, above, 16 bits that differ from those of earlier regions of the
-        /// number.
+        /// The region's name. Its lower 16 bits are a number. Its upper 16 bits differ from those of earlier regions
+        /// with this number.
         pub region: u32,
         /// Zero.
         pub reserved: u32,
@@ -56,7 +57,7 @@ layout! {
         pub port: u32,
         /// The region.
         pub region: u32,
-        /// Extents that follow in this request.
+        /// Number of extents in this request.
         pub extents: u32,
         /// Zero.
         pub reserved: u32,

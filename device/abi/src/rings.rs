@@ -1,5 +1,7 @@
-//! Descriptor rings ([`crate::config::FEATURE_RINGS`]): frames are sent out of memory, and received into memory, that
-//! descriptors in the host's memory name. The card walks them by itself.
+//! Descriptor rings ([`crate::config::FEATURE_RINGS`]).
+//!
+//! The card sends frames from host memory, and stores frames into host memory. Descriptors in two rings of host memory
+//! name this memory, and the card walks the rings by itself.
 //!
 //! A descriptor has the 16 bytes of the DEC 21140 (*21140A PCI Fast Ethernet LAN Controller Hardware Reference Manual*,
 //! section 4.2), in two words of 64 bits, least significant byte first:
@@ -15,40 +17,41 @@
 //! | 0 | 61, 62 | [`RING_FIRST`], [`RING_LAST`], of what is sent: the frame begins, ends here |
 //! | 1 | 0..32, 32..64 | addresses of the buffers |
 //!
-//! Between two descriptors that are not chained the card skips so many bytes as [`RingStart::skip_bytes`] says; behind
-//! a chained one lie as many. They are the driver's, but for the first word of them in what is sent
-//! ([`RING_MESSAGE_WORD`]), which no hardware would read: it tells reports how long the message is whose first frame
-//! begins there, and what the driver knew when it sent the frame. Where that is all that the card had told it by then,
-//! the order in which the host did things is known, and with it when they were done in model time.
+//! Between two unchained descriptors the card skips [`RingStart::skip_bytes`] bytes. After a chained descriptor there
+//! are the same number of bytes. They are the driver's, except the first word of a transmit descriptor
+//! ([`RING_MESSAGE_WORD`]). No hardware would read this word. For reports, it has the length of the message whose first
+//! frame begins there, and the number of frames that the driver had received when it sent the frame. If these are all
+//! frames that the card had reported by then, the device knows the order of the host's operations, and so their model
+//! time.
 //!
-//! The driver fills all words but the first, then stores the first, which makes the descriptor the card's; the card
-//! gives it back by the same word. Then it notifies queue 2 or 3 ([`crate::QUEUE_TRANSMIT`], [`crate::QUEUE_RECEIVE`]),
-//! which never hold a chain: a poll demand.
+//! The driver fills all words except the first, then stores the first, which gives the descriptor to the card. The card
+//! returns the descriptor with the same word. The driver then notifies queue 2 or 3 ([`crate::QUEUE_TRANSMIT`],
+//! [`crate::QUEUE_RECEIVE`]), which never have a chain: a poll demand.
 
 use crate::layout;
 
-/// Says where a ring begins, and that the card shall walk it: [`RingStart`]. No answer's body.
+/// Starts a ring at an address, so that the card walks it: [`RingStart`]. The reply has no body.
 pub const OP_RING_START: u32 = 18;
-/// The card walks a ring no more: [`RingName`]. Once answered, it touches neither descriptors nor buffers.
+/// Stops a ring: [`RingName`]. After the reply the card accesses neither descriptors nor buffers.
 pub const OP_RING_STOP: u32 = 19;
-/// Says when frames that were received interrupt: [`RingInterrupts`]. No answer's body.
+/// Sets when received frames interrupt: [`RingInterrupts`]. The reply has no body.
 pub const OP_RING_INTERRUPTS: u32 = 20;
-/// Asks what the drivers of this cluster have agreed on. No body, answered by [`RingTerms`].
+/// Reads the common terms of the drivers of this cluster. No body; the reply is [`RingTerms`].
 pub const OP_RING_TERMS: u32 = 21;
 
 /// CPU-driven ([`RingTerms::receive_buffers`] is zero): reads status and head of the first frame in the card's FIFO. No
-/// body, answered by [`FifoHead`].
+/// body; the reply is [`FifoHead`].
 pub const OP_FIFO_LOOK: u32 = 22;
-/// CPU-driven: stores a part of the first frame in the FIFO where it belongs, and drops the frame: [`FifoTake`].
-/// Answered, without a body, when it is stored.
+/// CPU-driven: stores a part of the first frame in the FIFO into memory, and drops the frame: [`FifoTake`]. The reply,
+/// when the part is stored, has no body.
 pub const OP_FIFO_TAKE: u32 = 23;
-/// CPU-driven: puts a frame into the FIFO in front of the wire, a head that the processor stores and data that the card
-/// reads: [`FifoSend`]. Answered, without a body, when the card has read all of it.
+/// CPU-driven: puts a frame into the transmit FIFO, with a head that the processor stores and data that the card reads:
+/// [`FifoSend`]. The reply, when the card has read all data, has no body.
 pub const OP_FIFO_SEND: u32 = 24;
 
-/// [`RingStart::ring`], [`RingName::ring`]: what is to be sent.
+/// [`RingStart::ring`], [`RingName::ring`]: frames to send.
 pub const RING_TRANSMIT: u32 = 0;
-/// [`RingStart::ring`], [`RingName::ring`]: room for what comes.
+/// [`RingStart::ring`], [`RingName::ring`]: room for received frames.
 pub const RING_RECEIVE: u32 = 1;
 
 layout! {
@@ -56,7 +59,7 @@ layout! {
     pub struct RingStart: 24 {
         /// [`RING_TRANSMIT`] or [`RING_RECEIVE`].
         pub ring: u32,
-        /// Bytes between two descriptors: a multiple of eight, eight at least, [`RING_MAX_SKIP_BYTES`] at most.
+        /// Bytes between two descriptors: a multiple of eight, from 8 to [`RING_MAX_SKIP_BYTES`].
         pub skip_bytes: u32,
         /// Guest-physical address of the first descriptor: a multiple of eight, below 4 GiB.
         pub first: u64,
@@ -78,9 +81,9 @@ layout! {
 layout! {
     /// Body of [`OP_RING_INTERRUPTS`].
     pub struct RingInterrupts: 16 {
-        /// Frames after which one interrupt is raised; 0: none ever, for drivers that poll.
+        /// Number of frames after which the card raises one interrupt; 0: never, for drivers that poll.
         pub frames: u32,
-        /// Model time in nanoseconds after which an interrupt is raised for fewer frames than that.
+        /// Model time in nanoseconds after which the card raises an interrupt for fewer frames.
         pub delay_ns: u32,
         /// Zero.
         pub reserved: u64,
@@ -88,47 +91,47 @@ layout! {
 }
 
 layout! {
-    /// Answer to [`OP_RING_TERMS`].
+    /// Reply to [`OP_RING_TERMS`].
     pub struct RingTerms: 48 {
-        /// Descriptors that the receive ring shall have, each with a buffer for a whole frame. 0: there are no rings,
-        /// and the processor drives each transfer ([`OP_FIFO_LOOK`]).
+        /// Number of descriptors that the receive ring needs, each with a buffer for a complete frame. 0: there are no
+        /// rings, and the processor drives each transfer ([`OP_FIFO_LOOK`]).
         pub receive_buffers: u32,
-        /// Frames that may be on their way from one node to another without acknowledgement; 0: any number.
+        /// Maximum number of unacknowledged frames from one node to another; 0: no limit.
         pub window: u32,
-        /// Frames of a node after which its window is given back to it.
+        /// Number of frames of a node after which a driver acknowledges them.
         pub acknowledge_every: u32,
-        /// Buffers that are no window's and no acknowledgement's: other protocols may use so many.
+        /// Number of buffers for other protocols, beyond those for windows and acknowledgements.
         pub other_buffers: u32,
-        /// Ethernet address by which other protocols of this node are known, first byte lowest.
+        /// Ethernet address of this node for other protocols, first byte lowest.
         pub station: u64,
-        /// Most bytes of a frame that the driver gives to the card: of active ports, without the check sequence.
+        /// Maximum length of a frame that the driver gives to the card; of active ports, without the check sequence.
         pub frame_bytes: u32,
-        /// [`RingInterrupts::frames`], as drivers set it unless somebody wants otherwise.
+        /// Default of [`RingInterrupts::frames`].
         pub interrupt_frames: u32,
-        /// [`RingInterrupts::delay_ns`], likewise.
+        /// Default of [`RingInterrupts::delay_ns`].
         pub interrupt_delay_ns: u32,
-        /// [`crate::active_ports::FrameHead::protocol`] of frames that the card sends and takes.
+        /// [`crate::active_ports::FrameHead::protocol`] of frames that the card sends and accepts.
         pub protocol: u32,
-        /// How many drivers have asked this card for its terms, this one included: what a driver of hardware would
-        /// count in the card's serial memory. See [`crate::active_ports::INCARNATIONS`].
+        /// Number of drivers that have asked this card for its terms, including this one. A driver of real hardware
+        /// would keep this count in the card's serial memory. See [`crate::active_ports::INCARNATIONS`].
         pub incarnation: u32,
         /// Zero.
         pub reserved: u32,
     }
 }
 
-/// Most bytes of the head of a frame that the processor reads or stores: an Ethernet header and
+/// Maximum number of bytes of a frame's head that the processor reads or stores. An Ethernet header and
 /// [`crate::active_ports::FrameHead`] are 22.
 pub const FIFO_HEAD_BYTES: u32 = 24;
 
 layout! {
-    /// Answer to [`OP_FIFO_LOOK`].
+    /// Reply to [`OP_FIFO_LOOK`].
     pub struct FifoHead: 32 {
-        /// Bytes of the first frame in the FIFO; zero: there is none.
+        /// Length of the first frame in the FIFO in bytes; zero: the FIFO is empty.
         pub bytes: u32,
-        /// [`RING_STATUS_DAMAGED`] where its check sequence is wrong, else zero.
+        /// [`RING_STATUS_DAMAGED`] if its check sequence is wrong, otherwise zero.
         pub status: u32,
-        /// The first [`FIFO_HEAD_BYTES`] of it, first byte lowest, zeros behind its end.
+        /// Its first [`FIFO_HEAD_BYTES`], first byte lowest, padded with zeros. This word has the first eight.
         pub head_0: u64,
         /// The next eight.
         pub head_1: u64,
@@ -140,11 +143,11 @@ layout! {
 layout! {
     /// Body of [`OP_FIFO_TAKE`].
     pub struct FifoTake: 16 {
-        /// Guest-physical address of where the part goes.
+        /// Guest-physical address to which the card stores the part.
         pub address: u64,
-        /// Bytes of the frame in front of the part.
+        /// Number of bytes of the frame before the part.
         pub skip_bytes: u32,
-        /// Bytes of the part; zero: the frame is dropped, and nothing is stored.
+        /// Length of the part in bytes; zero: the card drops the frame and stores nothing.
         pub bytes: u32,
     }
 }
@@ -152,71 +155,70 @@ layout! {
 layout! {
     /// Body of [`OP_FIFO_SEND`].
     pub struct FifoSend: 48 {
-        /// The head of the frame, first byte lowest.
+        /// The head of the frame, first byte lowest: its first eight bytes.
         pub head_0: u64,
         /// The next eight bytes.
         pub head_1: u64,
         /// The last eight bytes.
         pub head_2: u64,
-        /// Bytes of the head: [`FIFO_HEAD_BYTES`] at most.
+        /// Length of the head in bytes, at most [`FIFO_HEAD_BYTES`].
         pub head_bytes: u32,
-        /// Bytes of the data behind it.
+        /// Length of the data after it in bytes.
         pub bytes: u32,
         /// Guest-physical address of the data.
         pub address: u64,
-        /// Bytes of the message whose first frame this is, else zero: for reports, no hardware would read it.
+        /// Length of the message whose first frame this is, otherwise zero. It is for reports; no hardware would read
+        /// it.
         pub message_bytes: u64,
     }
 }
 
-/// Last but two of the bytes of [`RingTerms::station`], less one: which of the node's stations other protocols are.
+/// The node's MAC endpoint of other protocols: the third byte from the end of [`RingTerms::station`], minus one.
 pub const RING_STATION: u8 = 0;
-/// Most bytes between two descriptors (CSR0, bits 2 to 6: 31 words of 32 bits, here in whole words of 64).
+/// Maximum number of bytes between two descriptors (CSR0, bits 2 to 6: 31 words of 32 bits, here in whole words of 64).
 pub const RING_MAX_SKIP_BYTES: u32 = 120;
-/// Word of a descriptor and what lies behind it, of 64 bits, of a descriptor in which a frame begins that is sent. Its
-/// lower half, where the frame is a message's first: the bytes of the message. Its upper half, [`RING_RECEIVED_SHIFT`]:
-/// the frames that the driver had taken out of the receive ring since it was started, modulo 2^32.
+/// Index of the 64-bit word, counted from the descriptor's begin, of a transmit descriptor in which a frame begins. Its
+/// lower half has the length of the message in bytes, if the frame is the message's first. Its upper half,
+/// [`RING_RECEIVED_SHIFT`], has the number of frames that the driver has taken out of the receive ring since its start,
+/// modulo 2^32.
 pub const RING_MESSAGE_WORD: usize = 2;
-/// The upper half of that word.
+/// Lowest bit of the upper half of that word.
 pub const RING_RECEIVED_SHIFT: u32 = 32;
 
-/// First word: the descriptor is the card's.
+/// First word: the card owns the descriptor.
 pub const RING_OWN: u64 = 1 << 31;
 /// First word: the second address is that of the next descriptor.
 pub const RING_CHAINED: u64 = 1 << 56;
-/// First word: the next descriptor is the ring's first; stronger than [`RING_CHAINED`].
+/// First word: the next descriptor is the ring's first; takes precedence over [`RING_CHAINED`].
 pub const RING_END: u64 = 1 << 57;
-/// First word, of what is sent: the frame begins in this descriptor.
+/// First word, transmit: the frame begins in this descriptor.
 pub const RING_FIRST: u64 = 1 << 61;
-/// First word, of what is sent: the frame ends in this descriptor.
+/// First word, transmit: the frame ends in this descriptor.
 pub const RING_LAST: u64 = 1 << 62;
 /// First word: lowest bit of the size of the first buffer.
 pub const RING_SIZE_SHIFT: u32 = 32;
 /// First word: lowest bit of the size of the second buffer.
 pub const RING_SECOND_SIZE_SHIFT: u32 = 43;
-/// Most bytes of a buffer.
+/// Maximum number of bytes of a buffer.
 pub const RING_MAX_BUFFER_BYTES: u32 = (1 << 11) - 1;
 
-/// Status: something is wrong, and other bits say what (ES).
+/// Status: an error, which other bits describe (ES).
 pub const RING_ERROR: u32 = 1 << 15;
-/// Status of what was received: the frame begins in this descriptor (FS).
+/// Receive status: the frame begins in this descriptor (FS).
 pub const RING_STATUS_FIRST: u32 = 1 << 9;
-/// Status of what was received: the frame ends in this descriptor, and the length is valid (LS).
+/// Receive status: the frame ends in this descriptor, and the length is valid (LS).
 pub const RING_STATUS_LAST: u32 = 1 << 8;
-/// Status of what was received: the check sequence is wrong (CE).
+/// Receive status: the check sequence is wrong (CE).
 pub const RING_STATUS_DAMAGED: u32 = 1 << 1;
-/// Status of what was received: the ring had too little room for the whole frame (DE).
+/// Receive status: the ring had too little room for the complete frame (DE).
 pub const RING_STATUS_TRUNCATED: u32 = 1 << 14;
-/// Status of what was received: lowest bit of the length in bytes, from the Ethernet header to the last byte that is
-/// stored.
+/// Receive status: lowest bit of the length in bytes, from the Ethernet header to the last stored byte.
 pub const RING_LENGTH_SHIFT: u32 = 16;
-/// Status of what was sent: the frame is shorter than its headers, longer than the network's, or its buffers are in too
-/// many descriptors.
+/// Transmit status: the frame is shorter than its headers, longer than the network allows, or in too many descriptors.
 pub const RING_STATUS_LENGTH: u32 = 1 << 2;
-/// Status of what was sent: a buffer is not memory of the guest.
+/// Transmit status: a buffer is not memory of the guest.
 pub const RING_STATUS_ADDRESS: u32 = 1 << 3;
-/// Status of what was sent: the source address is not the node's, or the frame is of a protocol that is not this
-/// card's.
+/// Transmit status: the source address is not the node's, or the frame's protocol is not this card's.
 pub const RING_STATUS_FORGED: u32 = 1 << 4;
-/// Status of what was sent: a descriptor that begins a frame within another, or goes on with none.
+/// Transmit status: a descriptor begins a frame inside another one, or continues none.
 pub const RING_STATUS_SEGMENT: u32 = 1 << 5;

@@ -1,5 +1,5 @@
-//! The debugger: goes on by cycles, stops at words and events, and shows the machine. Commands are lines of text, and
-//! what they say is text, so that a terminal and a script are the same to it.
+//! The debugger: executes cycles, stops at words and events, and shows the machine. Commands and replies are text, so a
+//! terminal and a script use it in the same way.
 
 mod command;
 mod show;
@@ -17,13 +17,13 @@ use crate::results::write_found;
 use crate::trace::{TickError, Trace, TraceError, tick};
 use command::{COMMANDS, Command, CommandError, Event, Point};
 
-/// Cycles whose stages are kept.
+/// Number of cycles whose stages are kept.
 const HISTORY: usize = 1_024;
 
-/// The debugger itself cannot go on. What a user does wrong is no such thing.
+/// The debugger cannot continue. An invalid command is not such an error.
 #[derive(Debug, Error)]
 pub enum DebugError {
-    /// What is given cannot be run.
+    /// The setup cannot be run.
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// The waveform cannot be written.
@@ -31,7 +31,7 @@ pub enum DebugError {
     Trace(#[from] TraceError),
 }
 
-/// What is said to a command.
+/// The reply to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Lines for the user.
@@ -40,7 +40,7 @@ pub struct Reply {
     pub quits: bool,
 }
 
-/// A place to stop at: of words and registers, those of a unit.
+/// A breakpoint: at a word of a unit, on an event, or on a change of a unit's register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     Word(Party, usize),
@@ -48,7 +48,7 @@ enum Stop {
     Change(Party, Register),
 }
 
-/// Why it stopped.
+/// The reason why the machine stopped.
 enum StopReason {
     Breakpoint(usize),
     Count,
@@ -60,22 +60,22 @@ enum StopReason {
 pub struct Debugger {
     setup: Setup,
     machine: Machine,
-    /// The unit that commands are about.
+    /// The unit that commands refer to.
     unit: Party,
     /// The waveform's file.
     path: Option<PathBuf>,
     trace: Option<Trace>,
-    /// Breakpoints by their numbers, from 1 on.
+    /// Breakpoints with their numbers, counted from 1.
     stops: Vec<(usize, Stop)>,
     next_stop: usize,
     /// The machine before the last command that moved it.
     before: Snapshot,
-    /// The stages of the last cycles, of the unit that matches and of the other one.
+    /// Stages of the last cycles, of the matching unit and of the queue unit.
     history: VecDeque<(u64, [Stages; 2])>,
 }
 
 impl Debugger {
-    /// A machine before its first cycle; with the file of a waveform, if one is wanted.
+    /// A debugger with a machine before its first cycle. `path` is the file for a waveform, if any.
     ///
     /// # Errors
     /// [`DebugError`].
@@ -84,12 +84,12 @@ impl Debugger {
         let trace = path.as_deref().map(|path| Trace::create(path, &setup.files)).transpose()?;
         let before = machine.snapshot();
         let (stops, history) = (Vec::new(), VecDeque::new());
-        // Who brings a program for the list wants to see that one.
+        // A user who gives a queue program probably wants to debug it.
         let unit = if machine.has_queue() { Party::Queue } else { Party::Matcher };
         Ok(Self { setup, machine, unit, path, trace, stops, next_stop: 1, before, history })
     }
 
-    /// What is said first.
+    /// The greeting.
     #[must_use]
     pub fn greeting(&self) -> String {
         let Setup { firmware, queue, items, headers, .. } = &self.setup;
@@ -103,7 +103,7 @@ impl Debugger {
         said(firmware) + &queue + &rest + &show::next(&self.machine, self.unit)
     }
 
-    /// Does what a line says. What is wrong with the line is said and changes nothing.
+    /// Executes a command line. An invalid line gets an error reply and changes nothing.
     ///
     /// # Errors
     /// [`DebugError`].
@@ -120,13 +120,13 @@ impl Debugger {
         Ok(Reply { text, quits })
     }
 
-    /// Whether a program was stopped, since the beginning or the last `restart`.
+    /// Whether a program was stopped since the beginning or the last `restart`.
     #[must_use]
     pub fn stopped(&self) -> bool {
         self.machine.stopped().is_some()
     }
 
-    /// No command follows: the waveform appears.
+    /// Completes the waveform after the last command; the file appears.
     ///
     /// # Errors
     /// [`DebugError`].
@@ -171,7 +171,7 @@ impl Debugger {
         })
     }
 
-    /// Chooses the unit that commands are about, if one is named, and says what it does next.
+    /// Selects the unit that commands refer to, if one is named. Returns its next word.
     fn choose(&mut self, unit: Option<Party>) -> Result<String, CommandError> {
         match unit {
             Some(Party::Queue) if !self.machine.has_queue() => return Err(CommandError::NoQueue),
@@ -256,7 +256,7 @@ impl Debugger {
 
     fn restart(&mut self) -> Result<String, DebugError> {
         self.machine = Machine::new(&self.setup)?;
-        // The old waveform goes away before the new one begins.
+        // The old waveform is dropped before the new one begins.
         self.trace = None;
         let trace = self.path.as_deref().map(|path| Trace::create(path, &self.setup.files));
         self.trace = trace.transpose()?;
@@ -265,7 +265,7 @@ impl Debugger {
         Ok(show::next(&self.machine, self.unit))
     }
 
-    /// Goes on for so many cycles, unless something stops it.
+    /// Executes `count` cycles, unless something stops the machine.
     fn advance(&mut self, count: u64, shows: bool) -> Result<String, DebugError> {
         self.before = self.machine.snapshot();
         let (mut text, unit) = (String::new(), self.unit);
@@ -280,8 +280,8 @@ impl Debugger {
             StopReason::Breakpoint(number) => text += &format!("breakpoint {number}, before cycle {cycle}\n"),
             StopReason::Done => {
                 text += &format!(
-                    "every header has its outcome, after {cycle} cycles; `results` shows them, `restart` begins \
-                     anew\n"
+                    "every header has its outcome, after {cycle} cycles; `results` shows them, `restart` restarts \
+                     the program\n"
                 );
                 return Ok(text);
             }
@@ -319,7 +319,7 @@ impl Debugger {
 
     fn is_at(&self, stop: Stop, cycle: &Cycle) -> bool {
         match stop {
-            // A word that waits is where it was.
+            // A waiting word has already stopped the machine when it was reached.
             Stop::Word(party, address) => self.machine.pc(party) == address && !cycle.of(party).stages.waits,
             Stop::Change(party, register) => {
                 self.machine.snapshot().of(party).get(register) != cycle.before.of(party).get(register)
@@ -338,5 +338,5 @@ fn complaint(error: &CommandError) -> String {
 fn help() -> String {
     let line = |(_, usage, does): &(&str, &str, &str)| format!("{usage}\n        {does}\n");
     COMMANDS.iter().map(line).collect::<String>()
-        + "A command may be cut short, as far as no other begins so. Numbers are decimal or 0x....\n"
+        + "A command may be abbreviated to a prefix that no other command has. Numbers are decimal or 0x....\n"
 }

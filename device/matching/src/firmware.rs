@@ -9,10 +9,10 @@ use niclab_isa::{MAX_WORDS, Word};
 use niclab_source::render;
 use thiserror::Error;
 
-/// The source of the program that every unit is built with: its labels. The words are the image's.
+/// The source of the built-in program, for its labels. The units' image has the same words.
 const PORTALS: &str = include_str!("../../../firmware/matching/programs/portals.nma");
 
-/// The source of the program that keeps a list, as [`PORTALS`].
+/// The source of the built-in program that keeps a list.
 const QUEUE: &str = include_str!("../../../firmware/matching/programs/queue.nma");
 
 /// A program cannot be executed.
@@ -27,36 +27,36 @@ pub enum FirmwareError {
         #[source]
         error: io::Error,
     },
-    /// It is an image, and a bad one.
+    /// The image is invalid.
     #[error("{}: {error}", file.display())]
     Image {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         #[source]
         error: ImageError,
     },
-    /// It is a source, and not a right one.
+    /// The source has errors.
     #[error("{complaints}{}: {error}", file.display())]
     Source {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it, each with the line.
+        /// The errors, each with its line.
         complaints: String,
-        /// How much that is.
+        /// The number of errors.
         #[source]
         error: niclab_source::Rejected,
     },
-    /// It is neither.
+    /// The file is neither an image nor a source.
     #[error(
-        "{} is neither a firmware image nor a source\n  fix: write a source as docs/use/match/MACHINE.md says; \
-         `niclab asm FILE.nma -o FILE.nmi` makes an image of it",
+        "{} is neither a firmware image nor a source\n  fix: write a source as described in \
+         docs/use/match/MACHINE.md; `niclab asm FILE.nma -o FILE.nmi` assembles it to an image",
         .0.display()
     )]
     Neither(PathBuf),
 }
 
-/// A program with what people call its words.
+/// A program with the names of its words and registers.
 #[derive(Clone, Debug)]
 pub struct Firmware {
     name: String,
@@ -66,7 +66,7 @@ pub struct Firmware {
 }
 
 impl Firmware {
-    /// The program in this file, image or source; or else the one that every unit is built with.
+    /// The program in this file, an image or a source; without a file, the built-in program.
     ///
     /// # Errors
     /// [`FirmwareError`].
@@ -75,7 +75,7 @@ impl Firmware {
         Self::read(file)
     }
 
-    /// The program in this file, or else the built-in one that keeps a list.
+    /// The program in this file; without a file, the built-in program that keeps a list.
     ///
     /// # Errors
     /// [`FirmwareError`].
@@ -105,31 +105,31 @@ impl Firmware {
     }
 
     fn new(name: String, program: Program) -> Self {
-        // A source says what its words do in its own names; of an image all is said in the machine's.
+        // Words of a source are shown with the source's names, words of an image with the machine's names.
         let lines = if program.texts.is_empty() { lines(&program) } else { program.texts.clone() };
         Self { name, program, lines, warnings: String::new() }
     }
 
-    /// What the assembler warns of, as it is shown to a user; of an image, nothing.
+    /// The assembler's warnings as text for the user; empty for an image.
     #[must_use]
     pub fn warnings(&self) -> &str {
         &self.warnings
     }
 
-    /// What the source calls registers and predicates, by register.
+    /// The source's names of registers and predicates.
     #[must_use]
     pub fn names(&self) -> &[(String, Register)] {
         &self.program.names
     }
 
-    /// What the source calls a register or a predicate: all its names for it, or none.
+    /// All of the source's names for a register or a predicate.
     #[must_use]
     pub fn names_of(&self, register: Register) -> String {
         let own = self.names().iter().filter(|(_, named)| *named == register);
         own.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
     }
 
-    /// The register or the predicate of this name, the source's or the machine's.
+    /// The register or predicate with this name, from the source or the machine.
     #[must_use]
     pub fn register(&self, name: &str) -> Option<Register> {
         let own = self.names().iter().find(|(own, _)| own == name).map(|(_, register)| *register);
@@ -142,19 +142,19 @@ impl Firmware {
         &self.name
     }
 
-    /// Its words.
+    /// The program's words.
     #[must_use]
     pub fn words(&self) -> &[Word] {
         &self.program.words
     }
 
-    /// Names of words, by address. An image has none.
+    /// Labels with their addresses. An image has none.
     #[must_use]
     pub fn labels(&self) -> &[(String, usize)] {
         &self.program.labels
     }
 
-    /// A word as a line of source; behind the last one, nothing.
+    /// A word as a line of source; empty after the last word.
     #[must_use]
     pub fn line(&self, address: usize) -> &str {
         self.lines.get(address).map_or("", String::as_str)
@@ -166,7 +166,7 @@ impl Firmware {
         self.labels().iter().find(|(name, _)| name == label).map(|(_, address)| *address)
     }
 
-    /// Where a word stands: the label before it and its distance, or the address where there is none.
+    /// The location of a word: the label before it plus an offset; without a label, the address.
     #[must_use]
     pub fn place(&self, address: usize) -> String {
         let before = self.labels().iter().filter(|(_, labelled)| *labelled <= address);
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_program_is_the_units_and_has_labels() {
+    fn the_built_in_program_has_the_units_words_and_labels() {
         let firmware = Firmware::load(None).unwrap();
         assert_eq!(firmware.words(), program::portals().unwrap());
         assert_eq!(firmware.place(0), "0");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn images_and_sources_are_told_apart() {
+    fn images_and_sources_are_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let load = |name: &str, bytes: &[u8]| {
             let file = folder.path().join(name);

@@ -1,6 +1,7 @@
 //! Lists and headers as JSON. docs/use/match/RUNNING.md has the tables of keys.
 //!
-//! Words of 64 bits may be numbers or, since many writers of JSON round what is beyond 2^53, text: `"0x1f"`, `"42"`.
+//! Words of 64 bits may be numbers or text, such as `"0x1f"` or `"42"`, because many JSON writers round numbers beyond
+//! 2^53.
 
 mod number;
 mod strict;
@@ -22,7 +23,7 @@ use strict::Keyed;
 /// A file of items or of headers cannot be used.
 #[derive(Debug, Error)]
 pub enum InputError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}: {error}", file.display())]
     Read {
         /// The file.
@@ -31,29 +32,29 @@ pub enum InputError {
         #[source]
         error: io::Error,
     },
-    /// It is no JSON, or a value is not what its key wants.
+    /// The file is not JSON, or a value is invalid for its key.
     #[error(
         "{}: {}: {}\n  fix: {}", file.display(), shortened(at.clone()), shortened(error.to_string()), remedy(error)
     )]
     Json {
         /// The file.
         file: PathBuf,
-        /// The path of the key: `[3].length` is that of the fourth entry.
+        /// The path of the key, such as `[3].length` in the fourth entry.
         at: String,
-        /// What is wrong, and in which line.
+        /// The error and its line.
         #[source]
         error: serde_json::Error,
     },
-    /// The next message would begin behind the memory.
+    /// The next message would begin after the end of the item's memory.
     #[error(
         "{}: [{index}].local_offset: {offset} is beyond the item's length, {length}\n  fix: an offset is at most the \
-         length; an item that is full has the same number in both",
+         length; give both the same number for a full item",
         file.display()
     )]
     Offset {
         /// The file.
         file: PathBuf,
-        /// The item.
+        /// Index of the item.
         index: usize,
         /// Its offset.
         offset: u64,
@@ -64,7 +65,7 @@ pub enum InputError {
 
 fn remedy(error: &serde_json::Error) -> &'static str {
     if error.is_data() {
-        "docs/use/match/RUNNING.md has all keys and what they take"
+        "docs/use/match/RUNNING.md lists all keys and their values"
     } else {
         "the file is one JSON array of objects, `[{...}, {...}]`"
     }
@@ -127,7 +128,7 @@ fn read<T: DeserializeOwned>(file: &Path) -> Result<Vec<T>, InputError> {
     Ok(entries)
 }
 
-/// An item as it is written.
+/// An item in the file.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "item")]
@@ -136,7 +137,7 @@ struct ItemEntry {
     #[serde(deserialize_with = "number::word")]
     #[schemars(schema_with = "number::word_schema")]
     match_bits: u64,
-    /// Match bits that do not count.
+    /// Match bits that are not compared.
     #[serde(default, deserialize_with = "number::word")]
     #[schemars(schema_with = "number::word_schema")]
     ignore_bits: u64,
@@ -156,19 +157,19 @@ struct ItemEntry {
     #[serde(deserialize_with = "number::word")]
     #[schemars(schema_with = "number::word_schema")]
     length: u64,
-    /// Where the next message begins, unless its sender says so. At most the length.
+    /// Offset of the next message, unless its sender gives the offset. At most the length.
     #[serde(default, deserialize_with = "number::word")]
     #[schemars(schema_with = "number::word_schema")]
     local_offset: u64,
-    /// Bytes that must be left, with the flag of this name and without `truncate`.
+    /// Bytes that must be left, if the flag of this name is set and `truncate` is not.
     #[serde(default, deserialize_with = "number::word")]
     #[schemars(schema_with = "number::word_schema")]
     max_size: u64,
-    /// Messages that the item still takes.
+    /// Number of messages that the item can still match.
     #[serde(default = "number::infinite", deserialize_with = "number::threshold")]
     #[schemars(default = "number::infinite_name", schema_with = "number::threshold_schema")]
     threshold: u32,
-    /// Where the memory begins. Not looked at.
+    /// Address of the memory. Not used.
     #[serde(default, deserialize_with = "number::word")]
     #[schemars(schema_with = "number::word_schema")]
     start: u64,
@@ -190,7 +191,7 @@ const FLAGS: [(&str, u16); 6] = [
     ("truncate", flag::TRUNCATE),
 ];
 
-/// The flags of an item that says none: the first three.
+/// The default flags of an item: the first three.
 fn usual_flags() -> Vec<Flag> {
     FLAGS.iter().take(3).map(|(_, bit)| Flag(*bit)).collect()
 }
@@ -199,7 +200,7 @@ fn usual_flag_names() -> Vec<&'static str> {
     FLAGS.iter().take(3).map(|(name, _)| *name).collect()
 }
 
-/// No flag is called so.
+/// The flag is unknown.
 #[derive(Debug, Error)]
 enum FlagError {
     #[error("the list manager itself ends the list: an item has no flag `end`")]
@@ -237,7 +238,7 @@ impl From<ItemEntry> for Item {
     }
 }
 
-/// A header as it is written.
+/// A header in the file.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "header")]
@@ -254,7 +255,7 @@ struct HeaderEntry {
     #[serde(default, deserialize_with = "number::process")]
     #[schemars(schema_with = "number::process_schema")]
     process: u16,
-    /// What is wanted.
+    /// The operation.
     #[serde(default)]
     #[schemars(default = "usual_operation_name")]
     operation: OperationName,
@@ -262,13 +263,13 @@ struct HeaderEntry {
     #[serde(deserialize_with = "number::word")]
     #[schemars(schema_with = "number::word_schema")]
     length: u64,
-    /// The offset that the sender asks for.
+    /// The offset that the sender requests.
     #[serde(default, deserialize_with = "number::word")]
     #[schemars(schema_with = "number::word_schema")]
     remote_offset: u64,
 }
 
-/// What a message wants done.
+/// The operation of a message.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(rename = "operation", extend("enum" = OPERATIONS.map(|(name, _)| name)))]
@@ -284,7 +285,7 @@ impl Default for OperationName {
     }
 }
 
-/// No operation is called so.
+/// The operation is unknown.
 #[derive(Debug, Error)]
 #[error("no operation is called `{0}`; operations are `put`, `get`, `other`")]
 struct OperationError(String);
@@ -315,7 +316,7 @@ impl From<HeaderEntry> for Header {
     }
 }
 
-/// An item in one line.
+/// An item as one line of text.
 #[must_use]
 pub fn item_text(item: &Item) -> String {
     let or = |value: u64, wildcard: u64, name: &str| {
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_usual() {
+    fn missing_keys_have_their_defaults() {
         let [item] = list(r#"[{"match_bits": 5, "length": 10}]"#).unwrap()[..] else { panic!("an item") };
         let expected = Item {
             match_bits: 5,
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_place_and_fix() {
+    fn errors_name_the_location_and_the_fix() {
         let item =
             |keys: &str| list(&format!(r#"[{{"match_bits": 1, "length": 8}}, {{"match_bits": 1, {keys}}}]"#));
         for (keys, parts) in [
@@ -398,7 +399,7 @@ mod tests {
             (r#""length": "0x_8""#, &["[1].length", "0x_8"]),
             (r#""length": "_8""#, &["[1].length", "_8"]),
             (r#""length": "0x""#, &["[1].length"]),
-            (r#""length": 8, "flags": ["put", "valid", "put"]"#, &["[1].flags: ", "said twice"]),
+            (r#""length": 8, "flags": ["put", "valid", "put"]"#, &["[1].flags: ", "appears twice"]),
             (r#""length": 8, "flags": [{"put": null}]"#, &["[1].flags[0]", "map"]),
             (r#""start": 8"#, &["[1]: missing field `length`"]),
         ] {
@@ -430,7 +431,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_stands_in_a_file_breaks_the_reader(text in ".{0,200}") {
+        fn the_reader_accepts_any_file_without_a_panic(text in ".{0,200}") {
             prop_assert!(list(&text).is_err() || text.contains('['));
         }
 

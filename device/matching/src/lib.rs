@@ -1,10 +1,10 @@
-//! The match unit without a NIC around it: the same unit and list manager, with a list and headers out of files.
+//! The match unit without a NIC: the same unit and list manager, with a list and headers from files.
 //!
 //! * [`input`]: the files, lists and headers as JSON;
-//! * [`firmware`]: the program, as an image, as a source, or the one that every unit is built with;
-//! * [`machine`]: unit and list manager, which is hardware or a program on a second unit, and what each cycle brought;
-//! * [`results`]: what became of the headers;
-//! * [`debugger`]: stops, steps and shows;
+//! * [`firmware`]: the program: an image, a source, or the built-in program;
+//! * [`machine`]: unit and list manager, cycle by cycle. The list manager is hardware, or a program on a second unit;
+//! * [`results`]: the outcomes of the headers;
+//! * [`debugger`]: steps, breakpoints, and the machine as text;
 //! * [`trace`]: a waveform of every cycle.
 //!
 //! docs/use/match/RUNNING.md is the manual.

@@ -1,8 +1,9 @@
-//! Unit and list manager with a list and headers, cycle by cycle, and what each cycle brought. The list manager is
-//! hardware, or a second unit with a program of its own.
+//! Unit and list manager with a list and headers, cycle by cycle. The list manager is hardware, or a second unit with
+//! its own program.
 //!
-//! The unit executes a word at a time, since forwarding hides its three stages; here they are derived from what was
-//! issued: the word issued in a cycle reads its operands in it, executes in the next one and writes in the one behind.
+//! The unit executes one word at a time, since forwarding hides its three stages. This module derives the stages from
+//! the issued words: a word reads its operands in the cycle of its issue, executes in the next one and writes in the
+//! third.
 
 mod found;
 mod manager;
@@ -30,56 +31,56 @@ pub use pipeline::{Stages, UnitCycle, UnitView};
 
 use crate::firmware::Firmware;
 
-/// Everything that is given.
+/// The programs and their input.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The program that matches.
     pub firmware: Firmware,
-    /// The program that keeps the list, where hardware does not.
+    /// The program that keeps the list; None for hardware.
     pub queue: Option<Firmware>,
     /// The list.
     pub items: Vec<Item>,
-    /// The headers, in the order of arrival; all are there from the first cycle on.
+    /// The headers, in the order of arrival. All are present from the first cycle.
     pub headers: Vec<Header>,
-    /// What becomes of items that match.
+    /// Whether matching items are used up or kept.
     pub uses: Use,
-    /// Cycles that a header may take.
+    /// Maximum number of cycles for a header.
     pub watchdog: u64,
-    /// The files that all this was read from, which nothing may be written to.
+    /// The input files, which no output may overwrite.
     pub files: Vec<PathBuf>,
 }
 
-/// What is given cannot be run.
+/// The setup cannot be run.
 #[derive(Debug, Error)]
 pub enum SetupError {
-    /// A branch leads out of a program.
+    /// A branch leaves its program.
     #[error("{party}: {error}")]
     Program {
-        /// Which program.
+        /// The program.
         party: Party,
-        /// Where.
+        /// The location.
         #[source]
         error: ImageError,
     },
-    /// A program that keeps the list names items by slots of 16 bits.
+    /// The list is too long for a program that keeps it, which names items by slots of 16 bits.
     #[error(
-        "the list has {items} items, and a program that keeps it has {MAX_ITEMS} slots for them\n  fix: take items \
-         out, or leave --queue-program away: the hardware list manager takes any number"
+        "the list has {items} items, but a program that keeps it has only {MAX_ITEMS} slots\n  fix: remove items \
+         or --queue-program; the hardware list manager has no such limit"
     )]
     Items {
-        /// How many there are.
+        /// Number of items.
         items: usize,
     },
 }
 
-/// Cycles that a program may take for a header if nobody says how many: so many, and [`WATCHDOG_PER_ITEM`] for each
-/// item. The built-in program takes less than a tenth of it.
+/// Default of the watchdog: this number of cycles for a header, plus [`WATCHDOG_PER_ITEM`] for each item. The built-in
+/// program takes less than a tenth of it.
 pub const WATCHDOG: u64 = 4_096;
 
-/// [`WATCHDOG`].
+/// See [`WATCHDOG`].
 pub const WATCHDOG_PER_ITEM: u64 = 256;
 
-/// The watchdog for a list of so many items.
+/// The default watchdog for a list with this number of items.
 #[must_use]
 pub const fn watchdog(items: usize) -> u64 {
     WATCHDOG.saturating_add(WATCHDOG_PER_ITEM.saturating_mul(items as u64))
@@ -89,11 +90,11 @@ pub const fn watchdog(items: usize) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("header {header}: {}\n  fix: {}", text(*by, *why), remedy(*by, *why))]
 pub struct Stopped {
-    /// The header that was being matched, by its place in the file.
+    /// The header in progress, by its index in the file.
     pub header: usize,
-    /// Which of two programs; none where there is but one.
+    /// The program at fault, if there are two.
     pub by: Option<Party>,
-    /// What it did.
+    /// Its fault.
     #[source]
     pub why: Misbehaved,
 }
@@ -105,34 +106,36 @@ fn text(by: Option<Party>, why: Misbehaved) -> String {
 fn remedy(by: Option<Party>, why: Misbehaved) -> &'static str {
     match (why, by) {
         (Misbehaved::Watchdog { .. }, _) => {
-            "`niclab match debug` shows where it goes round; --watchdog CYCLES gives it longer"
+            "`niclab match debug` shows the loop; --watchdog CYCLES raises the limit"
         }
         (_, Some(Party::Queue)) => {
-            "`niclab match debug` steps there; docs/use/match/INSIDE.md, \"Queue handling as a program\", says what is to be done when"
+            "`niclab match debug` steps to it; docs/use/match/INSIDE.md, \"Queue handling as a program\", has \
+             the commands and their order"
         }
         _ => {
-            "`niclab match debug` steps there; docs/use/match/INSIDE.md, \"What travels\", says what is to be answered when"
+            "`niclab match debug` steps to it; docs/use/match/INSIDE.md, \"What travels\", has the answers \
+             and their order"
         }
     }
 }
 
-/// What can be seen of the machine between two cycles.
+/// The machine's state between two cycles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The unit that matches.
+    /// The matching unit.
     pub unit: UnitView,
-    /// The unit whose program keeps the list, if one does.
+    /// The unit with the program that keeps the list, if any.
     pub queue: Option<UnitView>,
-    /// What keeps the list.
+    /// The list manager.
     pub manager: ManagerView,
-    /// The header that is being matched, by its place in the file.
+    /// The header in progress, by its index in the file.
     pub header: Option<usize>,
-    /// The item that is being judged, by its place in the file. At the end of the list there is none.
+    /// The item under comparison, by its index in the file. None at the end of the list.
     pub judged: Option<usize>,
 }
 
 impl Snapshot {
-    /// One of both units; the one that matches where there is but that.
+    /// The unit of this party. Without a queue program, always the matching unit.
     #[must_use]
     pub fn of(&self, party: Party) -> &UnitView {
         match (party, &self.queue) {
@@ -142,29 +145,29 @@ impl Snapshot {
     }
 }
 
-/// A cycle that is over.
+/// A completed cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cycle {
-    /// Its number, from 0 on.
+    /// Its number, counted from 0.
     pub number: u64,
-    /// The machine before it.
+    /// The machine before the cycle.
     pub before: Snapshot,
-    /// What the unit that matches did.
+    /// Activity of the matching unit.
     pub unit: UnitCycle,
-    /// What the unit did whose program keeps the list, if one does.
+    /// Activity of the unit with the queue program, if any.
     pub queue: Option<UnitCycle>,
-    /// The header that began, by its place in the file.
+    /// The header that began, by its index in the file.
     pub began: Option<usize>,
-    /// The header that ended, by its place in the file.
+    /// The header that ended, by its index in the file.
     pub ended: Option<usize>,
 }
 
-/// What an item was found to be.
+/// The result of comparing an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It takes the message.
+    /// The item matches.
     Succeeded,
-    /// It does not, or there was no item but the end of the list.
+    /// The item does not match, or the list has ended.
     Failed,
 }
 
@@ -178,7 +181,7 @@ impl fmt::Display for Verdict {
 }
 
 impl Cycle {
-    /// What one of both units did, as [`Snapshot::of`].
+    /// Activity of this party's unit, as in [`Snapshot::of`].
     #[must_use]
     pub fn of(&self, party: Party) -> &UnitCycle {
         match (party, &self.queue) {
@@ -187,7 +190,7 @@ impl Cycle {
         }
     }
 
-    /// The verdict that the list manager heard, if it heard one.
+    /// The verdict that the list manager received in this cycle, if any.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         match (self.before.manager.matching?.phase, self.unit.heard?) {
@@ -198,21 +201,21 @@ impl Cycle {
     }
 }
 
-/// What became of the headers, however they were matched.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// One for each header that has its outcome, in order.
+    /// One entry for each header that has its outcome, in order.
     pub found: Vec<Found>,
-    /// Cycles in all.
+    /// Total cycles.
     pub cycles: u64,
-    /// Cycles of these in which the list was changed and no header was matched: a program that keeps it began, and
-    /// appended items. In hardware all items are there before the first cycle.
+    /// Part of these cycles in which no header was matched, because a queue program started or appended items. In
+    /// hardware all items are present before the first cycle.
     pub append_cycles: u64,
-    /// Why the program was stopped, if it was.
+    /// The reason if the program was stopped.
     pub stopped: Option<Stopped>,
 }
 
-/// Units and list manager at work.
+/// Units and list manager of a run.
 #[derive(Clone, Debug)]
 pub struct Machine {
     unit: Pipeline,
@@ -257,19 +260,19 @@ impl Machine {
         self.queue.as_ref().filter(|_| party == Party::Queue).unwrap_or(&self.unit)
     }
 
-    /// One of both programs; the one that matches where there is but that.
+    /// The program of this party. Without a queue program, always the matching program.
     #[must_use]
     pub fn firmware(&self, party: Party) -> &Firmware {
         &self.pipeline(party).firmware
     }
 
-    /// The address of the word that comes next.
+    /// The address of the next word.
     #[must_use]
     pub fn pc(&self, party: Party) -> usize {
         self.manager.unit(party).pc()
     }
 
-    /// The word that comes next, unless the program ran past its end.
+    /// The next word, unless the program ran past its end.
     #[must_use]
     pub fn word(&self, party: Party) -> Option<&Word> {
         self.firmware(party).words().get(self.pc(party))
@@ -281,26 +284,26 @@ impl Machine {
         self.manager.is_idle()
     }
 
-    /// What became of headers so far.
+    /// The outcomes so far.
     #[must_use]
     pub fn found(&self) -> &[Found] {
         &self.found
     }
 
-    /// What became of everything so far.
+    /// The results so far.
     #[must_use]
     pub fn ran(&self) -> Ran {
         let append_cycles = self.manager.change_cycles();
         Ran { found: self.found.clone(), cycles: self.cycles(), append_cycles, stopped: self.stopped }
     }
 
-    /// How many headers there are in all.
+    /// Total number of headers.
     #[must_use]
     pub const fn headers(&self) -> usize {
         self.headers
     }
 
-    /// Why a program was stopped.
+    /// The reason if a program was stopped.
     #[must_use]
     pub const fn stopped(&self) -> Option<Stopped> {
         self.stopped
@@ -312,7 +315,7 @@ impl Machine {
         self.manager.queue().cycle()
     }
 
-    /// Words that the input FIFO of a unit holds.
+    /// Capacity of a unit's input FIFO in words.
     #[must_use]
     pub fn fifo_words(&self, party: Party) -> usize {
         match (party, &self.queue) {
@@ -321,14 +324,14 @@ impl Machine {
         }
     }
 
-    /// The list as it is: places in the file, and items. Where a program keeps it, in the order of its slots, which
-    /// come first.
+    /// The current list: slot, index in the file, and item. Hardware has no slots; a program's list is in the order of
+    /// slots.
     #[must_use]
     pub fn list(&self) -> Vec<(Option<u16>, usize, Item)> {
         self.manager.list().into_iter().map(|(slot, handle, item)| (slot, self.place(handle), item)).collect()
     }
 
-    /// The machine as it is.
+    /// The machine's current state.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let (manager, judged) = self.manager.look();
@@ -341,20 +344,18 @@ impl Machine {
         }
     }
 
-    /// Goes on until every header has its outcome, without a look at single cycles.
+    /// Runs until every header has its outcome, without observing single cycles.
     ///
-    /// # Errors
-    /// [`Stopped`]; what was found before is [`Self::found`].
+    /// # Errors [`Stopped`]; [`Self::found`] has the earlier outcomes.
     pub fn run(&mut self) -> Result<(), Stopped> {
         let ended = self.manager.queue_mut().run(self.watchdog);
         self.collect();
         ended.map_err(|fault| self.stop(fault))
     }
 
-    /// One cycle.
+    /// Executes one cycle.
     ///
-    /// # Errors
-    /// [`Stopped`], from then on for each cycle.
+    /// # Errors [`Stopped`], also for each later cycle.
     pub fn tick(&mut self) -> Result<Cycle, Stopped> {
         self.stopped.map_or(Ok(()), Err)?;
         let before = self.snapshot();
@@ -395,7 +396,7 @@ impl Machine {
         *self.stopped.insert(Stopped { header: self.found.len(), by, why: fault.why })
     }
 
-    /// Takes what the list manager found; how many headers that are.
+    /// Collects outcomes of the list manager. Returns their number.
     fn collect(&mut self) -> usize {
         let before = self.found.len();
         while let Some(outcome) = self.manager.queue_mut().poll_outcome() {
@@ -405,7 +406,7 @@ impl Machine {
         self.found.len() - before
     }
 
-    /// The item's place in the file. Handles are the list manager's own, each of which has a place.
+    /// The item's index in the file. Every handle of the list manager has one.
     fn place(&self, handle: Handle) -> usize {
         self.places.get(&handle).copied().unwrap_or(usize::MAX)
     }

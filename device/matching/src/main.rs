@@ -1,4 +1,4 @@
-//! `niclab-match`: runs a program of the match unit, and steps through it.
+//! `niclab-match`: runs and debugs a program of the match unit.
 
 use std::io::{self, BufRead, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use niclab_output::{READER_GONE, eprint, eprintln, is_unread, print};
 
 /// Runs programs of the match unit on lists and headers, and steps through them.
 ///
-/// `niclab match` starts this program. Exit codes: 0 when every header has its outcome, 1 when the program had to be
-/// stopped, 2 when it cannot be run at all. docs/use/match/RUNNING.md describes the files.
+/// `niclab match` starts this program. Exit codes: 0 if every header has its outcome, 1 if the program had to be
+/// stopped, 2 if it cannot be run. docs/use/match/RUNNING.md describes the files.
 #[derive(Debug, Parser)]
 #[command(name = "niclab-match", bin_name = "niclab match", version, max_term_width = 100)]
 struct Arguments {
@@ -27,16 +27,15 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Match headers against a list, and print for each which item takes it, and in how many cycles.
+    /// Match headers against a list, and print the matching item and the cycles of each header.
     Run(RunArguments),
-    /// Step through a program: commands from standard input, `help` lists them.
+    /// Step through a program with commands from standard input; `help` lists them.
     ///
-    /// What a command finds wrong does not end it; Ctrl-D and `quit` do. Exits with 1 where the program had been
-    /// stopped.
+    /// An invalid command does not end the debugger; Ctrl-D and `quit` do. Exits with 1 if the program was stopped.
     Debug(DebugArguments),
-    /// Print the JSON Schema of a list, of headers, or of what `run --json` prints.
+    /// Print the JSON Schema of a list, of headers, or of the output of `run --json`.
     Schema {
-        /// Of what.
+        /// The file or output.
         #[arg(value_enum)]
         what: SchemaOf,
     },
@@ -44,18 +43,18 @@ enum Action {
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum SchemaOf {
-    /// Of the list.
+    /// The list.
     List,
-    /// Of the headers.
+    /// The headers.
     Headers,
-    /// Of what `run --json` prints.
+    /// The output of `run --json`.
     Results,
 }
 
-/// What is run on what.
+/// A program and its input.
 #[derive(Debug, Args)]
 struct SetupArguments {
-    /// The program, as an image or as a source. Without this, the one that every unit is built with.
+    /// The program: an image or a source. Default: the built-in program.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// The list: a JSON array of items.
@@ -64,18 +63,18 @@ struct SetupArguments {
     /// The headers: a JSON array, in the order of arrival.
     #[arg(long, value_name = "HEADERS.json")]
     headers: PathBuf,
-    /// Keep items that match as they are, as the paper's benchmark does. Without this their thresholds fall and their
-    /// offsets move on.
+    /// Leave matching items unchanged, as in the paper's benchmark. Without this option each match lowers the item's
+    /// threshold and advances its offset.
     #[arg(long)]
     keep: bool,
-    /// Stop a program that takes more cycles for a header. Default: 4096, and 256 for each item.
+    /// Stop a program that takes more cycles for one header. Default: 4096, plus 256 for each item.
     #[arg(long, value_name = "CYCLES", value_parser = clap::value_parser!(u64).range(1..=MAX_WATCHDOG))]
     watchdog: Option<u64>,
     /// Write a waveform of every cycle to this file (VCD), for GTKWave.
     #[arg(long, value_name = "FILE.vcd")]
     trace: Option<PathBuf>,
-    /// Let a program keep the list, on a second unit, in the place of the hardware list manager: an image or a source,
-    /// or without a file the built-in one.
+    /// Replace the hardware list manager by a program on a second unit: an image or a source. Without FILE, the
+    /// built-in program.
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "trace")]
     queue_program: Option<Option<PathBuf>>,
 }
@@ -93,19 +92,19 @@ struct RunArguments {
 struct DebugArguments {
     #[command(flatten)]
     setup: SetupArguments,
-    /// Do this before commands are read from standard input. May be repeated.
+    /// Execute this command before those from standard input. May be repeated.
     #[arg(short, long, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// The longest watchdog: six days of the modelled clock, and far from where sums of cycles would overflow.
+/// The longest watchdog: six days of the modelled clock. Sums of cycles stay far below an overflow.
 const MAX_WATCHDOG: u64 = 1 << 48;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// The code of a program that was stopped.
+/// Exit code if the program was stopped.
 const STOPPED: u8 = 1;
-/// The code where nothing could be run.
+/// Exit code if the program could not be run.
 const REFUSED: u8 = 2;
 
 fn main() -> ExitCode {
@@ -150,7 +149,7 @@ fn run(arguments: &RunArguments) -> Result<u8, Failure> {
     let setup = setup(&arguments.setup)?;
     let mut machine = Machine::new(&setup)?;
     match &arguments.setup.trace {
-        // Why it was stopped, if it was, the machine remembers.
+        // The machine keeps the reason of a stop.
         None => drop(machine.run()),
         Some(path) => drop(traced(&mut machine, Trace::create(path, &setup.files)?)?),
     }
@@ -166,7 +165,7 @@ fn run(arguments: &RunArguments) -> Result<u8, Failure> {
     }))
 }
 
-/// Runs to the end with a waveform; why the program was stopped, if it was.
+/// Runs to the end and writes a waveform. Returns the reason if the program was stopped.
 fn traced(machine: &mut Machine, mut trace: Trace) -> Result<Option<Stopped>, Failure> {
     let mut stopped = None;
     while !machine.is_done() && stopped.is_none() {
@@ -190,7 +189,7 @@ fn print_schema(what: SchemaOf) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What stands before a command.
+/// The prompt.
 const PROMPT: &str = "(match) ";
 
 fn debug(arguments: &DebugArguments) -> Result<u8, Failure> {
@@ -201,7 +200,7 @@ fn debug(arguments: &DebugArguments) -> Result<u8, Failure> {
     let mut given = arguments.command.iter();
     loop {
         let command = given.next().cloned();
-        // A script's commands are shown as if they had been typed.
+        // Commands of a script are echoed, so that the output looks like an interactive session.
         let is_typed = command.is_none() && is_terminal;
         if is_typed {
             write!(output, "{PROMPT}")?;
@@ -225,7 +224,7 @@ fn debug(arguments: &DebugArguments) -> Result<u8, Failure> {
     Ok(if stopped { STOPPED } else { 0 })
 }
 
-/// The next line, whatever bytes it has; none at the end of the input.
+/// The next line, with any bytes; None at the end of the input.
 fn next_line(input: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     let bytes = input.read_until(b'\n', &mut line)?;
@@ -240,7 +239,7 @@ mod tests {
     fn documented_commands_are_valid() {
         let mut commands = niclab_harness::documented("niclab");
         commands.retain_mut(|command| {
-            // `niclab match` passes the rest on to this program.
+            // `niclab match` passes its remaining arguments to this program.
             command.words.remove(0);
             command.words.first().is_some_and(|word| word == "match")
         });

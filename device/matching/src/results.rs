@@ -1,4 +1,4 @@
-//! What became of the headers, for programs and for people.
+//! The outcomes of the headers, as JSON and as text.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::machine::{Found, Ran, Setup};
 /// The clock of the paper's match unit (section 5.2).
 pub const CLOCK_HZ: u64 = 500_000_000;
 
-/// What keeps the list where no program does.
+/// The list manager that is not a program.
 const HARDWARE: &str = "hardware";
 
 /// The version of the JSON.
@@ -21,42 +21,42 @@ pub const VERSION: u32 = 1;
 /// Why the program was stopped before all headers were matched.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Failure {
-    /// The header that was being matched, by its place in the file.
+    /// The header in progress, by its index in the file.
     pub header: usize,
-    /// What it did, and the fix.
+    /// The fault of the program, and the fix.
     pub message: String,
 }
 
-/// What became of all.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Results {
-    /// The version of this form: 1.
+    /// The version of this format: 1.
     pub version: u32,
     /// The program's file, or `built-in`.
     pub program: String,
-    /// Its words.
+    /// Number of the program's words.
     pub words: usize,
-    /// What kept the list: `hardware`, or the program that did, as `program`.
+    /// The list manager: `hardware`, or the program's file, or `built-in`.
     pub queue: String,
-    /// Items of the list.
+    /// Number of items in the list.
     pub items: usize,
-    /// Whether items that matched were kept as they were.
+    /// Whether matching items were left unchanged.
     pub keep: bool,
     /// The clock of the match unit, in Hz of model time.
     pub clock_hz: u64,
-    /// Model cycles in all, to the one in which the last outcome is known.
+    /// Model cycles until the last outcome is known.
     pub cycles: u64,
-    /// Model cycles of these in which a program that keeps the list began and items were appended. They stand in no
-    /// header.
+    /// Model cycles in which a program that keeps the list starts and appends items. They are part of `cycles`, but of
+    /// no header.
     pub append_cycles: u64,
     /// One entry for each header that was matched, in order.
     pub headers: Vec<Found>,
-    /// Why there are fewer entries than headers.
+    /// The reason if there are fewer entries than headers.
     pub error: Option<Failure>,
 }
 
 impl Results {
-    /// What became of everything that was given.
+    /// The results of a run with this setup.
     #[must_use]
     pub fn new(setup: &Setup, ran: Ran) -> Self {
         let queue = setup.queue.as_ref().map_or(HARDWARE, Firmware::name);
@@ -90,7 +90,7 @@ impl fmt::Display for Results {
         if queue != HARDWARE {
             writeln!(
                 formatter,
-                "{append_cycles} cycles before the first header: the program begins, and {items} items are appended"
+                "{append_cycles} cycles before the first header: the program starts and appends {items} items"
             )?;
         }
         let model_ns = u128::from(*cycles) * 1_000_000_000 / u128::from(*clock_hz);
@@ -104,10 +104,9 @@ pub fn results_schema() -> Schema {
     schema_for!(Results)
 }
 
-/// Writes the table of what was found.
+/// Writes the table of outcomes.
 ///
-/// # Errors
-/// As `out`.
+/// # Errors Errors of `out`.
 pub fn write_found(out: &mut dyn fmt::Write, headers: &[Found]) -> fmt::Result {
     writeln!(
         out,

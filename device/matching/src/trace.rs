@@ -1,8 +1,8 @@
-//! The waveform: a VCD file, which GTKWave and its like show.
+//! The waveform: a VCD file for GTKWave and similar viewers.
 //!
-//! Cycle `c` is the time from `2c` to `2c + 2` nanoseconds; the clock rises at its beginning. What stands in a cycle is
-//! what the word that is issued in it finds: registers, predicates and FIFOs as the cycle before left them, the words
-//! in the stages, and what the cycle moves.
+//! Cycle `c` is the time from `2c` to `2c + 2` nanoseconds; the clock rises at its beginning. Each cycle has the state
+//! that the word issued in it sees: registers, predicates and FIFOs after the previous cycle. It also has the words in
+//! the stages, and the words that the cycle moves.
 
 mod signals;
 
@@ -26,18 +26,18 @@ pub const CYCLE_NS: u64 = 1_000_000_000 / crate::results::CLOCK_HZ;
 #[error("the waveform: {0}")]
 pub struct TraceError(#[from] OutputError);
 
-/// Why there was no further cycle.
+/// The reason why no cycle could be executed.
 #[derive(Debug, Error)]
 pub enum TickError {
     /// The program was stopped.
     #[error(transparent)]
     Stopped(#[from] Stopped),
-    /// Its waveform cannot be written.
+    /// The waveform cannot be written.
     #[error(transparent)]
     Trace(#[from] TraceError),
 }
 
-/// One cycle, which is written if there is a waveform.
+/// Executes one cycle, and adds it to the waveform, if any.
 ///
 /// # Errors
 /// [`TickError`].
@@ -57,14 +57,14 @@ fn next_word(machine: &Machine) -> Option<(Word, String)> {
     machine.word(unit).map(|word| (*word, machine.firmware(unit).place(machine.pc(unit))))
 }
 
-/// A waveform that is being written. It appears under its name when it is whole.
+/// A waveform that is being written. It appears under its name once it is complete.
 pub struct Trace {
     output: OutputFile,
     wave: Wave<BufWriter<OutputWriter>>,
 }
 
 impl Trace {
-    /// Begins the waveform of a machine that has not begun. The file must be none of `inputs`.
+    /// Begins the waveform of a machine before its first cycle. The file must not be one of `inputs`.
     ///
     /// # Errors
     /// [`TraceError`].
@@ -76,7 +76,7 @@ impl Trace {
         Ok(Self { output, wave })
     }
 
-    /// The last cycle is over: the waveform appears.
+    /// Completes the waveform after the last cycle; the file appears.
     ///
     /// # Errors
     /// [`TraceError`].

@@ -25,5 +25,5 @@ pub mod parts;
 pub mod platform;
 pub mod time;
 
-/// What is drawn from a seed.
+/// Random values from a seed.
 pub use niclab_random as random;

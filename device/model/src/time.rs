@@ -1,10 +1,8 @@
-//! Model time: what the modelled hardware would have taken. Never the wall clock.
-
+//! Model time: the time that the modelled hardware would have taken. Never wall time.
 //!
-//! Arithmetic saturates, and no overrun is silent all the same: [`Time::LIMIT`] is half of what the number holds. A
-//! shell checks every instant at which something happens ([`Time::within_limit`]) and ends the cluster with
-//! [`EndOfTime`] beyond it. The other half is room for what one step of a model adds to an instant before the shell
-//! sees the result.
+//! Arithmetic saturates, but never unnoticed: [`Time::LIMIT`] is half of the range. A shell checks every instant at
+//! which it acts ([`Time::within_limit`]), and ends the cluster with [`EndOfTime`] beyond the limit. The other half is
+//! room for the spans that one step of a model adds before the shell checks the result.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
@@ -15,7 +13,8 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
-/// When the first and the last byte of a frame pass a place. Something that is whole at once has both at one instant.
+/// When the first and the last byte of a frame reach a point. Both are equal for a frame that is complete at one
+/// instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passage {
     /// The first byte.
@@ -34,55 +33,55 @@ impl From<Time> for Passage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
-/// Model time is over: an instant lies after [`Time::LIMIT`]. Nothing that follows could be exact.
+/// Model time is over: an instant lies after [`Time::LIMIT`]. Later results could not be exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "model time reaches {} days after the cluster's start, and ends after {}; shorten the pauses, timeouts or rate control \
-     intervals that take so long",
+    "model time reaches {} days after the cluster's start, and ends after {}; shorten the long pauses, timeouts or \
+     rate control intervals",
     days(*.at),
     days(Time::LIMIT)
 )]
 pub struct EndOfTime {
-    /// The instant. It stands at [`Time::END`] where it does not fit into the number.
+    /// The instant; [`Time::END`] if the number overflowed.
     pub at: Time,
 }
 
-/// Whole days of model time since the beginning.
+/// Whole days of model time since the start.
 const fn days(at: Time) -> u64 {
     at.0 / (24 * 3_600 * 1_000_000_000_000)
 }
 
 impl Time {
-    /// The beginning.
+    /// The start.
     pub const ZERO: Self = Self(0);
 
-    /// The last instant at which anything may happen: 106 days after the beginning.
+    /// The last valid instant: 106 days after the start.
     pub const LIMIT: Self = Self(u64::MAX / 2);
 
-    /// The last instant that the number holds, at which arithmetic saturates.
+    /// The maximum of the number, at which arithmetic saturates.
     pub const END: Self = Self(u64::MAX);
 
-    /// The instant `ps` picoseconds after the beginning.
+    /// The instant `ps` picoseconds after the start.
     pub const fn from_ps(ps: u64) -> Self {
         Self(ps)
     }
 
-    /// Picoseconds since the beginning.
+    /// Picoseconds since the start.
     pub const fn as_ps(self) -> u64 {
         self.0
     }
 
-    /// The span since `earlier`, zero when that is later.
+    /// The span since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 
-    /// The instant `span` later, saturating: what `+` is where nothing is constant.
+    /// The instant `span` later, saturating: `+` for constant expressions.
     pub const fn later(self, span: Span) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 
-    /// This instant, where something may happen then.
+    /// This instant, if it is valid.
     ///
     /// # Errors
     /// [`EndOfTime`] after [`Time::LIMIT`].
@@ -90,7 +89,7 @@ impl Time {
         if self.0 <= Self::LIMIT.0 { Ok(self) } else { Err(EndOfTime { at: self }) }
     }
 
-    /// The instant `span` later, where something may happen then.
+    /// The instant `span` later, if it is valid.
     ///
     /// # Errors
     /// [`EndOfTime`] after [`Time::LIMIT`].
@@ -98,7 +97,7 @@ impl Time {
         self.later(span).within_limit()
     }
 
-    /// The instant `span` earlier, not before the beginning.
+    /// The instant `span` earlier, not before the start.
     pub const fn before(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.0))
     }

@@ -1,14 +1,15 @@
-//! Captures in the form pcapng, which Wireshark and `tshark` open.
+//! Captures in the pcapng format, which Wireshark and `tshark` open.
 //!
-//! Each link is an interface, seen from its node: what the node hands to the link goes out, what the link hands to the
-//! node comes in. A frame that a fault touched is there with a comment that says what happened; one that was dropped is
-//! there as well, and its comment says that it never arrived.
+//! Each link is an interface, seen from its node: frames from the node to the link are outbound, frames from the link
+//! to the node are inbound. A frame that a fault affected has a comment that names the fault. The capture also contains
+//! dropped frames, with a comment that they never arrived.
 //!
-//! The last blocks say of each link how many frames were captured, and how many are missing because they came faster
-//! than they could be written.
+//! The last blocks have the numbers of captured and lost frames of each link. Frames are lost if they come faster than
+//! the file can be written.
 //!
-//! The form: draft-ietf-opsawg-pcapng, sections 4.1 to 4.3 and 4.6. Time stamps have the unit of 10^-12 s, which is the
-//! unit of model time; crates that write pcapng know nanoseconds at best, hence these four blocks of our own.
+//! The format: draft-ietf-opsawg-pcapng, sections 4.1 to 4.3 and 4.6. Time stamps are in units of
+//! 10^-12 s, as model time is. Crates that write pcapng support nanoseconds at best, so this file writes its four kinds
+//! of block itself.
 
 use std::io::{self, Write};
 
@@ -33,10 +34,10 @@ const OPTION_FLAGS: u16 = 2;
 const OPTION_RECEIVED: u16 = 4;
 const OPTION_DROPPED: u16 = 5;
 
-/// Time stamps are multiples of ten to the power of minus this.
+/// Unit of time stamps, as a negative power of ten: picoseconds.
 const PICOSECONDS: u8 = 12;
 
-/// Which way a frame goes, seen from the node of the link.
+/// Direction of a frame on the link of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heading {
     /// To the node.
@@ -45,20 +46,20 @@ pub enum Heading {
     ToSwitch,
 }
 
-/// What became of a frame.
+/// Outcome of a frame on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fate {
-    /// Nothing happened to it.
+    /// No fault affected it.
     #[default]
     Passed,
-    /// It never came to the end of this link.
+    /// It never reached the end of this link.
     Dropped,
-    /// A bit was flipped, counted from the lowest of the first byte.
+    /// One bit was flipped.
     Corrupted {
-        /// Which.
+        /// Index of the bit, counted from the lowest bit of the first byte.
         bit: u32,
     },
-    /// It came twice; each of both says so.
+    /// It arrived twice; both copies have this outcome.
     Duplicated,
 }
 
@@ -75,8 +76,8 @@ impl Fate {
     }
 }
 
-/// How a frame that left the switch comes out of the link behind it, given what the link delivers: when, with which
-/// bytes, and what happened to it. One that the link dropped at `at` is there as well.
+/// Arrivals of a frame at the end of a link: time, bytes and outcome of each delivery. If the link dropped the frame,
+/// the only arrival is the dropped frame at `at`.
 pub fn arrivals<'a>(
     at: Time,
     frame: &'a SharedFrame,
@@ -94,7 +95,7 @@ pub fn arrivals<'a>(
     }))
 }
 
-/// What became of the frames of one link.
+/// Counts of one link's frames.
 #[derive(Clone, Copy, Debug, Default)]
 struct Interface {
     written: u64,
@@ -109,16 +110,15 @@ pub struct Capture<W: Write> {
 }
 
 impl<W: Write> Capture<W> {
-    /// Begins a capture of links with these names: those of their nodes.
+    /// Begins a capture of links. Each link has the name of its node.
     ///
-    /// # Errors
-    /// What `out` says.
+    /// # Errors Errors of `out`.
     pub fn new(mut out: W, links: &[String]) -> io::Result<Self> {
         let mut body = Vec::new();
         body.extend(BYTE_ORDER_MAGIC.to_le_bytes());
         body.extend(1_u16.to_le_bytes());
         body.extend(0_u16.to_le_bytes());
-        // The length of the section is not known: it is streamed.
+        // The section is streamed, so its length is unknown.
         body.extend(u64::MAX.to_le_bytes());
         let application = concat!("niclab ", env!("CARGO_PKG_VERSION"));
         option(&mut body, OPTION_SECTION_APPLICATION, application.as_bytes());
@@ -130,7 +130,7 @@ impl<W: Write> Capture<W> {
             let mut body = Vec::new();
             body.extend(LINKTYPE_ETHERNET.to_le_bytes());
             body.extend([0; 2]);
-            // Frames are whole.
+            // No limit on the captured length of a frame.
             body.extend(0_u32.to_le_bytes());
             option(&mut body, OPTION_NAME, name.as_bytes());
             let description = format!("link of {name}; out: to the switch, in: to the node; model time");
@@ -142,17 +142,16 @@ impl<W: Write> Capture<W> {
         Ok(Self { out, interfaces: vec![Interface::default(); links.len()], latest: Time::ZERO })
     }
 
-    /// Counts frames on link `link` that are missing because they came too fast; the file says how many.
+    /// Counts frames on link `link` that came too fast to be written; the file has their number.
     pub fn add_lost(&mut self, link: u32, frames: u64) {
         if let Some(interface) = self.interfaces.get_mut(link as usize) {
             interface.lost = interface.lost.saturating_add(frames);
         }
     }
 
-    /// Adds a frame on link `link`, counted as the names were given; one of another link is left out.
+    /// Adds a frame on link `link`, an index of the names given to [`Self::new`]. Ignores frames of other links.
     ///
-    /// # Errors
-    /// What the writer says.
+    /// # Errors Errors of the writer.
     pub fn frame(
         &mut self,
         link: u32,
@@ -184,18 +183,16 @@ impl<W: Write> Capture<W> {
         block(&mut self.out, ENHANCED_PACKET, &body)
     }
 
-    /// Passes on what is written so far.
+    /// Flushes the writer.
     ///
-    /// # Errors
-    /// What the writer says.
+    /// # Errors Errors of the writer.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// Writes what became of the frames of each link, and gives the writer back, flushed.
+    /// Writes the counts of each link, flushes the writer and returns it.
     ///
-    /// # Errors
-    /// What the writer says.
+    /// # Errors Errors of the writer.
     pub fn finish(mut self) -> io::Result<W> {
         for (link, interface) in (0_u32..).zip(&self.interfaces) {
             let mut body = Vec::new();
@@ -211,7 +208,7 @@ impl<W: Write> Capture<W> {
     }
 }
 
-/// Writes a block: type and length before its body, the length again behind it.
+/// Writes a block: type, length, body, and the length again.
 fn block(out: &mut impl Write, kind: u32, body: &[u8]) -> io::Result<()> {
     let length = body.len() as u32 + 12;
     out.write_all(&kind.to_le_bytes())?;
@@ -220,14 +217,14 @@ fn block(out: &mut impl Write, kind: u32, body: &[u8]) -> io::Result<()> {
     out.write_all(&length.to_le_bytes())
 }
 
-/// Adds an instant: the upper half first.
+/// Adds a time stamp, upper half first.
 fn time_stamp(body: &mut Vec<u8>, at: Time) {
     let at_ps = at.as_ps();
     body.extend(((at_ps >> 32) as u32).to_le_bytes());
     body.extend((at_ps as u32).to_le_bytes());
 }
 
-/// Adds an option. What is longer than an option can be is cut.
+/// Adds an option. Truncates a value that exceeds the maximum length of options.
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     let value = value.get(..u16::MAX.into()).unwrap_or(value);
     body.extend(code.to_le_bytes());
@@ -236,7 +233,7 @@ fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     pad(body);
 }
 
-/// Bodies begin at multiples of four bytes, and so does all that is in them.
+/// Pads to a multiple of four bytes, as pcapng requires of all options and bodies.
 fn pad(body: &mut Vec<u8>) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
@@ -260,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_keep_bytes_times_directions_and_fates() {
+    fn frames_keep_bytes_times_directions_and_outcomes() {
         let links = ["node0".to_owned(), "node1".to_owned()];
         let mut capture = Capture::new(Vec::new(), &links).unwrap();
         let at = Time::from_ps(0x1_2345_6789_abcd);

@@ -1,7 +1,7 @@
 //! Files about a run: [`Timeline`]s for Perfetto, [`Capture`]s for Wireshark, and recordings that can be replayed
 //! ([`Recorder`]).
 //!
-//! All are written as they come, in bounded memory, and every instant in them is model time, exact to the picosecond.
+//! All files are streamed with bounded memory. All times in them are model time, exact to the picosecond.
 
 pub mod capture;
 pub mod recording;

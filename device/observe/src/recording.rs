@@ -1,7 +1,7 @@
-//! The recording of a run: what was sent, by whom, to whom, and when, so that it can be sent again.
+//! The recording of a run: sender, receiver, size and time of each message, so that a later run can replay them.
 //!
-//! A text of one JSON object a line. The first line names the form and its version, the last one says how many messages
-//! stand between them, so that a file that was cut off is known:
+//! A text file with one JSON object per line. The first line has the version. The last line has the number of messages,
+//! so that a reader recognizes a truncated file:
 //!
 //! ```json
 //! {"niclab_recording": 2, "nodes": 2}
@@ -10,11 +10,14 @@
 //! {"messages": 2}
 //! ```
 //!
-//! Each line between is one message whose data left a card: when a program began to send it, or to get it (model time
-//! from the start of the recording), rank and port of the sender, rank and port of the receiver, its payload, and
-//! whether it interrupted its receiver. What goes on in further frames or goes again stands there once. The lines stand
-//! in the order in which the messages left their cards; a message that waited for credit left later than others of its
-//! node that were begun after it, and the times tell.
+//! Each line between them is one message whose data left a card:
+//!
+//! * the time at which a program began to send it, or to get it (model time from the start of the recording);
+//! * rank and port of the sender, and of the receiver;
+//! * its payload in bytes, and whether it interrupted its receiver.
+//!
+//! A message of several frames, or one that was retransmitted, has one line. The lines are in the order in which the
+//! messages left their cards. A message that waited for credit may follow messages of its node that began later.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -43,7 +46,7 @@ pub struct Head {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recorded {
-    /// When the program began to send it, picoseconds of model time from the start of the recording.
+    /// Time at which the program began to send it: picoseconds of model time from the start of the recording.
     pub model_time_ps: u64,
     /// Rank of the sender.
     pub node: u16,
@@ -55,7 +58,7 @@ pub struct Recorded {
     /// Its port, by the card's number.
     #[serde(default)]
     pub to_port: u16,
-    /// Payload.
+    /// Payload in bytes.
     pub bytes: u32,
     /// Whether it interrupted its receiver.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -66,14 +69,14 @@ pub struct Recorded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tail {
-    /// Lines before this one, without the first.
+    /// Number of messages in the file.
     pub messages: u64,
-    /// Messages that are missing, because they came faster than they could be written.
+    /// Messages that are missing because they came faster than the file could be written.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde requires")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
@@ -84,7 +87,7 @@ impl Recorded {
     pub fn new(begin: Time, message: &TraceTag, begun: &Begun) -> Self {
         let Begun { from, to, interrupt } = *begun;
         Self {
-            // What was begun before the recording and waited is sent at its start.
+            // A message that began before the recording is replayed at its start.
             model_time_ps: message.launched.as_ps().saturating_sub(begin.as_ps()),
             node: from.node,
             port: from.port.into(),
@@ -96,16 +99,16 @@ impl Recorded {
     }
 }
 
-/// Tells frames in which messages begin from those in which they go on, or go again.
+/// Distinguishes frames in which messages begin from continuations and retransmissions.
 #[derive(Debug, Default)]
 pub struct Beginnings {
-    /// The latest message from each port to each, by whoever launched it: from one port to another they begin in the
-    /// order of their launches.
+    /// The latest message from each port to each port, by the node that posted it. From one port to another, messages
+    /// begin in the order of their posts.
     latest: BTreeMap<(u16, Address, Address), (Time, u64)>,
 }
 
 impl Beginnings {
-    /// A card has sent a frame of this message: who sends what begins in it to whom, if anything does.
+    /// Takes a frame of this message that a card has sent. Returns the message that begins in the frame, if any.
     pub fn see(&mut self, message: &TraceTag, frame: &[u8]) -> Option<Begun> {
         let begun = begun_in(frame)?;
         let name = (message.launched, message.number);
@@ -124,10 +127,9 @@ pub struct Recorder<W: Write> {
 }
 
 impl<W: Write> Recorder<W> {
-    /// Begins a recording of a cluster of so many nodes.
+    /// Begins a recording of a cluster of `nodes` nodes.
     ///
-    /// # Errors
-    /// What `out` says.
+    /// # Errors Errors of `out`.
     pub fn new(mut out: W, nodes: u32) -> io::Result<Self> {
         line(&mut out, &Head { niclab_recording: RECORDING_VERSION, nodes })?;
         Ok(Self { out, messages: 0, lost: 0 })
@@ -135,30 +137,27 @@ impl<W: Write> Recorder<W> {
 
     /// Adds a message.
     ///
-    /// # Errors
-    /// What the writer says.
+    /// # Errors Errors of the writer.
     pub fn add(&mut self, message: &Recorded) -> io::Result<()> {
         self.messages += 1;
         line(&mut self.out, message)
     }
 
-    /// Counts messages that are missing; the last line says how many.
+    /// Counts missing messages; the last line has their number.
     pub const fn add_lost(&mut self, messages: u64) {
         self.lost = self.lost.saturating_add(messages);
     }
 
-    /// Passes on what is written so far.
+    /// Flushes the writer.
     ///
-    /// # Errors
-    /// What the writer says.
+    /// # Errors Errors of the writer.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// Writes the last line and gives the writer back, flushed.
+    /// Writes the last line, flushes the writer and returns it.
     ///
-    /// # Errors
-    /// What the writer says.
+    /// # Errors Errors of the writer.
     pub fn finish(mut self) -> io::Result<W> {
         line(&mut self.out, &Tail { messages: self.messages, lost: self.lost })?;
         self.out.flush()?;
@@ -178,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_begins_once_and_its_acknowledgement_is_none() {
+    fn a_message_begins_once_and_an_acknowledgement_never() {
         let (source, target) = (Address { node: 2, port: 3 }, Address { node: 1, port: 5 });
         let mut beginnings = Beginnings::default();
         let message =
@@ -187,7 +186,7 @@ mod tests {
         let data = Kind::Letter { interrupt: true, acknowledge: false };
         let begun = Begun { from: source, to: target, interrupt: true };
         assert_eq!(beginnings.see(&message(4), &letter(data, 4)), Some(begun));
-        assert_eq!(beginnings.see(&message(4), &letter(data, 4)), None, "it goes again");
+        assert_eq!(beginnings.see(&message(4), &letter(data, 4)), None, "a retransmission");
         let acknowledgement = Header { kind: Kind::Acknowledgement, source, target, number: 5 }.emit(&[]);
         assert_eq!(beginnings.see(&message(5), &acknowledgement), None);
         assert_eq!(beginnings.see(&message(5), &[0; 60]), None);
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_counts() {
+    fn the_last_line_counts_messages_and_lost_ones() {
         let mut recorder = Recorder::new(Vec::new(), 3).unwrap();
         let message =
             Recorded { model_time_ps: 5, node: 0, port: 1, to: 2, to_port: 0, bytes: 16, interrupt: false };

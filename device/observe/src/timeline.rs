@@ -1,12 +1,14 @@
-//! Timelines in the JSON form of Chrome's tracing, which <https://ui.perfetto.dev> opens.
+//! Timelines in the JSON format of Chrome's tracing, which <https://ui.perfetto.dev> opens.
 //!
-//! A node is a process and a resource is a thread of it; the network is a process of its own, and so is each other
-//! master on a node's bus that is priced beside the node's NIC: its Ethernet function, its peripherals. A transfer is a
-//! slice as long as it keeps its resource busy, so that slices of one track never overlap; its latency behind that, its
-//! price and its waiting are arguments. The slices of one message are connected by a flow, in the order of model time.
+//! A node is a process, and each of its resources is a thread of it. The network is a separate process. So is each
+//! other bus master of a node that has its own ledger: the Ethernet function and the peripherals.
 //!
-//! The form: "Trace Event Format", sections "Complete Events" and "Flow Events". Its times are microseconds; they are
-//! written as decimals with six places, which is the picosecond.
+//! A transfer is a slice as long as it keeps its resource busy, so slices of one track never overlap. The slice's
+//! arguments have the end of the transfer with its latency, its price and its waiting time. A flow connects the slices
+//! of one message in the order of model time.
+//!
+//! The format: "Trace Event Format", sections "Complete Events" and "Flow Events". Its times are microseconds, written
+//! with six decimals: exact to the picosecond.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
@@ -17,15 +19,15 @@ use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Span, Time};
 use serde_json::Value;
 
-/// Most messages whose flows are open at a time. With more, the oldest flow is written as far as it is known.
+/// Maximum number of open flows. One more message has the oldest flow written as far as it is known.
 const MAX_OPEN_FLOWS: usize = 16 * 1024;
-/// Most slices of a flow that are kept until it is written.
+/// Maximum number of slices of a flow; further slices of the message are not connected.
 const MAX_FLOW_SLICES: usize = 256;
 
 /// The process of the network. Nodes follow it.
 const NETWORK: u32 = 0;
 
-/// Whose resource a stage was on.
+/// Owner of the resource that a stage used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// Links and switch.
@@ -34,19 +36,19 @@ pub enum Owner {
     Node(u16),
     /// The Ethernet function of a node, by rank.
     Ethernet(u16),
-    /// Another card that stands on a node's bus.
+    /// Another card on a node's bus.
     Peripheral {
         /// The node, by rank.
         node: u16,
-        /// Which of its peripherals, in their order.
+        /// Index among the node's peripherals.
         place: u16,
-        /// What it is called.
+        /// Its name.
         name: &'static str,
     },
 }
 
 impl Owner {
-    /// Visits the ledger of a node's card and those of its peripherals.
+    /// Visits the ledgers of a node's card and of its peripherals.
     pub fn visit<N: Observed + ?Sized>(node: u16, nic: &mut N, mut visit: impl FnMut(Self, &mut Ledger)) {
         visit(Self::Node(node), nic.ledger_mut());
         let names: Vec<&'static str> = nic.peripherals().into_iter().map(|(name, _)| name).collect();
@@ -56,14 +58,14 @@ impl Owner {
     }
 }
 
-/// Which message: its sending node, whether it is of the Ethernet function, and its number there.
+/// A message: its sending node, whether its sender is the Ethernet function, and its number there.
 type Key = (u16, bool, u64);
 
-/// Where a flow touches a slice.
+/// The start of a slice that a flow connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Touch {
     at: Time,
-    /// Slices that begin at the same instant: the one that is over first goes first.
+    /// Orders slices that begin at the same time: the one that ends first comes first.
     end: Time,
     process: u32,
     thread: u32,
@@ -73,14 +75,14 @@ struct Touch {
 pub struct Timeline<W: Write> {
     out: W,
     names: Vec<String>,
-    /// Processes of Ethernet functions and peripherals, which were named.
+    /// Named processes of Ethernet functions and peripherals.
     others: BTreeMap<Owner, u32>,
-    /// How many of them are peripherals.
+    /// Number of peripherals among them.
     peripherals: u32,
-    /// Threads that were named, by process and place.
+    /// Named threads, by process and place.
     threads: BTreeMap<(u32, Place), u32>,
     flows: BTreeMap<Key, Vec<Touch>>,
-    /// Open flows, the oldest first.
+    /// Open flows, oldest first.
     order: VecDeque<Key>,
     is_first: bool,
     stages: u64,
@@ -90,8 +92,7 @@ pub struct Timeline<W: Write> {
 impl<W: Write> Timeline<W> {
     /// Begins a timeline of nodes with these names, by rank.
     ///
-    /// # Errors
-    /// What `out` says.
+    /// # Errors Errors of `out`.
     pub fn new(mut out: W, names: &[String]) -> io::Result<Self> {
         out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
         let mut timeline = Self {
@@ -115,8 +116,7 @@ impl<W: Write> Timeline<W> {
 
     /// Adds a stage.
     ///
-    /// # Errors
-    /// What the writer says.
+    /// # Errors Errors of the writer.
     pub fn add(&mut self, owner: Owner, stage: &StageRecord) -> io::Result<()> {
         let process = self.process(owner)?;
         let thread = self.thread(process, stage.place)?;
@@ -154,30 +154,29 @@ impl<W: Write> Timeline<W> {
         }
     }
 
-    /// Counts stages that a ledger had no room for; the file says how many.
+    /// Counts stages for which a ledger had no room; the file has their number.
     pub const fn add_lost(&mut self, stages: u64) {
         self.lost = self.lost.saturating_add(stages);
     }
 
-    /// Passes on what is written so far.
+    /// Flushes the writer.
     ///
-    /// # Errors
-    /// What the writer says.
+    /// # Errors Errors of the writer.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// Writes what is left and gives the writer back, flushed.
+    /// Writes the open flows and the end of the file, flushes the writer and returns it.
     ///
-    /// # Errors
-    /// What the writer says.
+    /// # Errors Errors of the writer.
     pub fn finish(mut self) -> io::Result<W> {
         while let Some(key) = self.order.pop_front() {
             self.close(key)?;
         }
         write!(
             self.out,
-            "\n],\"otherData\":{{\"clock\":\"model time\",\"unit\":\"us, exact to the ps\",\"stages\":{},\"stages_lost\":{},\"niclab_version\":\"{}\"}}}}\n",
+            "\n],\"otherData\":{{\"clock\":\"model time\",\"unit\":\"us, exact to the ps\",\"stages\":{},\
+             \"stages_lost\":{},\"niclab_version\":\"{}\"}}}}\n",
             self.stages,
             self.lost,
             env!("CARGO_PKG_VERSION")
@@ -190,8 +189,8 @@ impl<W: Write> Timeline<W> {
         self.names.get(usize::from(node)).cloned().unwrap_or_else(|| format!("node {node}"))
     }
 
-    /// The process of an owner. Those of the Ethernet functions stand behind the nodes', and the peripherals' behind
-    /// these in the order in which they are seen; they are named when they are seen for the first time.
+    /// The process of an owner. The nodes' processes come first, then the Ethernet functions', then the peripherals' in
+    /// the order of their first use. A process of the latter two kinds is named at its first use.
     fn process(&mut self, owner: Owner) -> io::Result<u32> {
         if let Some(process) = self.others.get(&owner) {
             return Ok(*process);
@@ -224,7 +223,7 @@ impl<W: Write> Timeline<W> {
         write!(self.out, r#"{{"ph":"M","name":"process_name","pid":{process},"args":{{"name":{name}}}}}"#)
     }
 
-    /// The thread of a resource; named when it is seen for the first time.
+    /// The thread of a resource, named at its first use.
     fn thread(&mut self, process: u32, place: Place) -> io::Result<u32> {
         if let Some(thread) = self.threads.get(&(process, place)) {
             return Ok(*thread);
@@ -257,7 +256,7 @@ impl<W: Write> Timeline<W> {
     fn touch(&mut self, message: &TraceTag, touch: Touch) -> io::Result<()> {
         let key = (message.node, message.is_ethernet(), message.number);
         if let Some(touches) = self.flows.get_mut(&key) {
-            // A message of endless transfers is cut: only its first slices are connected.
+            // The bound on memory for a message of many transfers: a flow connects only its first slices.
             if touches.len() < MAX_FLOW_SLICES {
                 touches.push(touch);
             }
@@ -273,7 +272,7 @@ impl<W: Write> Timeline<W> {
         Ok(())
     }
 
-    /// Writes a flow: its start, its steps and its finish, each bound to the slice that begins there.
+    /// Writes a flow: start, steps and finish, each bound to the slice that begins at its time.
     fn close(&mut self, key: Key) -> io::Result<()> {
         let mut touches = self.flows.remove(&key).unwrap_or_default();
         touches.sort_unstable();
@@ -292,7 +291,11 @@ impl<W: Write> Timeline<W> {
             self.separate()?;
             write!(
                 self.out,
-                r#"{{"ph":{phase},"cat":"message","name":"message","id":"{node}.{function}{number}","pid":{},"tid":{},"ts":{}}}"#,
+                r#"{{"ph":{phase},"cat":"message","name":"message","id":"{node}.{function}{number}","#
+            )?;
+            write!(
+                self.out,
+                r#""pid":{},"tid":{},"ts":{}}}"#,
                 touch.process,
                 touch.thread,
                 Us(touch.at.as_ps())
@@ -302,7 +305,7 @@ impl<W: Write> Timeline<W> {
     }
 }
 
-/// Picoseconds, shown as microseconds with all their digits.
+/// Picoseconds, displayed as microseconds with six decimals.
 struct Us(u64);
 
 impl std::fmt::Display for Us {
@@ -320,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    /// Picoseconds of one of Chrome's decimal times, as they stand in the text.
+    /// Picoseconds of a decimal time in the text.
     fn ps(text: &str, key: &str) -> u64 {
         let rest = text.split_once(&format!("\"{key}\":")).unwrap().1;
         let (us, rest) = rest.split_once('.').unwrap();
@@ -340,13 +343,13 @@ mod tests {
     }
 
     #[test]
-    fn times_keep_every_digit() {
+    fn times_are_exact_to_the_picosecond() {
         assert_eq!(Us(18_446_744_073_709_551_615).to_string(), "18446744073709.551615");
         assert_eq!(Us(7).to_string(), "0.000007");
     }
 
     #[test]
-    fn the_masters_of_a_node_have_tracks_of_their_own_and_the_two_functions_messages() {
+    fn each_bus_master_has_its_own_tracks_and_message_numbers() {
         let mut timeline = Timeline::new(Vec::new(), &["a".to_owned(), "b".to_owned()]).unwrap();
         let mut ledger = Ledger::default();
         ledger.record_stages(10);
@@ -380,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_ledger_lost_is_said() {
+    fn the_file_counts_the_stages_that_the_ledger_lost() {
         let mut ledger = Ledger::default();
         ledger.record_stages(1);
         let mut host = Resource::new(Place::Host);
@@ -394,7 +397,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn events_sum_to_the_ledger_tracks_do_not_overlap_and_flows_connect(
+        fn events_match_the_ledger_without_overlap_and_flows_connect(
             transfers in prop::collection::vec(
                 (0..Crossing::ALL.len(), 0..3_usize, 0..9_000_000_u64, 0..9_000_u64, 0..900_u64, 0..5_u64), 0..120),
         ) {
@@ -433,7 +436,7 @@ mod tests {
                     }
                     phase => {
                         let at = ps(line, "ts");
-                        prop_assert!(starts.contains(&(thread, at)), "a flow touches no slice");
+                        prop_assert!(starts.contains(&(thread, at)), "a flow event is bound to no slice");
                         let id = event["id"].as_str().unwrap().to_owned();
                         flows.entry(id).or_default().push((at, phase.to_owned()));
                     }
@@ -445,7 +448,7 @@ mod tests {
             }
             for track in tracks.values_mut() {
                 track.sort_unstable();
-                prop_assert!(track.windows(2).all(|pair| pair[0].1 <= pair[1].0), "two at a time");
+                prop_assert!(track.windows(2).all(|pair| pair[0].1 <= pair[1].0), "slices of a track overlap");
             }
             for (number, stages) in stages_of.into_iter().filter(|(_, stages)| *stages > 1) {
                 let flow = &flows[&format!("0.{number}")];

@@ -1,4 +1,4 @@
-//! tshark with the dissector reads from a capture what was written into it. Started by `ci/dissector`.
+//! tshark with the dissector reads back the frames of a capture. `ci/dissector` runs these tests.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -38,7 +38,7 @@ const FIELDS: [&str; 15] = [
     "niclab_ultra.crc_ok",
 ];
 
-/// What tshark shows of `capture`: these fields of each frame.
+/// These fields of each frame in `capture`, as tshark prints them.
 fn dissect(capture: &Path, fields: &[&str]) -> Vec<Vec<String>> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/wireshark/niclab.lua");
     let mut tshark = Command::new(std::env::var_os("NICLAB_TSHARK").unwrap_or_else(|| "tshark".into()));
@@ -96,7 +96,7 @@ fn fields_and_times_are_read_back() {
 }
 
 #[test]
-fn a_frame_of_no_known_protocol_is_named_by_its_number() {
+fn an_unknown_protocol_is_named_by_its_number() {
     let address = Address { node: 0, port: 0 };
     let header = Header { target: address, source: address, kind: Kind::Credit, connection: 0, number: 0 };
     let mut frame = header.emit(&[]).to_vec();

@@ -1,5 +1,5 @@
-//! Prints one line for each seed of a swarm: what it stands for, how many events it took, and a digest of its report.
-//! Two commits whose lines are the same simulate the same, byte by byte:
+//! Prints one line for each seed of a swarm: its configuration, its number of events, and a digest of its report. If
+//! two commits print the same lines, they simulate the same, byte by byte:
 //!
 //! ```text
 //! cargo run --release --example digest -- 300 > after

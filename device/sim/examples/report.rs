@@ -1,4 +1,4 @@
-//! Prints the report of one seed of a swarm, as JSON: what a run that failed counted.
+//! Prints the report of one seed of a swarm as JSON, to see the counters of a failed run.
 //!
 //! ```text
 //! cargo run --release --example report -p niclab-sim -- 21 MODEL

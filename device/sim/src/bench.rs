@@ -1,5 +1,5 @@
-//! How fast the simulator is, and how much memory it takes, over numbers of nodes, in wall time of one thread and of
-//! two; and how fast it carries any one configuration, in a core's time.
+//! The simulator's speed and memory for several numbers of nodes, in wall time of one thread and of two. Also the speed
+//! of any one configuration, in a core's time.
 
 use std::fmt;
 use std::fs;
@@ -13,40 +13,40 @@ use serde::Serialize;
 
 use crate::run::{Options, Outcome, RunError, run};
 
-/// Partners of each node: as many as programs open ports for at most.
+/// Partners of each node: the maximum number of ports of a program.
 const NEIGHBOURS: u32 = Workload::MAX_PORTS;
-/// The numbers of nodes and threads.
+/// Numbers of nodes and threads.
 const ROWS: [(u32, usize); 9] =
     [(16, 1), (64, 1), (256, 1), (1_024, 1), (1_024, 2), (4_096, 1), (4_096, 2), (MANY, 1), (MANY, 2)];
-/// As many as addresses can name: they exchange a few messages each.
+/// The maximum number of addresses. These nodes exchange a few messages each.
 const MANY: u32 = 65_536;
-/// The most messages to each partner of so many.
+/// Maximum number of messages to each partner with [`MANY`] nodes.
 const FEW: u64 = 4;
-/// Slices of each receive queue: the programs of so many nodes exchange short bursts.
+/// Slices of each receive queue. It is small, because the programs exchange short bursts.
 const SLICES: u32 = 64;
 
-/// Most simulations of one number of nodes, of which the table shows the median: short ones need more.
+/// Maximum number of simulations for each number of nodes; the table shows the median. Short simulations need more.
 const ROUNDS: u32 = 15;
 
-/// One number of nodes.
+/// The results for one number of nodes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Nodes, each of which exchanges messages of 16 bytes with 8 others.
+    /// Number of nodes. Each exchanges messages of 16 bytes with 8 others.
     pub nodes: u32,
-    /// Threads that carried them out.
+    /// Number of threads that simulated them.
     pub threads: usize,
-    /// Messages received.
+    /// Number of messages received.
     pub messages: u64,
-    /// Events carried out, with the ledger on.
+    /// Number of events processed, with the ledger on.
     pub events: u64,
-    /// Wall time of the whole simulation, the median of some.
+    /// Wall time of the whole simulation: the median of several.
     pub wall_ms: u64,
     /// Events for each second of wall time.
     pub events_per_wall_s: u64,
-    /// Wall time over `events * log2(events)`, as a multiple of the first row's: at most 1 where the simulator grows no
-    /// worse than n log n.
+    /// Wall time over `events * log2(events)`, as a multiple of the first row's. It is at most 1 if the simulator's
+    /// time grows no faster than n log n.
     pub wall_over_n_log_n: f64,
-    /// Most memory that the process had so far.
+    /// Maximum memory of the process so far.
     pub peak_bytes: u64,
     /// Memory over `events * log2(events)`, as a multiple of the first row's.
     pub memory_over_n_log_n: f64,
@@ -55,11 +55,11 @@ pub struct Row {
 /// The table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Table {
-    /// By rising number of nodes.
+    /// In rising order of nodes.
     pub rows: Vec<Row>,
 }
 
-/// What was measured for one number of nodes.
+/// The measurement of one number of nodes.
 struct Measured {
     nodes: u32,
     threads: usize,
@@ -98,23 +98,23 @@ impl Measured {
     }
 }
 
-/// How fast one configuration is simulated: for each second that a core works on it, which is wall time less what other
-/// programs take of the core meanwhile.
+/// The speed of one configuration, for each second of a core's time. This is wall time without the time that other
+/// programs use the core.
 #[derive(Clone, Debug, Serialize)]
 pub struct Speed {
-    /// Frames that nodes sent in the measured part.
+    /// Number of frames that nodes sent in the measured part.
     pub frames: u64,
-    /// Events carried out, set-up included.
+    /// Number of events processed, including set-up.
     pub events: u64,
-    /// Frames, round by round.
+    /// Frames for each second of a core's time, for each round.
     pub frames_per_processor_s: Vec<f64>,
-    /// Events, round by round.
+    /// Events for each second of a core's time, for each round.
     pub events_per_processor_s: Vec<f64>,
-    /// Checks that did not hold.
+    /// Failed checks.
     pub failed_checks: Vec<String>,
 }
 
-/// Simulates a configuration so many times.
+/// Simulates a configuration `rounds` times.
 ///
 /// # Errors
 /// [`RunError`].
@@ -139,7 +139,7 @@ pub fn speed(config: &SimConfig, rounds: u32) -> Result<Speed, RunError> {
     Ok(speed)
 }
 
-/// What this thread has had of a core so far.
+/// The processor time of this thread so far.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
@@ -159,7 +159,7 @@ pub fn measure(most: u32, count: u64) -> Result<Table, RunError> {
 
 fn measured((nodes, threads): (u32, usize), count: u64) -> Result<Measured, RunError> {
     let config = exchange(nodes, if nodes == MANY { count.min(FEW) } else { count });
-    // An odd number, which has a median.
+    // An odd number has a median.
     let rounds = (1_024 / nodes).clamp(1, ROUNDS) | 1;
     let mut walls = Vec::new();
     let mut last = None;
@@ -175,12 +175,12 @@ fn measured((nodes, threads): (u32, usize), count: u64) -> Result<Measured, RunE
     Ok(Measured { nodes, threads, messages, events, wall, peak_bytes: peak_bytes() })
 }
 
-/// On so many threads.
+/// Options for this number of threads.
 fn on(threads: usize) -> Options<'static> {
     Options { threads, ..Options::default() }
 }
 
-/// Simulates the benchmark's exchange once, on so many threads, and says how many events it had.
+/// Simulates the benchmark's exchange once on `threads` threads. Returns the number of events.
 ///
 /// # Errors
 /// [`RunError`].
@@ -190,7 +190,7 @@ pub fn work(nodes: u32, count: u64, threads: usize) -> Result<u64, RunError> {
 
 /// Nodes on a ring, each with eight partners.
 fn exchange(nodes: u32, count: u64) -> SimConfig {
-    // The profile of the default NIC, which a test of its own crate reads.
+    // A test of the profiles' crate reads the default NIC's profile.
     let name = NicConfig::default().model.default_profile;
     let profile = Profile::bundled(name).unwrap_or_else(|| unreachable!("the default profile is bundled"));
     let link = LinkConfig {
@@ -225,7 +225,7 @@ fn exchange(nodes: u32, count: u64) -> SimConfig {
     }
 }
 
-/// The most memory that this process had, or 0 where the kernel does not say.
+/// Maximum memory of this process, or 0 if the kernel does not report it.
 fn peak_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -285,17 +285,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_grow_as_the_nodes_do() {
+    fn events_grow_linearly_with_the_nodes() {
         let table = measure(64, 20).unwrap();
         let [small, large] = table.rows.as_slice() else { panic!("{table}") };
         assert_eq!((small.messages, large.messages), (16 * 8 * 20, 64 * 8 * 20));
         let (a, b) = (small.events / 16, large.events / 64);
         assert!(a.abs_diff(b) * 10 <= a, "events a node: {a} and {b}");
         assert!(large.peak_bytes > 0);
-        assert!(
-            (small.wall_over_n_log_n - 1.0).abs() < f64::EPSILON,
-            "the first row is what others are held to"
-        );
+        assert!((small.wall_over_n_log_n - 1.0).abs() < f64::EPSILON, "the first row is the reference");
         let grown = |row: &Row| row.peak_bytes as f64 / (row.events as f64 * (row.events as f64).log2());
         assert!((large.memory_over_n_log_n - grown(large) / grown(small)).abs() < 1e-9);
     }

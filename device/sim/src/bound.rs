@@ -1,5 +1,5 @@
-//! What ends a run that would go on for ever: two cards that answer each other, a deadline that is never met, letters
-//! that go again faster than they are acknowledged.
+//! The limit that ends an endless run: two cards that answer each other, a deadline that is never met, or messages that
+//! a sender retransmits faster than the receiver acknowledges them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,47 +8,47 @@ use niclab_model::time::{Span, Time};
 
 use crate::queue::Event;
 
-/// How long deadlines alone may go on, in model time, with no message sent or received. Credit probes double up to 100
-/// ms, so that each port has asked at least twenty times: what has not come by then was lost.
+/// Model time that may pass with timeouts alone, without a message sent or received. The interval of credit probes
+/// doubles up to 100 ms. So each port has asked at least twenty times, and what has not arrived by then is lost.
 pub(crate) const FUTILE: Span = Span::from_ns(3_000_000_000);
 
-/// Events of each node without progress, apart from those that a long message takes. In three thousand random runs no
-/// wait that came to an end took more than 2,500 of them.
+/// Maximum number of events for each node without progress, apart from those of a long message. In three thousand
+/// random runs no wait that ended took more than 2,500 events for each node.
 const EVENTS_PER_NODE: u64 = 200_000;
 
-/// So many messages after a long wait allow another one as long: progress that becomes ever slower is an endless run as
-/// well.
+/// After a long wait, this number of messages allows another wait of the same length. A run whose progress becomes ever
+/// slower is endless as well.
 const MESSAGES_BETWEEN_WAITS: u64 = 20;
 
-/// Events for which a byte allows that was stored of a message. In packets of four bytes, of which every third is lost,
-/// a sender that goes back to what is missing sends a window again for each few that arrive, and each of these is
-/// acknowledged.
+/// Number of events that each stored byte of a message allows. An expensive case is a message in packets of four bytes,
+/// of which every third is lost. A sender that goes back to the missing packet resends a window for each few packets
+/// that arrive, and the receiver acknowledges each packet.
 const EVENTS_PER_BYTE: u64 = 1_000;
 
-/// How many events may pass without progress.
+/// Limits the number of events without progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     most: u64,
     left: u64,
     progress: Progress,
-    /// Bytes of all messages that can be under way at once: what is stored without end, and makes up no message, is no
+    /// Bytes of all messages that can be in flight at once. Bytes stored beyond these without a complete message are no
     /// progress.
     most_bytes: u64,
     bytes_left: u64,
 }
 
-/// What has been achieved.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// A number that rises with messages, and only so often.
+    /// A number that rises with messages, and only a bounded number of times for each one.
     pub messages: u64,
-    /// Bytes of messages that were stored, however often.
+    /// Bytes of messages that were stored; a byte that is stored twice counts twice.
     pub stored_bytes: u64,
 }
 
 impl Bound {
-    /// The bound for so many nodes, the longest of whose messages has so many bytes: no frame has fewer than one, so
-    /// that a long message is not taken for an endless run.
+    /// The limit for this number of nodes, with messages of up to `message_bytes`. A frame has at least one byte, so
+    /// the limit rises with the message length, and a long message does not count as an endless run.
     #[must_use]
     pub fn new(nodes: usize, message_bytes: u32) -> Self {
         let nodes = nodes as u64;
@@ -57,7 +57,7 @@ impl Bound {
         Self { most, left: most, progress: Progress::default(), most_bytes, bytes_left: most_bytes }
     }
 
-    /// Whether another event may pass when there was so much progress.
+    /// Counts an event, after which `progress` was reached. Returns whether another one is allowed.
     #[inline]
     pub fn allows(&mut self, progress: Progress) -> bool {
         if progress != self.progress {
@@ -75,9 +75,8 @@ impl Bound {
         self.left > 0
     }
 
-    /// Whether so many events more, of which nobody knows the order, cannot have come near the bound, by the end of
-    /// which there was so much progress: were they asked for one by one, [`Self::allows`] would have said so of each.
-    /// Bytes do not count.
+    /// Counts `events` events whose order is unknown, after which `progress` was reached. True only if [`Self::allows`]
+    /// would have returned true for each of them in any order, with a margin. Stored bytes are ignored.
     pub fn allows_many(&mut self, events: u64, progress: Progress) -> bool {
         if progress.messages != self.progress.messages {
             self.left = self.left.saturating_add(self.most / MESSAGES_BETWEEN_WAITS).min(self.most);
@@ -87,20 +86,20 @@ impl Bound {
         events < self.most_at_once() && self.left > self.most / 2
     }
 
-    /// So many events at once [`Self::allows_many`] never allows.
+    /// A number of events at which [`Self::allows_many`] always returns false.
     #[must_use]
     pub const fn most_at_once(&self) -> u64 {
         self.most / 4
     }
 
-    /// The bound.
+    /// The limit.
     #[must_use]
     pub const fn most(&self) -> u64 {
         self.most
     }
 }
 
-/// Kinds of events.
+/// Kinds of events in the report.
 const KINDS: [&str; 5] = [
     "frames sent",
     "frames through the switch",
@@ -109,10 +108,10 @@ const KINDS: [&str; 5] = [
     "deadlines of its card",
 ];
 
-/// What goes round, as some events show it.
+/// Counts the events at the end of an endless run, to show which ones repeat.
 #[derive(Debug, Default)]
 pub struct Rounds {
-    /// By node and kind.
+    /// Number of events by node and kind.
     events: BTreeMap<u16, [u64; KINDS.len()]>,
     count: u64,
     first: Option<Time>,
@@ -120,7 +119,7 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// An event passed.
+    /// Counts an event.
     pub fn add(&mut self, at: Time, node: u16, event: Event) {
         let kind = match event {
             Event::Depart { .. } => 0,
@@ -135,7 +134,7 @@ impl Rounds {
         self.last = self.last.max(at);
     }
 
-    /// Events that were added.
+    /// Number of events counted.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count

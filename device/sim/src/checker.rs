@@ -1,4 +1,4 @@
-//! The checkers. They stand outside the models and know what was sent; whatever the models say is held against that.
+//! The checkers. They are outside the models, know what was sent, and compare this with what the models deliver.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,31 +7,31 @@ use niclab_workloads::{End, Flow, FlowId, Mark};
 
 use crate::frames::Frames;
 
-/// What is checked.
+/// A check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Check {
-    /// What was sent arrived, but for what the configuration lets be lost.
+    /// Every message arrives, except those that the configuration allows to be lost.
     NothingLost,
-    /// Nothing arrived twice.
+    /// No message arrives twice.
     NothingDuplicated,
-    /// Messages of a flow arrived in the order in which they were sent.
+    /// Messages of a flow arrive in the order of sending.
     InOrder,
-    /// Messages arrived at the port that they were sent to, from the port that sent them.
+    /// Messages arrive at the port to which they were sent, and name the port that sent them.
     RightPort,
-    /// Payloads and lengths are those that were sent.
+    /// Payload and length are those that were sent.
     RightContents,
-    /// No sender overran its receiver; no count went back.
+    /// No sender overruns its receiver, and no count decreases.
     FlowControl,
-    /// The NIC wrote only into the memory that it was given.
+    /// The NIC writes only into the memory that it was given.
     RightMemory,
-    /// Ledger and counters agree with what crossed the boundary of the model.
+    /// Ledger and counters match the traffic at the model's interface.
     LedgerSums,
-    /// At the end everything was sent, everything that was stored was read, and nothing is under way.
+    /// At the end all messages are sent, all stored data is read, and no frame is in flight.
     Drained,
 }
 
 impl Check {
-    /// All of them.
+    /// All checks.
     pub const ALL: [Self; 9] = [
         Self::NothingLost,
         Self::NothingDuplicated,
@@ -65,27 +65,27 @@ impl Check {
 struct FlowState {
     flow: Flow,
     sent: u64,
-    /// The highest that arrived, and how many did.
+    /// The highest number that arrived.
     last: u64,
-    /// Those below it that did not arrive yet, where they may come later.
+    /// Lower numbers that are missing, if a later arrival is allowed.
     gaps: BTreeSet<u64>,
     received: u64,
-    /// Sent when the links were healed: what came later must not be lost.
+    /// Number sent when the faults were removed. Later messages must not be lost.
     sent_at_heal: u64,
-    /// Lost of what must not be.
+    /// Number of messages that were lost against a promise.
     broken_promises: u64,
 }
 
 /// What a configuration promises of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
-    /// Nothing is lost, not even before the links are healed.
+    /// No message is lost, not even before the faults are removed.
     pub is_lossless: bool,
-    /// Nothing is lost once the links are healed.
+    /// No message is lost after the faults are removed.
     pub is_lossless_when_healed: bool,
-    /// Nothing arrives twice, whatever links do.
+    /// No message arrives twice, on any link.
     pub is_once: bool,
-    /// Nothing arrives after what was sent later.
+    /// No message arrives after one that was sent later.
     pub is_in_order: bool,
 }
 
@@ -95,34 +95,34 @@ pub struct Checker {
     flows: Vec<FlowState>,
     promise: Promise,
     is_healed: bool,
-    /// Messages that a fault of a device befell: they may be lost, or arrive as anything.
+    /// Messages to which a device fault was applied. They may be lost, or arrive with any contents.
     spoiled: BTreeSet<(FlowId, u64)>,
-    /// Ports whose next slice a fault of the device kept from them for ever, with nothing after it.
+    /// Ports that a device fault keeps from their next slice for ever, and from all later ones.
     stalled: BTreeSet<End>,
-    /// Nodes between which nothing goes any more, since what would let it was lost on the way.
+    /// Pairs of nodes without further traffic, because a frame that allows it was lost.
     stalled_pairs: BTreeSet<(u16, u16)>,
-    /// Ports whose programs a fault of the device may have led astray.
+    /// Ports whose programs a device fault may have misled.
     astray: BTreeSet<End>,
     failures: BTreeMap<Check, (u64, String)>,
-    /// Messages sent and received.
+    /// Number of messages sent.
     pub sent: u64,
     /// Messages that programs received.
     pub received: u64,
-    /// Their payload.
+    /// Their payload in bytes.
     pub received_bytes: u64,
-    /// Messages sent, and messages received that are later ones of their flows than any before: whatever a model does,
-    /// this rises twice at most for each message that a program sends.
+    /// Number of messages sent, plus messages received with a number above all earlier ones of their flow. Each message
+    /// of a program raises it at most twice, in any model.
     pub progress: u64,
-    /// Bytes of messages that cards have stored, however often.
+    /// Bytes of messages that cards have stored; a byte that is stored twice counts twice.
     pub stored_bytes: u64,
-    /// Frames that are numbered between drivers.
+    /// Frames with numbers of the drivers.
     pub frames: Frames,
-    /// Flows over which a message was sent, where others have to know.
+    /// Flows on which a message was sent, if other partitions must be notified.
     sent_flows: Option<Vec<(FlowId, u16)>>,
 }
 
 impl Checker {
-    /// A checker who has seen nothing yet.
+    /// A checker of a new run.
     #[must_use]
     pub fn new(flows: &[Flow], promise: Promise) -> Self {
         let state = |&flow: &Flow| FlowState {
@@ -153,8 +153,8 @@ impl Checker {
         }
     }
 
-    /// The checker of some of the nodes. Of a flow it knows either end, or both; what was counted so far, the first one
-    /// counts. Where there are others, they have to be told of what is sent.
+    /// The checker of one partition of the nodes. Of each flow it knows one or both ends. The first partition's checker
+    /// keeps the counts so far. With `has_others`, it records sent messages for the other partitions.
     #[must_use]
     pub fn divided(&self, is_first: bool, has_others: bool) -> Self {
         let counted = |count: u64| if is_first { count } else { 0 };
@@ -177,7 +177,7 @@ impl Checker {
         }
     }
 
-    /// Takes over what the checker of some of the nodes knows, beside what those of all others do.
+    /// Merges the checker of one partition.
     pub fn join(&mut self, part: Self, is_here: impl Fn(u16) -> bool) {
         for (state, of_part) in self.flows.iter_mut().zip(part.flows) {
             let FlowState { flow, sent, last, gaps, received, sent_at_heal: _, broken_promises } = of_part;
@@ -199,32 +199,32 @@ impl Checker {
         counts.into_iter().for_each(|(sum, count)| *sum += count);
     }
 
-    /// What was counted so far the first part's checker has.
+    /// Resets the counts, which the first partition's checker keeps.
     pub const fn hand_out(&mut self) {
         (self.sent, self.received, self.received_bytes) = (0, 0, 0);
         (self.progress, self.stored_bytes) = (0, 0);
     }
 
-    /// The flows over which messages were sent since the last call, once for each message, and the nodes that they go
-    /// to.
+    /// Removes the flows on which messages were sent since the last call, one entry for each message, with the
+    /// receiving nodes.
     pub fn take_sent(&mut self) -> impl Iterator<Item = (FlowId, u16)> + use<'_> {
         self.sent_flows.iter_mut().flat_map(|flows| flows.drain(..))
     }
 
-    /// A message was sent over this flow, by a program whose checker is another one.
+    /// A program of another partition sent a message on this flow.
     pub fn on_sent_elsewhere(&mut self, flow: FlowId) {
         if let Some(state) = self.flows.get_mut(flow as usize) {
             state.sent += 1;
         }
     }
 
-    /// Whether nothing may be lost.
+    /// Whether no message may be lost.
     #[must_use]
     pub const fn is_lossless(&self) -> bool {
         self.promise.is_lossless
     }
 
-    /// The links are sound from now on.
+    /// All faults are removed from now on.
     pub fn on_healed(&mut self) {
         self.is_healed = true;
         for state in &mut self.flows {
@@ -232,7 +232,7 @@ impl Checker {
         }
     }
 
-    /// The mark of the next message of `flow`, which is sent now.
+    /// A program sends a message on `flow`. Returns the message's mark.
     pub fn on_sent(&mut self, flow: FlowId, bytes: u32) -> Mark {
         self.sent += 1;
         self.progress += 1;
@@ -247,13 +247,13 @@ impl Checker {
         Mark { flow, bytes, number }
     }
 
-    /// A fault of a device befell this message on its way into host memory.
+    /// A device fault was applied to this message on its way into host memory.
     pub fn on_spoiled(&mut self, mark: &Mark) {
         self.spoiled.insert((mark.flow, mark.number));
     }
 
-    /// The program at `at` found what is left of a spoiled message. Only its place in the flow is held against the
-    /// model.
+    /// The program at `at` found the rest of a spoiled message. The checker checks only its ports and its order in the
+    /// flow.
     pub fn on_received_spoiled(&mut self, at: End, mark: &Mark) {
         let known = self.flows.get(mark.flow as usize).filter(|state| mark.number <= state.sent);
         if let Some(flow) = known.map(|state| state.flow) {
@@ -262,23 +262,22 @@ impl Checker {
         }
     }
 
-    /// A fault of a device may have led the program at `at` astray, which keeps more in mind of its messages than each
-    /// says: from now on messages to and from it may be lost, and contents may be others'. Ports and order are held
-    /// against the models as before.
+    /// A device fault may have misled the program at `at`, which keeps state across messages. From now on, messages to
+    /// and from it may be lost, and their contents may be those of other messages. Ports and order are still checked.
     pub fn on_astray(&mut self, at: End) {
         self.astray.insert(at);
         self.stalled.insert(at);
     }
 
-    /// Whether that befell the program to which a flow goes.
+    /// Whether the receiving program of a flow may be misled.
     #[must_use]
     pub fn is_receiver_astray(&self, flow: FlowId) -> bool {
-        // Most often none is.
+        // The set is usually empty.
         !self.astray.is_empty()
             && self.flows.get(flow as usize).is_some_and(|state| self.astray.contains(&state.flow.to))
     }
 
-    /// Such a program received something that is about this message, as it believes.
+    /// A misled program received data that it takes for this message.
     pub fn on_received_astray(&mut self, at: End, mark: &Mark) {
         self.received += 1;
         let Some(state) = self.flows.get_mut(mark.flow as usize).filter(|state| mark.number <= state.sent)
@@ -292,18 +291,19 @@ impl Checker {
         }
     }
 
-    /// A fault of the device keeps the program at `at` from what was stored for it, and from all that would come after:
-    /// as it consumes nothing more, nobody may send to it for long.
+    /// A device fault keeps the program at `at` from the stored data and from all later data. As the program consumes
+    /// nothing more, senders to it stall as well.
     pub fn on_stalled(&mut self, at: End) {
         self.stalled.insert(at);
     }
 
-    /// What would let one node send more to another was lost, and is not sent again: its last messages may not come.
+    /// A frame that lets one node send more to another was lost, and is not sent again. The last messages may not
+    /// arrive.
     pub fn on_stalled_pair(&mut self, from: u16, to: u16) {
         self.stalled_pairs.insert((from, to));
     }
 
-    /// Whether a fault of a device may have kept `node` from sending: it sends to a port that stalled.
+    /// Whether a device fault may have kept `node` from sending, because it sends to a stalled port.
     #[must_use]
     pub fn is_kept_from_sending(&self, node: u16) -> bool {
         let is_it = |state: &FlowState| {
@@ -313,13 +313,13 @@ impl Checker {
         self.flows.iter().any(is_it)
     }
 
-    /// A program at `at` received a message that the NIC says came from `from`.
+    /// The program at `at` received a message that came from `from` according to the NIC.
     pub fn on_received(&mut self, at: End, from: End, mark: &Mark, payload: impl Iterator<Item = u64>) {
         self.received += 1;
         self.received_bytes += u64::from(mark.bytes);
         let Some(state) = self.flows.get_mut(mark.flow as usize).filter(|state| mark.number <= state.sent)
         else {
-            let what = format!("{at:?} received {mark:?}, which nobody sent");
+            let what = format!("{at:?} received {mark:?}, which no program sent");
             return self.fail(Check::RightContents, || what);
         };
         let flow = state.flow;
@@ -341,7 +341,7 @@ impl Checker {
         }
     }
 
-    /// The next message of a flow has this mark's number.
+    /// The message with this mark arrives in its flow.
     fn on_number(&mut self, mark: &Mark) {
         let Some(state) = self.flows.get_mut(mark.flow as usize) else { return };
         let (flow, last) = (state.flow, state.last);
@@ -354,7 +354,7 @@ impl Checker {
             }
             return;
         }
-        // In order, what was passed over is lost; out of order, it may come once.
+        // With order promised, a skipped message is lost. Otherwise it may arrive later, once.
         let is_again = if is_in_order { mark.number == last } else { !state.gaps.remove(&mark.number) };
         if is_again && is_once {
             self.fail(Check::NothingDuplicated, || format!("{mark:?} of {flow:?} arrived twice"));
@@ -363,7 +363,7 @@ impl Checker {
         }
     }
 
-    /// A later message of the flow arrived, and the messages `first..=last` did not.
+    /// A later message of the flow arrived before the messages `first..=last`.
     fn on_skipped(&mut self, id: FlowId, first: u64, last: u64) {
         if self.promise.is_in_order {
             self.on_missing(id, first, last);
@@ -372,7 +372,7 @@ impl Checker {
         }
     }
 
-    /// The messages `first..=last` of a flow did not arrive.
+    /// The messages `first..=last` of a flow are lost.
     fn on_missing(&mut self, id: FlowId, first: u64, last: u64) {
         let Some(state) = self.flows.get_mut(id as usize) else { return };
         let promised_from = if self.promise.is_lossless {
@@ -396,12 +396,12 @@ impl Checker {
         }
     }
 
-    /// Something is not as it must be. The first of each kind is told, the rest are counted.
+    /// A check failed. The first failure of each check is reported in full, the others are counted.
     pub fn fail(&mut self, check: Check, what: impl FnOnce() -> String) {
         self.failures.entry(check).and_modify(|(count, _)| *count += 1).or_insert_with(|| (1, what()));
     }
 
-    /// The run is over: what did not arrive by now is lost.
+    /// The run is over. Messages that have not arrived are lost.
     pub fn on_end(&mut self) {
         for id in 0..self.flows.len() {
             let gaps = std::mem::take(&mut self.flows[id].gaps);
@@ -416,19 +416,19 @@ impl Checker {
         }
     }
 
-    /// Messages that were sent and did not arrive.
+    /// Number of messages that did not arrive.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.flows.iter().map(|state| state.sent - state.received).sum()
     }
 
-    /// Whether every check held so far.
+    /// Whether every check has held so far.
     #[must_use]
     pub fn is_content(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// Every check with its outcome.
+    /// Every check with its result.
     #[must_use]
     pub fn verdict(&self) -> Vec<Checked> {
         let looked = format!("{} messages sent, {} received", self.sent, self.received);
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_failure_is_told_apart() {
+    fn each_kind_of_failure_breaks_its_own_check() {
         let run = |promise: Promise, receive: fn(&mut Checker, [Mark; 3])| {
             let mut checker = checker(promise);
             let marks = [(); 3].map(|()| checker.on_sent(0, 16));
@@ -507,8 +507,8 @@ mod tests {
     }
 
     #[test]
-    fn every_mix_of_promises_is_held_to() {
-        // Number 2 comes late, then 1 again; number 4 never comes.
+    fn every_combination_of_promises_is_checked() {
+        // Number 2 arrives late, then number 1 arrives again; number 4 never arrives.
         let run = |is_lossless, is_once, is_in_order| {
             let mut checker =
                 checker(Promise { is_lossless, is_lossless_when_healed: is_lossless, is_once, is_in_order });
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_before_the_heal_may_be_lost() {
+    fn messages_sent_before_the_heal_may_be_lost() {
         let mut checker = checker(Promise { is_lossless_when_healed: true, ..ORDERED });
         checker.on_sent(0, 8);
         checker.on_healed();

@@ -1,4 +1,4 @@
-//! The counters of a world in the form of reports.
+//! The counters of a simulation in the form of reports.
 
 use niclab_assembly::figures;
 use niclab_model::fabric::PortCounters;
@@ -13,7 +13,7 @@ use crate::host::Sum;
 use crate::part::Node;
 use crate::world::World;
 
-/// All counters since the world was made.
+/// All counters since the simulation was set up.
 pub fn stats(world: &World, config: &SimConfig) -> DaemonStats {
     let nodes = world.nodes().iter().zip(&config.nodes).enumerate();
     DaemonStats {
@@ -52,7 +52,7 @@ fn node_figures(node: &Node, counters: &PortCounters, name: &str) -> NodeFigures
     node_figures
 }
 
-/// Holds every ledger against what crossed the boundary of its model, counted outside of it.
+/// Compares every ledger with the traffic at its model's interface, which the host counts outside the model.
 pub fn check_sums(world: &mut World) {
     let mut wrong = Vec::new();
     for (number, node) in world.nodes().iter().enumerate() {
@@ -80,7 +80,7 @@ pub fn check_sums(world: &mut World) {
     }
 }
 
-/// The fabric's counters against the frames that left the nodes.
+/// Compares the fabric's counters with the frames that left the nodes.
 fn wire_difference(world: &World) -> Option<String> {
     let fabric = world.fabric();
     let entered: u64 = fabric.ports().filter_map(|port| fabric.counters(port)).map(|c| c.frames_in).sum();

@@ -1,8 +1,8 @@
-//! Numbered frames between nodes, looked at from outside of their drivers: what each gave to its card, what left, what
-//! came, and what the other driver found in its memory. From these alone it is said what each driver must have raised,
-//! and held against what it did.
+//! Checks numbered frames between nodes outside the drivers. It sees the frames that each driver gave to its card, that
+//! left the card, that arrived, and that the receiving driver found in its memory. From these it derives which errors
+//! each driver must have reported, and compares them with its counters.
 //!
-//! Nothing here is a driver's: neither windows nor messages, nor how they are kept.
+//! It shares no code with the drivers: neither windows nor messages, nor their state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,7 +13,7 @@ use niclab_abi::active_ports::{
 };
 use niclab_model::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, node_of_mac};
 
-/// What a frame says of itself.
+/// The numbers in a frame.
 struct Seen {
     from: u16,
     to: u16,
@@ -22,7 +22,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// A frame with numbers, without the check sequence; none where it is another one.
+    /// Parses a numbered frame without its check sequence. None for any other frame.
     fn of(frame: &[u8]) -> Option<Self> {
         let view = ethernet::Frame::new_checked(frame)?;
         if view.ether_type() != ETHER_TYPE_CLUSTER {
@@ -33,7 +33,7 @@ impl Seen {
         Some(Self { from, to, head, hash: hash_of(frame) })
     }
 
-    /// The same of one that ends in a check sequence.
+    /// Parses a numbered frame with its check sequence.
     fn on_wire(frame: &[u8]) -> Option<Self> {
         Self::of(frame.get(..frame.len().checked_sub(CHECK_BYTES as usize)?)?)
     }
@@ -47,7 +47,7 @@ impl Seen {
     }
 }
 
-/// The check sequence of a frame that has one.
+/// The check sequence at the end of a frame.
 fn check_of(frame: &[u8]) -> [u8; CHECK_BYTES as usize] {
     frame.last_chunk().copied().unwrap_or_default()
 }
@@ -61,29 +61,30 @@ fn hash_of(bytes: &[u8]) -> u64 {
 /// Frames from one node to another.
 #[derive(Debug, Default)]
 struct Pair {
-    /// Those with data that the driver gave to its card.
+    /// Data frames that the driver gave to its card.
     given: u32,
-    /// Those that left the card, from number 1 on, by what stands in them.
+    /// Data frames that left the card, by number minus 1.
     left: Vec<Left>,
-    /// Those that came sound, and those of them that the other driver found.
+    /// Data frames that arrived intact, and those of them that the receiving driver found.
     came: u64,
     taken: u64,
-    /// Those that it found before any with a higher number, and the highest.
+    /// Found frames whose number was the highest so far, and the highest number.
     in_time: u32,
     highest: u32,
-    /// A message has begun and not ended, in frames without a gap.
+    /// Whether the first frame of a message was found, all frames since are consecutive, and its last one is missing.
     is_open: bool,
-    /// Messages of which all frames were found, and those of which some were, and then a frame of another.
+    /// Messages of which all frames were found, and messages of which only some were found before a frame of another
+    /// message.
     complete: u64,
     incomplete: u64,
-    /// The number in the last acknowledgement that was given to the card, and the highest in those that came.
+    /// The number in the last acknowledgement that was given to the card, and the highest number in those that arrived.
     acknowledged: u32,
     acknowledged_came: u32,
     /// Acknowledgements that left.
     acknowledgements: BTreeSet<Left>,
 }
 
-/// What stood in a frame as it left: without its check sequence, and that.
+/// A frame as it left the card: a hash of its contents without the check sequence, and the check sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Left {
     hash: u64,
@@ -112,24 +113,24 @@ impl Pair {
     }
 }
 
-/// What a driver says that it raised, and what its card counted.
+/// The errors and messages that a driver and its card counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Raised {
-    /// Frames that did not come.
+    /// Frames that did not arrive.
     pub lost: u64,
-    /// Frames that came again or too late.
+    /// Frames that arrived again or out of order.
     pub old: u64,
-    /// Messages of which a part did not come.
+    /// Messages of which a frame did not arrive.
     pub incomplete: u64,
-    /// Messages that programs have.
+    /// Messages that were passed to programs.
     pub messages: u64,
-    /// Frames for which the host had left no buffer.
+    /// Frames that the card dropped because the host had posted no buffer.
     pub missed: u64,
-    /// Frames for which the card itself had no room.
+    /// Frames that the card dropped because its own memory was full.
     pub overflows: u64,
-    /// Frames of one node that may be under way to another; zero: any number.
+    /// Maximum number of unacknowledged frames from one node to another; 0: no limit.
     pub window: u32,
-    /// Frames after which there is an acknowledgement; zero: never.
+    /// An acknowledgement is due after this number of frames; 0: never.
     pub acknowledge_every: u32,
 }
 
@@ -144,31 +145,35 @@ impl Frames {
         self.pairs.entry((from, to)).or_default()
     }
 
-    /// A driver gives a frame to its card, with a window of so many. What is wrong with it.
+    /// A driver gives a frame to its card, with this window. Returns what is wrong with it.
     pub fn on_given(&mut self, from: u16, to: u16, head: &FrameHead, window: u32) -> Option<String> {
         let number = head.number;
         if head.kind & FRAME_KIND_MASK == FRAME_ACKNOWLEDGEMENT {
             let pair = self.pair(from, to);
             pair.acknowledged = number;
             let highest = self.pair(to, from).highest;
-            return (number > highest)
-                .then(|| format!("node {from} acknowledges frame {number} of node {to}, and has {highest}"));
+            return (number > highest).then(|| {
+                format!("node {from} acknowledges frame {number} of node {to}, but has only frames up to {highest}")
+            });
         }
         let acknowledged = self.pair(to, from).acknowledged_came;
         let pair = self.pair(from, to);
         pair.given += 1;
         let given = pair.given;
         if number != given {
-            return Some(format!("node {from} gives frame {number} to node {to}, and it is number {given}"));
+            return Some(format!(
+                "node {from} sends frame {number} to node {to}, but the next number is {given}"
+            ));
         }
         (window > 0 && number > acknowledged.saturating_add(window)).then(|| {
             format!(
-                "node {from} gives frame {number} to node {to}, {acknowledged} are acknowledged: window {window}"
+                "node {from} sends frame {number} to node {to}, but {acknowledged} are acknowledged: \
+                 window {window} is full"
             )
         })
     }
 
-    /// A frame leaves a card. What is wrong with it.
+    /// A frame leaves a card. Returns what is wrong with it.
     pub fn on_left(&mut self, frame: &[u8]) -> Option<String> {
         let seen = Seen::on_wire(frame)?;
         let (is_data, left) = (seen.is(FRAME_DATA), Left { hash: seen.hash, check: check_of(frame) });
@@ -180,11 +185,12 @@ impl Frames {
         }
         pair.left.push(left);
         let left = pair.left.len();
-        (head.number as usize != left)
-            .then(|| format!("frame {} of node {from} to node {to} is number {left} to leave", head.number))
+        (head.number as usize != left).then(|| {
+            format!("frame {} of node {from} to node {to} left the card as number {left}", head.number)
+        })
     }
 
-    /// A frame comes to the card of a node.
+    /// A frame arrives at the card of a node.
     pub fn on_came(&mut self, node: u16, frame: &[u8]) {
         let Some(seen) = Seen::on_wire(frame).filter(|seen| seen.to == node && seen.from != node) else {
             return;
@@ -198,21 +204,23 @@ impl Frames {
         }
     }
 
-    /// A driver finds a frame in its memory, by whose status it is sound. What is wrong with it.
+    /// A driver finds a frame in its memory with the status of an intact one. Returns what is wrong with it.
     pub fn on_taken(&mut self, node: u16, frame: &[u8]) -> Option<String> {
         let seen = Seen::of(frame).filter(|seen| seen.is(FRAME_DATA))?;
         let (from, number) = (seen.from, seen.head.number);
         let pair = self.pair(from, node);
         if pair.sent(number).map(|left| left.hash) != Some(seen.hash) {
-            return Some(format!("node {node} found frame {number} of node {from}, which is not as it left"));
+            return Some(format!(
+                "node {node} found frame {number} of node {from}, which differs from the frame that left the card"
+            ));
         }
         pair.take(&seen);
         (pair.taken > pair.came)
-            .then(|| format!("node {node} found frame {number} of node {from} more often than it came"))
+            .then(|| format!("node {node} found frame {number} of node {from} more often than it arrived"))
     }
 
-    /// Whether something that was lost may keep a node from sending to another for ever: data that never came, of which
-    /// the other says nothing, or an acknowledgement.
+    /// Whether a lost frame may keep a node from sending to another one for ever: a data frame that never arrived, so
+    /// that the receiver does not acknowledge it, or an acknowledgement.
     #[must_use]
     pub fn is_excused(&self, from: u16, to: u16) -> bool {
         let Some(pair) = self.pairs.get(&(from, to)) else { return false };
@@ -221,7 +229,7 @@ impl Frames {
         (pair.in_time as usize) < pair.left.len() || is_acknowledgement_lost
     }
 
-    /// At the end: where what a node's driver raised is not what it must have raised.
+    /// At the end: compares what a node's driver reported with what it must have reported.
     #[must_use]
     pub fn finish(&self, node: u16, raised: &Raised) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -235,30 +243,36 @@ impl Frames {
             ("whole messages", sum(&|pair| pair.complete), raised.messages),
         ] {
             if must != is {
-                wrong.push(format!("node {node}: {must} {what} must have been raised, and {is} were"));
+                wrong.push(format!("node {node}: the driver reported {is} {what}; {must} occurred"));
             }
         }
         let unfound = sum(&|pair| pair.came - pair.taken.min(pair.came));
         if unfound > raised.missed + raised.overflows {
             let missed = raised.missed + raised.overflows;
             wrong.push(format!(
-                "node {node}: {unfound} sound frames were not found, its card missed {missed}"
+                "node {node}: the driver did not find {unfound} intact frames, \
+                 but the card reported only {missed} as dropped"
             ));
         }
         let again = sum(&|pair| pair.came.saturating_sub(pair.left.len() as u64));
         if raised.window > 0 && raised.missed > again {
-            wrong.push(format!("node {node}: overrun by {} frames in spite of windows", raised.missed));
+            wrong.push(format!(
+                "node {node}: {} frames found no buffer, although windows limit the senders",
+                raised.missed
+            ));
         }
         for ((from, to), pair) in &self.pairs {
             let left = pair.left.len();
             if *from == node && pair.given as usize != left {
                 let given = pair.given;
-                wrong.push(format!("node {node}: {given} frames were given for node {to}, and {left} left"));
+                wrong.push(format!(
+                    "node {node}: the driver sent {given} frames to node {to}, but {left} left the card"
+                ));
             }
             let acknowledged = self.pairs.get(&(*to, *from)).map_or(0, |back| back.acknowledged);
             let owed = pair.highest.saturating_sub(acknowledged);
             if *to == node && raised.acknowledge_every > 0 && owed >= raised.acknowledge_every {
-                wrong.push(format!("node {node}: {owed} frames of node {from} were not acknowledged"));
+                wrong.push(format!("node {node}: {owed} frames of node {from} are not acknowledged"));
             }
         }
         wrong
@@ -266,7 +280,7 @@ impl Frames {
 }
 
 impl Pair {
-    /// What stood in the frame of this number as it left.
+    /// The frame of this number as it left.
     fn sent(&self, number: u32) -> Option<Left> {
         self.left.get((number as usize).checked_sub(1)?).copied()
     }
@@ -292,7 +306,7 @@ mod tests {
         (head, bytes)
     }
 
-    /// Frame by frame: whether the first node's got through to the driver of the second.
+    /// Sends frames from node 0 to node 1. `through` says of each frame whether the receiving driver finds it.
     fn exchanged(through: &[bool]) -> Frames {
         let mut frames = Frames::default();
         for (number, is_through) in (1..).zip(through) {
@@ -309,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn each_loss_must_be_raised_once() {
+    fn each_loss_must_be_reported_once() {
         let frames = exchanged(&[true, false, false, true]);
         let raised = Raised { lost: 2, messages: 2, ..Raised::default() };
         assert_eq!(frames.finish(1, &raised), Vec::<String>::new());
@@ -327,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_ends_at_the_last_acknowledgement_that_came() {
+    fn window_begins_at_the_last_acknowledgement_that_arrived() {
         let mut frames = Frames::default();
         let give = |frames: &mut Frames, number| {
             let (head, bytes) = frame(0, 1, FRAME_DATA | FRAME_FIRST | FRAME_LAST, number);
@@ -346,11 +360,14 @@ mod tests {
         assert_eq!((give(&mut frames, 3), give(&mut frames, 4)), (None, None));
         assert!(give(&mut frames, 5).is_some_and(|wrong| wrong.contains("window 2")));
         let (head, _) = frame(1, 0, FRAME_ACKNOWLEDGEMENT, 6);
-        assert!(frames.on_given(1, 0, &head, WINDOW).is_some(), "of what it has not");
+        assert!(
+            frames.on_given(1, 0, &head, WINDOW).is_some(),
+            "an acknowledgement of frames that did not arrive"
+        );
     }
 
     #[test]
-    fn what_was_given_must_leave_and_what_came_must_be_found() {
+    fn sent_frames_must_leave_and_arrived_frames_must_be_found() {
         let mut frames = exchanged(&[true]);
         let (head, bytes) = frame(0, 1, FRAME_DATA | FRAME_FIRST, 2);
         assert_eq!(frames.on_given(0, 1, &head, 0), None);
@@ -365,6 +382,6 @@ mod tests {
         assert_eq!(frames.finish(1, &Raised { overflows: 1, window: 2, ..raised }), Vec::<String>::new());
         let mut other = bytes;
         other[29] ^= 1;
-        assert!(frames.on_taken(1, &other).is_some(), "not as it left");
+        assert!(frames.on_taken(1, &other).is_some(), "the frame was changed");
     }
 }

@@ -1,4 +1,5 @@
-//! Programs that all cards take together while they run: each when its time has come and those before are over.
+//! Firmware reloads of all cards together while they run. Each begins when it is due and the previous ones are
+//! complete.
 
 use std::collections::VecDeque;
 
@@ -6,34 +7,34 @@ use niclab_model::nic::hand_over::Progress;
 use niclab_model::time::{Span, Time};
 use niclab_spec::sim::SimHandOver;
 
-/// What is to come, and what is under way.
+/// Pending firmware reloads, and the one in progress.
 #[derive(Debug, Default)]
 pub struct HandOvers {
     waiting: VecDeque<SimHandOver>,
-    /// How many of those that wait have had their time.
+    /// How many of the waiting ones are due.
     due: usize,
     is_under_way: bool,
     epoch: u16,
 }
 
 impl HandOvers {
-    /// These, in this order.
+    /// These reloads, in this order.
     #[must_use]
     pub fn new(waiting: &[SimHandOver]) -> Self {
         Self { waiting: waiting.iter().cloned().collect(), ..Self::default() }
     }
 
-    /// When each has its time, where time begins at `begin`.
+    /// The time of each reload, if the measured part begins at `begin`.
     pub fn times(&self, begin: Time) -> Vec<Time> {
         self.waiting.iter().map(|it| begin + Span::from_ps(it.model_time_ps)).collect()
     }
 
-    /// The next one has its time.
+    /// The next reload is due.
     pub const fn on_time(&mut self) {
         self.due += 1;
     }
 
-    /// The one that begins now, and its epoch.
+    /// Begins the next reload if possible. Returns its image and epoch.
     pub fn begin(&mut self) -> Option<(Vec<u8>, u16)> {
         if self.is_under_way || self.due == 0 {
             return None;
@@ -45,13 +46,13 @@ impl HandOvers {
         Some((next.image, self.epoch))
     }
 
-    /// Whether one is under way.
+    /// Whether a reload is in progress.
     #[must_use]
     pub const fn is_under_way(&self) -> bool {
         self.is_under_way
     }
 
-    /// What is done next, where cards have got so far: whether all switch.
+    /// Advances the reload by the progress of all cards. Returns whether all cards must switch now.
     pub fn go_on(
         &mut self,
         is_network_empty: bool,

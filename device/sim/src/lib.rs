@@ -1,22 +1,22 @@
 //! The deterministic discrete-event simulator.
 //!
-//! The same model code as behind QEMU, under a shell whose only clock is model time: an event queue, hosts that perform
-//! scripted workloads, and checkers outside the models.
+//! It runs the same model code as the daemon behind QEMU, but its only clock is model time. It has an event queue,
+//! hosts that run scripted workloads, and checkers outside the models.
 //!
 //! * [`host`]: what a program and its library do with a NIC;
-//! * [`world`]: nodes, network and the loop over the [`queue`] of events;
+//! * [`world`]: nodes, network, and the loop that processes the [`queue`] of events;
 //! * [`checker`]: the checkers;
-//! * [`hand_over`]: programs that cards take while they run;
-//! * [`bound`]: what ends a run that would go on for ever;
+//! * [`hand_over`]: firmware reloads of cards while they run;
+//! * [`bound`]: the limit that ends an endless run;
 //! * [`run()`]: one simulation, from its configuration to the report that live runs share;
-//! * `part`, `threads`: a stretch of nodes, and several threads, each with one;
+//! * `part`, `threads`: partitions of the nodes, each processed by one thread;
 //! * [`observer`]: timelines and captures on demand;
-//! * [`frames`]: numbered frames, and what drivers must have raised of them;
+//! * [`frames`]: numbered frames, and the errors of them that drivers must report;
 //! * [`swarm`]: many random simulations with faults;
-//! * [`bench`]: how fast all of this is.
+//! * [`bench`]: the simulator's speed.
 //!
-//! Events are totally ordered by (time, node, order), every random choice comes from the seed, and nothing depends on
-//! the order of a hash or on threads: the same configuration gives the same bytes.
+//! Events are totally ordered by (time, node, order), and every random choice comes from the seed. Nothing depends on
+//! the order of a hash or on threads. So the same configuration gives the same bytes.
 
 pub mod bench;
 pub mod bound;

@@ -14,10 +14,10 @@ use niclab_sim::swarm::Swarm;
 use niclab_spec::{NicModel, SimConfig};
 use serde::Serialize;
 
-/// Simulates a cluster of NICs by the same models that serve guests.
+/// Simulates a cluster of NICs with the same models that serve guests.
 ///
-/// `niclab sim` starts this program. It prints the report as JSON. Exit codes: 0 when every check held, 1 when one did
-/// not, 2 when the simulation cannot be run.
+/// `niclab sim` starts this program. It prints the report as JSON. Exit codes: 0 if every check held, 1 if a check
+/// failed, 2 if the simulation cannot run.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct Arguments {
@@ -27,27 +27,27 @@ struct Arguments {
     /// Write the report to this file, not to standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
     report: Option<PathBuf>,
-    /// Run so many random configurations, first with faults, then healed.
+    /// Run N random configurations, each first with faults, then without.
     #[arg(long, value_name = "N")]
     swarm: Option<usize>,
-    /// Only configurations of this NIC model.
+    /// Run only configurations of this NIC model.
     #[arg(long, value_name = "NAME", requires = "swarm", value_parser = nic_model)]
     nic: Option<NicModel>,
-    /// The seed, instead of the configuration's; the first one of a swarm.
+    /// Use this seed instead of the configuration's; in a swarm, the first run's seed.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Have every NIC do what its manual allows and kind hardware seldom does, drawn from this seed; in a swarm from
-    /// its sum with each run's seed.
+    /// Make every NIC behave adversarially: as its manual allows, but real hardware seldom does. This is the seed of
+    /// the random behaviour; in a swarm, each run adds its own seed.
     #[arg(long, value_name = "S")]
     adversarial: Option<u64>,
-    /// Threads over which a swarm is spread, or the nodes of one simulation; what is printed does not depend on it.
-    /// Default: one for each core, and one for a simulation of fewer than 256 nodes.
+    /// Number of threads that share the runs of a swarm, or the nodes of one simulation. The output does not depend on
+    /// it. Default: one for each core, or one for a simulation of fewer than 256 nodes.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Write a timeline of the measured part to this file, for ui.perfetto.dev.
     #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
     trace: Option<PathBuf>,
-    /// Write the frames of the measured part, on every link, to this file, for Wireshark (pcapng).
+    /// Write the measured part's frames on all links to this file, for Wireshark (pcapng).
     #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
     capture: Option<PathBuf>,
     #[command(subcommand)]
@@ -56,19 +56,19 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Measure the simulator over numbers of nodes, or with one configuration.
+    /// Measure the simulator's speed for several numbers of nodes, or for one configuration.
     Bench(BenchArguments),
-    /// Simulate a fixed amount of work, for tools that count instructions; prints how many events it had.
+    /// Simulate a fixed amount of work, for tools that count instructions. Prints the number of events.
     Work(WorkArguments),
 }
 
 #[derive(Debug, clap::Args)]
 struct WorkArguments {
-    /// Nodes.
+    /// Number of nodes.
     nodes: u32,
     /// Messages from each node to each partner.
     count: u64,
-    /// Threads.
+    /// Number of threads.
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
 }
@@ -78,17 +78,23 @@ struct BenchArguments {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Most nodes.
+    /// Maximum number of nodes.
     #[arg(long, value_name = "N", default_value_t = 4_096)]
     nodes: u32,
     /// Messages from each node to each partner.
     #[arg(long, value_name = "N", default_value_t = 100)]
     count: u64,
-    /// Measure this configuration instead: frames and events for each second of a core's time.
+    /// Measure this configuration instead. Prints frames and events for each second of a core's time.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "count"])]
     config: Option<PathBuf>,
-    /// How often it is simulated.
-    #[arg(long, value_name = "N", requires = "config", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    /// How often to simulate it.
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "config",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     rounds: u32,
 }
 
@@ -121,8 +127,8 @@ fn work(arguments: &WorkArguments) -> Result<(), Failure> {
     Ok(print(&events.to_string())?)
 }
 
-/// Threads that are worth their while for so many nodes: of 256, two threads carry out in a little more than half the
-/// time what one does, and of few they wait for each other most of the time.
+/// The default number of threads. With 256 nodes two threads take little more than half the time of one. With few nodes
+/// they wait for each other most of the time.
 fn threads_for(nodes: usize) -> usize {
     if nodes < 256 { 1 } else { cores() }
 }
@@ -131,9 +137,9 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Runs one simulation; whether every check held.
+/// Runs one simulation. Returns whether every check held.
 fn simulate(arguments: &Arguments) -> Result<bool, Failure> {
-    let path = arguments.config.as_deref().ok_or("give --config FILE")?;
+    let path = arguments.config.as_deref().ok_or("no configuration is given; add --config FILE")?;
     let mut config = SimConfig::read(path)?;
     config.seed = arguments.seed.unwrap_or(config.seed);
     if arguments.adversarial.is_some() {
@@ -164,12 +170,12 @@ fn simulate(arguments: &Arguments) -> Result<bool, Failure> {
     }
     if !outcome.is_sound() {
         let (path, seed) = (path.display(), config.seed);
-        eprintln!("niclab-sim: to see it again: niclab-sim --config {path} --seed {seed}");
+        eprintln!("niclab-sim: to reproduce: niclab-sim --config {path} --seed {seed}");
     }
     Ok(outcome.is_sound())
 }
 
-/// Who writes timeline and capture, where they are wanted.
+/// The observer that writes timeline and capture, if either is requested.
 fn observer(
     config: &SimConfig,
     files: [Option<&OutputFile>; 2],
@@ -188,7 +194,7 @@ fn observer(
     Ok(Some(Observer::new(&names, out(trace)?, out(capture)?)?))
 }
 
-/// Runs a swarm; whether every check of every run held.
+/// Runs a swarm. Returns whether every check of every run held.
 fn swarm(arguments: &Arguments, count: usize) -> Result<bool, Failure> {
     let threads = arguments.threads.unwrap_or_else(cores);
     let swarm = Swarm::of(arguments.nic, arguments.adversarial, arguments.seed.unwrap_or(1), count, threads);

@@ -1,43 +1,41 @@
-//! A wire that all nodes share, half duplex, as behind an Ethernet repeater (IEEE 802.3, clause 4): who has something
-//! to send waits until the wire is silent, and of several who waited all begin at once, collide, and wait for a drawn
-//! number of slots.
+//! A half-duplex wire that all nodes share, as behind an Ethernet repeater (IEEE 802.3, clause 4). A station with a
+//! frame waits until the wire is idle. If several stations waited, all begin at once, collide, and back off for a
+//! random number of slots.
 //!
-//! By the standard, who has just sent tends to go on sending: it draws from few slots for its next frame, and who was
-//! hit before from many (the capture effect). Cards that avoid it back off for two slots when their first attempt after
-//! a frame of theirs collides, and for none when the second does (Ramakrishnan and Yang, *The Ethernet capture effect:
-//! analysis and solution*, 1994).
+//! By the standard, the station that sent last tends to send again. For its next frame it chooses from few slots, and a
+//! station with earlier collisions from many (the capture effect). Some cards avoid it (Ramakrishnan and Yang, *The
+//! Ethernet capture effect: analysis and solution*, 1994). After their own frame they back off for two slots if the
+//! first attempt collides, and for none if the second attempt collides.
 //!
-//! It stands in front of the fabric, whose links then never have anything to wait for. Two departures: stations hear
-//! one another at once, so that only those collide who waited for the same silence or began at the same instant; and no
-//! frame is given up after sixteen collisions.
+//! The wire comes before the fabric, whose links then never delay a frame. The model differs from the standard in two
+//! points. Stations hear one another at once, so only stations collide that waited for the same idle wire or began at
+//! the same instant. And no frame is dropped after sixteen collisions.
 
 use std::collections::VecDeque;
 
 use niclab_model::random::Random;
 use niclab_model::time::{Span, Time};
 
-/// Bytes of a slot: the time for which a station that was hit backs off, once or several times (clause 4.4.2: 512
-/// bits).
+/// Bytes of a slot, the unit of time for which a station backs off after a collision (clause 4.4.2: 512 bits).
 pub const SLOT_BYTES: u64 = 64;
-/// Bytes of what two stations have sent when they fall silent: a preamble, and 32 bits by which all hear that it was
-/// for nothing.
+/// Bytes on the wire in a collision: a preamble and a jam of 32 bits.
 pub const FRAGMENT_BYTES: u64 = 12;
-/// Bytes of silence between frames.
+/// Bytes of the gap between frames.
 pub const GAP_BYTES: u64 = 12;
-/// Slots are drawn from twice as many after each collision, up to 2^10 (clause 4.2.3.2.5).
+/// The range of slots doubles with each collision, up to 2^10 (clause 4.2.3.2.5).
 const MAX_DOUBLINGS: u32 = 10;
-/// Streams of a seed from which stations draw; links draw from those that are below.
+/// First stream of the seed for stations. Links use the streams below.
 const STREAMS: u64 = 1 << 40;
 
 /// A card with frames for the wire.
 #[derive(Debug)]
 struct Station {
     frames: VecDeque<u32>,
-    /// Collisions of the first of them.
+    /// Collisions of its first frame.
     collisions: u32,
-    /// It begins no earlier.
+    /// The earliest time at which it begins.
     not_before: Time,
-    /// It was the last to send.
+    /// Whether it was the last to send.
     was_last: bool,
     random: Random,
 }
@@ -49,15 +47,15 @@ pub struct Medium {
     avoids_capture: bool,
     silent_from: Time,
     slot: Span,
-    /// A collision and the silence behind it.
+    /// Duration of a collision and the gap after it.
     lost: Span,
-    /// For which instant its event is set.
+    /// Time of its pending event.
     due: Option<Time>,
     collisions: u64,
 }
 
 impl Medium {
-    /// A silent wire, on which so many bytes take so long.
+    /// An idle wire. `span_of_bytes` is the time of a number of bytes on it.
     #[must_use]
     pub fn new(
         stations: usize,
@@ -83,14 +81,14 @@ impl Medium {
         }
     }
 
-    /// A card has a frame for the wire: its place among all.
+    /// A card has a frame for the wire, with this index in the slab of frames.
     pub fn offer(&mut self, station: u16, frame: u32) {
         if let Some(station) = self.stations.get_mut(usize::from(station)) {
             station.frames.push_back(frame);
         }
     }
 
-    /// When somebody may begin, if an event has to be set for it.
+    /// The time at which a station may begin, if a new event must be set for it.
     pub fn wake(&mut self, now: Time) -> Option<Time> {
         let waiting = self.stations.iter().filter(|station| !station.frames.is_empty());
         let soonest = waiting.map(|station| station.not_before).min()?;
@@ -99,10 +97,10 @@ impl Medium {
         is_news.then(|| *self.due.insert(at))
     }
 
-    /// The event has come. Says who sends which frame, if one does.
+    /// The event is due. Returns the station that sends and its frame, if only one begins.
     pub fn begin(&mut self, now: Time) -> Option<(u16, u32)> {
         if self.due != Some(now) {
-            // Another was set that is earlier.
+            // Another event was set at an earlier time.
             return None;
         }
         self.due = None;
@@ -132,12 +130,12 @@ impl Medium {
         Some((number as u16, station.frames.pop_front()?))
     }
 
-    /// A frame is on the wire until then, and for as long as it is silent behind it.
+    /// A frame, with the gap after it, occupies the wire until this time.
     pub fn hold(&mut self, until: Time) {
         self.silent_from = self.silent_from.max(until);
     }
 
-    /// How often frames collided.
+    /// Number of collisions.
     #[must_use]
     pub const fn collisions(&self) -> u64 {
         self.collisions
@@ -154,7 +152,7 @@ mod tests {
 
     const SLOT_PS: u64 = 512 * 10_000;
 
-    /// Sends all that is offered; when each frame began, and whose it was.
+    /// Sends all offered frames. Returns the begin, station and number of each.
     fn run(medium: &mut Medium, mut now: Time, lasts: Span) -> Vec<(Time, u16, u32)> {
         let mut sent = Vec::new();
         while let Some(at) = medium.wake(now) {
@@ -168,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time() {
+    fn one_station_sends_its_frames_back_to_back() {
         let mut medium = medium(false);
         (0..3).for_each(|frame| medium.offer(0, frame));
         let lasts = Span::from_ns(6_720);
@@ -179,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_for_the_same_silence_collides_and_both_get_through() {
+    fn stations_that_waited_collide_and_both_send_all_frames() {
         let mut medium = medium(false);
         (0..200).for_each(|frame| medium.offer((frame % 2) as u16, frame));
         let lasts = Span::from_ns(6_720);
@@ -195,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn backing_off_goes_by_slots_and_doubles() {
+    fn backoff_counts_slots_and_its_range_doubles() {
         let mut medium = medium(false);
         medium.offer(0, 0);
         medium.offer(1, 1);
@@ -212,8 +210,8 @@ mod tests {
     }
 
     #[test]
-    fn who_has_just_sent_keeps_the_wire_unless_it_avoids_that() {
-        // How many frames of a station that always has some go first while another waits with one, at most.
+    fn last_sender_captures_the_wire_unless_it_avoids_that() {
+        // Maximum number of frames that a station with a full queue sends while another station waits with one frame.
         let most_first = |avoids_capture| {
             let mut medium = medium(avoids_capture);
             (0..2_000).for_each(|frame| medium.offer(0, frame));
@@ -242,12 +240,12 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_event_takes_the_place_of_a_later_one() {
+    fn earlier_event_replaces_a_later_one() {
         let mut medium = medium(false);
         medium.hold(Time::from_ps(5));
         medium.offer(0, 7);
         assert_eq!(medium.wake(Time::ZERO), Some(Time::from_ps(5)));
-        assert_eq!(medium.wake(Time::ZERO), None, "it is set");
+        assert_eq!(medium.wake(Time::ZERO), None, "the event is set already");
         assert_eq!(medium.begin(Time::from_ps(4)), None);
         assert_eq!(medium.begin(Time::from_ps(5)), Some((0, 7)));
         assert_eq!(medium.wake(Time::ZERO), None);

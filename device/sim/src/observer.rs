@@ -1,4 +1,4 @@
-//! What a simulation shows of itself on demand: a timeline of every stage, a capture of links.
+//! Output of a simulation on demand: a timeline of every stage, and a capture of all links.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,12 +11,12 @@ use niclab_observe::capture::arrivals;
 use niclab_observe::timeline::Owner;
 use niclab_observe::{Capture, Fate, Heading, Timeline};
 
-/// Most stages between two looks at a ledger, that is in one event. What is more is counted as lost.
+/// Maximum number of stages that a ledger keeps in one event. Further ones are counted as lost.
 const MAX_STAGES: usize = 64 * 1024;
 
 type Out<'a> = Box<dyn Write + 'a>;
 
-/// A frame that is to be captured at its time.
+/// A frame to be captured at its time.
 struct Seen {
     node: u16,
     heading: Heading,
@@ -24,22 +24,22 @@ struct Seen {
     fate: Fate,
 }
 
-/// Writes what happens. The first failure to write ends it, and [`Observer::finish`] tells of it.
+/// Writes the output. The first write error ends it, and [`Observer::finish`] returns the error.
 pub struct Observer<'a> {
     timeline: Option<Timeline<Out<'a>>>,
     capture: Option<Capture<Out<'a>>>,
-    /// Frames that are not captured yet, so that the capture is in the order of model time: the simulator goes on from
-    /// node to node within a window of time.
+    /// Frames that are not captured yet. They bring the capture into the order of model time, because the simulator
+    /// goes from node to node within a window of time.
     coming: BTreeMap<(Time, u64), Seen>,
     order: u64,
     failure: Option<io::Error>,
 }
 
 impl<'a> Observer<'a> {
-    /// An observer of nodes with these names, who writes what has a place to be written to.
+    /// An observer of nodes with these names. It writes only the outputs that are given.
     ///
     /// # Errors
-    /// What a writer says.
+    /// The error of a writer.
     pub fn new(names: &[String], timeline: Option<Out<'a>>, capture: Option<Out<'a>>) -> io::Result<Self> {
         Ok(Self {
             timeline: timeline.map(|out| Timeline::new(out, names)).transpose()?,
@@ -50,12 +50,12 @@ impl<'a> Observer<'a> {
         })
     }
 
-    /// How many stages a ledger is to keep from one event to the next: none where no timeline is wanted.
+    /// Number of stages that a ledger must keep from one event to the next: 0 without a timeline.
     pub fn max_stages(&self) -> usize {
         if self.timeline.is_some() { MAX_STAGES } else { 0 }
     }
 
-    /// Takes what a ledger has kept.
+    /// Writes the stages that a ledger has kept.
     pub fn on_stages(&mut self, owner: Owner, take: impl FnOnce() -> (Vec<StageRecord>, u64)) {
         let Some(timeline) = &mut self.timeline else { return };
         let (stages, lost) = take();
@@ -64,7 +64,7 @@ impl<'a> Observer<'a> {
         self.fail(written);
     }
 
-    /// A node hands a frame to its link, which may drop it.
+    /// A node sends a frame on its link, which may drop it.
     pub fn on_sent(&mut self, at: Time, node: u16, frame: &SharedFrame, is_dropped: bool) {
         if self.capture.is_none() {
             return;
@@ -73,7 +73,7 @@ impl<'a> Observer<'a> {
         self.see(at, node, Heading::ToSwitch, frame.clone(), fate);
     }
 
-    /// A frame leaves the switch at `at` for the link of `node`, from which it comes as `deliveries` say.
+    /// A frame leaves the switch at `at` on the link of `node`. `deliveries` are its arrivals.
     pub fn on_forwarded(&mut self, at: Time, node: u16, frame: &SharedFrame, deliveries: &[Delivery]) {
         if self.capture.is_none() {
             return;
@@ -88,7 +88,7 @@ impl<'a> Observer<'a> {
         self.coming.insert((at, self.order), Seen { node, heading, frame, fate });
     }
 
-    /// Model time has come to `now`: nothing earlier follows.
+    /// Model time has reached `now`. No earlier frame follows.
     pub fn on_time(&mut self, now: Time) {
         while let Some(first) = self.coming.first_entry().filter(|first| first.key().0 < now) {
             let ((at, _), seen) = first.remove_entry();
@@ -106,10 +106,10 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// Writes what is left.
+    /// Writes the remaining output.
     ///
     /// # Errors
-    /// The first failure of a writer.
+    /// The first error of a writer.
     pub fn finish(mut self) -> io::Result<()> {
         self.on_time(Time::from_ps(u64::MAX));
         self.failure.map_or(Ok(()), Err)?;

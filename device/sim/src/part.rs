@@ -1,5 +1,5 @@
-//! A stretch of nodes with all that is theirs: hosts, ports of the switch, events, frames under way. A world has one of
-//! them, which several threads divide among them ([`crate::threads`]).
+//! A partition of the nodes with all its state: hosts, switch ports, events, frames in flight. A simulation has one,
+//! which several threads divide between them ([`crate::threads`]).
 
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::{Deliveries, Fabric, Transit, Transits};
@@ -16,9 +16,9 @@ pub struct Node {
     /// Its host and NIC.
     pub host: Box<dyn Host>,
     pub(crate) script: Script,
-    /// The event of its host that is to come.
+    /// Time of its host's next event.
     host_at: Option<Time>,
-    /// The event of its NIC's deadline that is to come.
+    /// Time of its NIC's next timeout event.
     pub(crate) timeout_at: Option<Time>,
 }
 
@@ -28,37 +28,37 @@ impl Node {
     }
 }
 
-/// A frame under way, from the card that sends it to the card that receives it.
+/// A frame in flight from the sending card to the receiving card.
 pub(crate) struct Flight {
-    /// The node that sends it.
+    /// The sending node.
     pub(crate) from: u16,
     pub(crate) packet: InlinePacket,
-    /// Where it is going, once it has entered the switch.
+    /// Its destination, once it has entered the switch.
     transit: Option<Transit>,
 }
 
-/// What a part has for the nodes of another one.
+/// What one partition passes to another.
 #[derive(Default)]
 pub(crate) struct Transfer {
-    /// Frames that are through the switch, with the nodes that caused it.
+    /// Frames that have passed the switch, with their sending nodes.
     flights: Vec<(u16, Flight)>,
-    /// Flows over which a message was sent.
+    /// Flows on which a message was sent.
     sent: Vec<FlowId>,
 }
 
-/// The other parts, as one of them sees them.
+/// The other partitions, as seen by one partition.
 pub(crate) struct Others {
-    /// How many nodes each has, but for the last.
+    /// Number of nodes in each partition except the last.
     pub(crate) nodes_each: usize,
-    /// What is for each of them, this one included.
+    /// One transfer to each partition, including this one.
     pub(crate) outgoing: Vec<Transfer>,
-    /// What is from each of them.
+    /// One transfer from each partition.
     pub(crate) incoming: Vec<Transfer>,
-    /// The soonest phase with something in the outgoing.
+    /// The earliest phase with an event in `outgoing`.
     pub(crate) soonest: Option<u64>,
 }
 
-/// A stretch of nodes.
+/// A partition of the nodes.
 pub(crate) struct Part {
     /// The number of its first node.
     pub(crate) first: usize,
@@ -68,19 +68,19 @@ pub(crate) struct Part {
     pub(crate) flights: Slab<Flight>,
     pub(crate) checker: Checker,
     pub(crate) effects: Effects,
-    /// The latest event.
+    /// Time of the latest event.
     pub(crate) clock: Time,
     pub(crate) events: u64,
-    /// Most events of a phase: who has so many more is looked at event by event.
+    /// Maximum number of events in a phase. A simulation with more events is processed event by event.
     pub(crate) most_in_phase: u64,
     /// Whether all nodes share one wire.
     pub(crate) has_medium: bool,
-    /// None where all nodes are here.
+    /// None if all nodes are in this partition.
     pub(crate) others: Option<Others>,
 }
 
 impl Part {
-    /// All nodes, with nothing under way.
+    /// A partition of all nodes, without frames in flight.
     pub(crate) fn new(nodes: Vec<Node>, fabric: Fabric, checker: Checker, has_medium: bool) -> Self {
         Self {
             first: 0,
@@ -98,16 +98,15 @@ impl Part {
         }
     }
 
-    /// A node, if it is here.
+    /// A node, if it is in this partition.
     pub(crate) fn node(&mut self, number: u16) -> Option<&mut Node> {
         self.nodes.get_mut(usize::from(number).checked_sub(self.first)?)
     }
 
-    /// Carries out all events of a phase, in which nothing comes from other parts, but no more than there may be in
-    /// one.
+    /// Processes the events of a phase, up to `most_in_phase`. In a phase nothing arrives from other partitions.
     pub(crate) fn run(&mut self, phase: u64) {
         self.take_in(phase);
-        // A card whose deadline is always due would keep it here for ever.
+        // Without a limit, a card whose deadline is always due would never end the phase.
         let last = self.events.saturating_add(self.most_in_phase);
         while self.events < last
             && let Some((at, node, event)) = self.queue.pop_of(phase)
@@ -119,14 +118,14 @@ impl Part {
                 Event::Arrive { frame } => self.arrive(at, node, frame),
                 Event::Host => self.step(at, node),
                 Event::Timeout => self.expire(at, node),
-                // Of one wire and of programs for all cards, where nodes are not divided.
+                // Only undivided simulations have a shared wire or firmware reloads.
                 Event::Silence | Event::HandOver => {}
             }
         }
         self.tell_of_sent();
     }
 
-    /// What other parts had for this one.
+    /// Takes frames and messages from the other partitions.
     fn take_in(&mut self, phase: u64) {
         let Some(others) = &mut self.others else { return };
         for inbox in &mut others.incoming {
@@ -141,7 +140,7 @@ impl Part {
         }
     }
 
-    /// Has the parts of receivers know of the messages that were sent.
+    /// Notifies the partitions of receivers of messages that were sent.
     fn tell_of_sent(&mut self) {
         let Some(others) = &mut self.others else { return };
         for (flow, to) in self.checker.take_sent() {
@@ -154,12 +153,12 @@ impl Part {
         }
     }
 
-    /// A frame leaves over its sender's link.
+    /// A frame leaves on its sender's link.
     pub(crate) fn depart(&mut self, now: Time, node: u16, place: u32, observer: Option<&mut Observer<'_>>) {
         let Some(flight) = self.flights.get_mut(place) else { return };
         self.clock = self.clock.max(now);
         let InlinePacket { frame, message, passage, concern } = &flight.packet;
-        // What a station sends to all the Ethernet function beside it hears without the link.
+        // The node's Ethernet function receives broadcasts of the node's MAC endpoint without the link.
         let own = (*concern == Concern::All)
             .then(|| InlinePacket { concern: Concern::Host, ..flight.packet.clone() });
         let mut transits = Transits::new();
@@ -175,7 +174,7 @@ impl Part {
         let Some((last, others)) = transits.split_last() else { return self.flights.remove(place) };
         let Some(flight) = self.flights.get_mut(place) else { return };
         flight.transit = Some(*last);
-        // Most frames go to one node, and stay where they are.
+        // Most frames go to one node and keep their slot.
         if !others.is_empty() {
             let packet = flight.packet.clone();
             for transit in others {
@@ -187,7 +186,7 @@ impl Part {
         self.send_on(node, last, place);
     }
 
-    /// A frame is in the switch, on its way to a node of this or of another part.
+    /// A frame has entered the switch, for a node of this or another partition.
     fn send_on(&mut self, cause: u16, transit: &Transit, place: u32) {
         let &Transit { to, ready, .. } = transit;
         let event = Event::Cross { frame: place };
@@ -205,7 +204,7 @@ impl Part {
         self.queue.push(ready, to, cause, event);
     }
 
-    /// A frame is through the switch. Frames of several nodes meet here, in the order of model time.
+    /// A frame has passed the switch. Frames of several nodes meet here, in the order of model time.
     pub(crate) fn cross(&mut self, now: Time, node: u16, place: u32, observer: Option<&mut Observer<'_>>) {
         let Some(flight) = self.flights.get_mut(place) else { return };
         let Some(transit) = flight.transit else { return };
@@ -256,7 +255,7 @@ impl Part {
             return;
         }
         node.timeout_at = None;
-        // A timer that was stopped meanwhile is no event of the model: its time does not count.
+        // A timer that was stopped in the meantime is no event of the model. It does not advance the clock.
         if node.host.deadline().is_some_and(|deadline| deadline <= now) {
             node.host.timeout(now, &mut self.checker, &mut self.effects);
             self.clock = self.clock.max(now);
@@ -264,13 +263,13 @@ impl Part {
         self.settle(now, number);
     }
 
-    /// After anything that a node's NIC was told at `now`: its frames go on their way, and its next events are set.
+    /// After an input to a node's NIC at `now`: sends its frames and sets its next events.
     pub(crate) fn settle(&mut self, now: Time, number: u16) {
-        // Most events send nothing.
+        // Most events send no frame.
         while let Some(packet) = self.effects.frames.pop_front() {
             let at = packet.passage.head;
             let frame = self.flights.put(Flight { from: number, packet, transit: None });
-            // Who shares a wire with all others has no lane of its own.
+            // Nodes that share a wire share lane 0.
             let lane = if self.has_medium { 0 } else { number };
             self.queue.push(at, lane, number, Event::Depart { frame });
         }

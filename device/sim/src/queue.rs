@@ -1,58 +1,59 @@
-//! The event queue, and the order of events that everything else follows from.
+//! The event queue, and the order of events.
 //!
-//! Events of one node and [`Lane`] come by time; at the same time, arrivals first, and by the node that caused them; of
-//! the same cause, in the order in which it caused them. Between nodes, and between the lanes of a node, which share no
-//! state, there is no order but cause and effect. An effect on another node takes a while: so long as the network's
-//! shortest [`Way`]. So the queue goes from window to window of that length, in a window from lane to lane, and in a
-//! lane from node to node: all events of a node in a window are carried out in a row, while its state is in the
-//! processor's caches (Lubachevsky's *bounded lag*, 1989).
+//! Events of one node and [`Lane`] are ordered by time. At the same time arrivals come first, ordered by the node that
+//! caused them. Events with the same cause keep the order in which that node caused them.
 //!
-//! The one place where something passes from node to node is between the lane in which frames enter the switch and the
-//! one in which they leave it. What lies between two such places is a *phase*.
+//! Nodes, and the lanes of one node, share no state. Between them only cause and effect give an order. An effect on
+//! another node takes at least the network's smallest latency ([`Way`]). So the queue advances in windows of that
+//! length. In a window it goes from lane to lane, and in a lane from node to node. It processes all events of a node in
+//! a window together, while the node's state is in the processor's caches (Lubachevsky's *bounded lag*, 1989).
 //!
-//! Only windows that hold events are kept, few at a time; each is sorted once, when its turn comes.
+//! State passes from node to node only between the lane in which frames enter the switch and the lane in which they
+//! leave it. The buckets between two such points are a *phase*.
+//!
+//! The queue keeps only windows with events, which are few at a time. It sorts each one once, when it begins.
 
 use std::collections::BTreeMap;
 
 use niclab_model::fabric::Way;
 use niclab_model::time::{EndOfTime, Time};
 
-/// What happens.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A frame is ready for its sender's link.
     Depart {
-        /// Its place in [`Slab`].
+        /// Index of the frame in [`Slab`].
         frame: u32,
     },
-    /// A frame is through the switch and ready for the link behind it.
+    /// A frame has passed the switch and is ready for the receiver's link.
     Cross {
-        /// Its place.
+        /// Index of the frame.
         frame: u32,
     },
-    /// A frame is there, whole.
+    /// The last byte of a frame has arrived.
     Arrive {
-        /// Its place.
+        /// Index of the frame.
         frame: u32,
     },
-    /// The host's program goes on.
+    /// The host's program continues.
     Host,
-    /// The wire that all nodes share is silent, or a station has waited long enough.
+    /// The wire that all nodes share is idle, or a station's backoff has ended.
     Silence,
     /// The NIC's next deadline.
     Timeout,
-    /// It is time for all cards to take another program.
+    /// A firmware reload of all cards is due.
     HandOver,
 }
 
-/// What an event concerns, in the order in which a frame passes.
+/// Which state an event changes, in the order in which a frame passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
     /// A node's host and card.
     Node,
-    /// Its link's direction to the switch.
+    /// Its link to the switch.
     ToSwitch,
-    /// The direction from the switch.
+    /// Its link from the switch.
     ToNode,
 }
 
@@ -65,7 +66,7 @@ impl Event {
         }
     }
 
-    /// The same event, of a frame whose place is another one.
+    /// The same event with another index of its frame.
     pub(crate) fn moved(self, place: impl FnOnce(u32) -> Option<u32>) -> Option<Self> {
         Some(match self {
             Self::Depart { frame } => Self::Depart { frame: place(frame)? },
@@ -76,17 +77,17 @@ impl Event {
     }
 }
 
-/// The lanes of one window.
+/// Number of lanes in a window.
 const LANES: u64 = Lane::ToNode as u64 + 1;
 
-/// An event to come. The key is its order within a bucket, in one number: node, time, whether it is no arrival, cause.
+/// A pending event. The key is its order within a bucket: node, time, whether it is not an arrival, cause.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     key: u128,
     event: Event,
 }
 
-/// Where in a key the parts above the cause begin.
+/// Bit positions in a key. The cause is in the lowest bits.
 const NO_ARRIVAL: u32 = u16::BITS;
 const AT: u32 = NO_ARRIVAL + 1;
 const NODE: u32 = AT + u64::BITS;
@@ -114,37 +115,37 @@ impl Entry {
     }
 }
 
-/// Buckets that follow the current one, which most events fall into.
+/// Number of buckets after the current one that are kept in an array. Most events fall into these.
 const NEAR: u64 = u64::BITS as u64;
 
-/// What is to come, bucket by bucket: a bucket is a lane of a window.
+/// Pending events by bucket. A bucket is one lane of one window.
 #[derive(Debug)]
 pub struct Queue {
     way: Way,
-    /// Of a window, picoseconds.
+    /// Length of a window in picoseconds.
     length: u64,
-    /// The bucket that is carried out.
+    /// The bucket that is being processed.
     current: u64,
-    /// Its events that were known when it began, in their order.
+    /// The events that it had when it began, sorted.
     due: Vec<Entry>,
-    /// How many of these were carried out.
+    /// How many of these are processed.
     done: usize,
-    /// Its other events, the last first: there are few at a time.
+    /// Events added to it since, in reverse order. There are few at a time.
     late: Vec<Entry>,
-    /// The buckets after it, each in the place of its number; the events of each as they came.
+    /// The buckets after it, at index number modulo [`NEAR`]; each in the order of arrival.
     near: Vec<Vec<Entry>>,
-    /// Which of them hold events: the lowest bit is that of the bucket behind the current one.
+    /// Which of them have events. The lowest bit is the bucket after the current one.
     occupied: u64,
-    /// All others, by number; of one bucket, what is here came first.
+    /// All other buckets, by number. Of one bucket, these events were added before those in `near`.
     far: BTreeMap<u64, Vec<Entry>>,
-    /// Events that are no deadline: while there are none, only timers can go on.
+    /// Number of events that are no timeouts. At 0 only timers can continue the run.
     lively: usize,
-    /// An event was due after the end of model time. It is not kept: the run ends with this error.
+    /// The error of the first event that was due after the end of model time. The queue drops such events.
     past_end: Option<EndOfTime>,
 }
 
 impl Queue {
-    /// No events, on a network whose shortest way this is.
+    /// An empty queue, on a network with this smallest latency.
     #[must_use]
     pub fn new(way: Way) -> Self {
         Self {
@@ -162,9 +163,9 @@ impl Queue {
         }
     }
 
-    /// Adds an event of `node`, caused by `cause`. What another node caused must be as much later as the way is long.
+    /// Adds an event of `node`, caused by `cause`. An event that another node caused must be later by at least `way`.
     ///
-    /// An event after the end of model time is dropped, and [`Queue::past_end`] says so from then on.
+    /// Drops an event after the end of model time; [`Queue::past_end`] then returns the error.
     pub fn push(&mut self, at: Time, node: u16, cause: u16, event: Event) {
         if let Err(error) = at.within_limit() {
             self.past_end.get_or_insert(error);
@@ -180,7 +181,7 @@ impl Queue {
             }
             self.occupied |= 1 << ahead;
         } else if bucket <= self.current && !self.is_bucket_over() {
-            // Behind those with the same key.
+            // After those with the same key.
             let place = self.late.iter().rposition(|late| late.key > entry.key);
             self.late.insert(place.map_or(0, |place| place + 1), entry);
         } else {
@@ -188,20 +189,20 @@ impl Queue {
         }
     }
 
-    /// The bucket of an event. A frame that leaves a node in a window crosses the switch in that window as the lane
-    /// counts it, and arrives in a later one.
+    /// The bucket of an event. A frame leaves its node and crosses the switch in the same window, because the lane
+    /// subtracts the time through the switch. It arrives in a later window.
     fn bucket_of(&self, at: Time, lane: Lane) -> u64 {
         let at = if lane == Lane::ToNode { at.before(self.way.through_switch) } else { at };
         at.as_ps() / self.length * LANES + lane as u64
     }
 
-    /// The phase of a bucket: from the lane behind the switch to the one before it, which is the next window's. In one
-    /// phase nothing that a node does concerns another one.
+    /// The phase of a bucket. A phase begins with the lane from the switch and ends with the next window's lane to the
+    /// switch. In one phase no node affects another one.
     const fn phase(bucket: u64) -> u64 {
         (bucket + LANES - Lane::ToNode as u64) / LANES
     }
 
-    /// The phase in which an event comes.
+    /// The phase of an event.
     pub(crate) fn phase_of(&self, at: Time, event: Event) -> u64 {
         Self::phase(self.bucket_of(at, event.lane()))
     }
@@ -230,17 +231,17 @@ impl Queue {
         self.pop()
     }
 
-    /// No event of a phase comes before.
+    /// A lower bound for the times of a phase's events.
     pub(crate) const fn begin_of(&self, phase: u64) -> Time {
         Time::from_ps(phase.saturating_sub(1) * self.length)
     }
 
-    /// On which network it is.
+    /// Smallest latency of the network.
     pub(crate) const fn way(&self) -> Way {
         self.way
     }
 
-    /// All events, in an order in which they can be pushed again: time, node, cause, and what they are.
+    /// Removes all events, in an order in which they can be pushed again: time, node, cause, event.
     pub(crate) fn drain(&mut self) -> Vec<(Time, u16, u16, Event)> {
         let mut all = Vec::new();
         while let Some(entry) = self.take_next() {
@@ -249,13 +250,13 @@ impl Queue {
         all
     }
 
-    /// The beginning of the window: no event that comes is earlier.
+    /// The begin of the window. No later event is earlier.
     #[must_use]
     pub const fn horizon(&self) -> Time {
         Time::from_ps(self.current / LANES * self.length)
     }
 
-    /// The next event: its time, its node, and what it is.
+    /// The next event: its time, its node, and its kind.
     #[inline]
     pub fn pop(&mut self) -> Option<(Time, u16, Event)> {
         let entry = self.take_next()?;
@@ -268,7 +269,7 @@ impl Queue {
             self.begin_bucket();
         }
         let is_late = match (self.due.get(self.done), self.late.last()) {
-            // Of two with the same key, the one that was known before came first.
+            // If two keys are equal, the event in `due` was added first.
             (Some(due), Some(late)) => late.key < due.key,
             (due, _) => due.is_none(),
         };
@@ -307,14 +308,13 @@ impl Queue {
             }
             self.occupied = self.occupied.checked_shr(ahead as u32 + 1).unwrap_or(0);
         }
-        // Where it was not near, none is: it would have come first.
+        // If the bucket was not near, no near bucket has events: it would have been the next one.
         self.current = bucket;
-        // Stable: events of one key stay in the order in which they came.
+        // The stable sort keeps events with the same key in the order of arrival.
         self.due.sort_by_key(|entry| entry.key);
     }
 
-    /// Begins with a bucket before the current one: when the last events were deadlines far ahead, of which nothing
-    /// came.
+    /// Moves to a bucket before the current one. This happens after timeouts far in the future that caused no event.
     #[cold]
     fn go_back(&mut self, bucket: u64) {
         for ahead in (0..NEAR).filter(|ahead| self.occupied >> ahead & 1 != 0) {
@@ -326,19 +326,19 @@ impl Queue {
         self.current = bucket;
     }
 
-    /// Why the run ends, if an event was due after the end of model time.
+    /// The error that ends the run, if an event was due after the end of model time.
     #[must_use]
     pub const fn past_end(&self) -> Option<EndOfTime> {
         self.past_end
     }
 
-    /// Whether anything but deadlines is to come.
+    /// Whether any event but a timeout is pending.
     pub const fn is_lively(&self) -> bool {
         self.lively > 0
     }
 }
 
-/// Values that stay where they are, by number; places are used again.
+/// Values in numbered slots. A value keeps its slot until it is removed; free slots are reused.
 #[derive(Debug)]
 pub struct Slab<T> {
     places: Vec<Option<T>>,
@@ -352,7 +352,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Keeps a value; its place.
+    /// Stores a value and returns its slot.
     pub fn put(&mut self, value: T) -> u32 {
         if let Some(place) = self.free.pop() {
             self.places[place as usize] = Some(value);
@@ -362,18 +362,18 @@ impl<T> Slab<T> {
         (self.places.len() - 1) as u32
     }
 
-    /// The value at a place.
+    /// The value in a slot.
     #[must_use]
     pub fn get(&self, place: u32) -> Option<&T> {
         self.places.get(place as usize)?.as_ref()
     }
 
-    /// The value at a place, to change it.
+    /// The value in a slot, mutable.
     pub fn get_mut(&mut self, place: u32) -> Option<&mut T> {
         self.places.get_mut(place as usize)?.as_mut()
     }
 
-    /// Frees a place.
+    /// Frees a slot.
     pub fn remove(&mut self, place: u32) {
         if let Some(occupied) = self.places.get_mut(place as usize).filter(|value| value.is_some()) {
             *occupied = None;
@@ -381,14 +381,14 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Frees a place, and gives back what was there.
+    /// Frees a slot and returns its value.
     pub fn take(&mut self, place: u32) -> Option<T> {
         let value = self.places.get_mut(place as usize)?.take()?;
         self.free.push(place);
         Some(value)
     }
 
-    /// Values kept.
+    /// Number of values stored.
     #[must_use]
     pub fn count(&self) -> usize {
         self.places.len() - self.free.len()
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_past_the_end_of_time_is_an_error_and_none_to_come() {
+    fn event_past_the_end_of_time_is_an_error_and_is_dropped() {
         let mut queue = Queue::new(way(0, 10));
         queue.push(Time::LIMIT, 0, 0, Event::Host);
         assert_eq!(queue.past_end(), None);
@@ -448,7 +448,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn events_come_by_window_then_lane_then_node_then_time_then_cause(
+        fn events_are_ordered_by_window_lane_node_time_and_cause(
             pushes in pushes(0..3),
             through_switch in 0..10_u64,
             over_link in 1..10_u64,
@@ -469,10 +469,10 @@ mod tests {
             prop_assert_eq!(pop(&mut queue), None);
         }
 
-        /// Nodes send frames that take a way each and are answered; the order of time alone is a queue whose way is
-        /// zero.
+        /// Nodes send frames with different latencies and answer them. A queue with latency 0 orders events by time
+        /// alone.
         #[test]
-        fn no_node_sees_how_long_the_windows_are(
+        fn window_length_does_not_change_what_a_node_sees(
             begin in pushes(0..1),
             steps in prop::collection::vec((0..7_u64, 0..30_u64, 0..4_u16), 1..60),
             through_switch in 0..10_u64,
@@ -483,7 +483,7 @@ mod tests {
                 let mut seen = vec![Vec::new(); 16];
                 let (mut left, mut again) = ([40_u32; 4], begin.clone());
                 while let Some((at, node, lane, frame)) = pop(&mut queue).or_else(|| {
-                    // When all is over, it begins again before.
+                    // When all events are processed, the test pushes the first ones again, at earlier times.
                     let again = std::mem::take(&mut again);
                     again.iter().for_each(|pushed| push(&mut queue, *pushed, 7));
                     pop(&mut queue)
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_used_again_and_freed_once() {
+    fn slots_are_reused_and_freed_once() {
         let mut slab = Slab::default();
         let first = slab.put('a');
         slab.remove(first);

@@ -1,4 +1,4 @@
-//! One simulation: from its configuration to the report.
+//! One simulation, from its configuration to its report.
 
 use std::path::PathBuf;
 
@@ -16,20 +16,22 @@ use crate::world::{World, WorldError, Wrap};
 /// A simulation cannot be run.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// The workload is impossible on these nodes.
+    /// The workload does not fit these nodes.
     #[error("{}", problems(.0))]
     Workload(Vec<WorkloadProblem>),
-    /// The world cannot be made.
+    /// The simulation cannot be set up.
     #[error(transparent)]
     World(#[from] WorldError),
     /// The recording cannot be replayed.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// Model time has reached its end, so that no figure could be exact.
-    #[error("{0}; the workload and the links say how long it takes (`pause_ns`, rates, latencies, timeouts)")]
+    /// Model time has reached its end, so results are not exact.
+    #[error(
+        "{0}; shorten the run: see `pause_ns` of the workload, and rates, latencies and timeouts of the links"
+    )]
     EndOfTime(#[from] EndOfTime),
     /// The timeline or the capture cannot be written.
-    #[error("cannot write the timeline or the capture: {0}; is there room?")]
+    #[error("cannot write the timeline or the capture: {0}; check the free space of the file system")]
     Observer(#[from] std::io::Error),
 }
 
@@ -38,16 +40,16 @@ fn problems(problems: &[WorkloadProblem]) -> String {
     problems.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What a run gave.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// The report of the measured part.
     pub report: Report,
-    /// Events carried out, the set-up and the warm-up included.
+    /// Number of events processed, including set-up and warm-up.
     pub events: u64,
-    /// Messages that programs received in all.
+    /// Number of messages that programs received in total.
     pub received: u64,
-    /// Threads that carried it out by phases; none where it was carried out event by event.
+    /// Number of threads that processed it by phases; 0 if one thread processed it event by event.
     pub threads: usize,
 }
 
@@ -59,19 +61,20 @@ impl Outcome {
     }
 }
 
-/// How a run is run.
+/// Options of a run.
 #[derive(Clone)]
 pub struct Options<'a> {
-    /// What stands between cards and hosts.
+    /// Wraps each card, for tests that break a card on purpose.
     pub wrap: Wrap<'a>,
-    /// Whether all links are healed at the end and the workload runs once more, without loss.
+    /// Whether, at the end, all faults are removed and the workload runs once more, without loss.
     pub heals: bool,
-    /// The folder at which the path of a recording starts.
+    /// The folder to which the path of a recording is relative.
     pub folder: PathBuf,
-    /// The text of the recording that is replayed, where it is not to be read from its path.
+    /// The text of the recording to replay; if none, it is read from its path.
     pub recording: Option<&'a str>,
-    /// Threads that carry out one simulation by phases, where it can be. The outcome is the same for any number; with
-    /// none it is carried out event by event, as a run is that is observed, or whose nodes share something.
+    /// Number of threads that process one simulation by phases. The outcome is the same for any number. With 0, one
+    /// thread processes it event by event. Runs with an observer, and runs whose nodes share state, are always
+    /// processed so.
     pub threads: usize,
 }
 
@@ -84,16 +87,16 @@ impl Default for Options<'_> {
 /// Runs a simulation to its end.
 ///
 /// # Errors
-/// [`RunError`] when it cannot begin, or model time reaches its end. A check that fails is no error: see
+/// [`RunError`], if it cannot begin, or model time reaches its end. A failed check is no error: see
 /// [`Outcome::is_sound`].
 pub fn run(config: &SimConfig, options: &Options<'_>) -> Result<Outcome, RunError> {
     run_observed(config, options, None)
 }
 
-/// Runs a simulation to its end, whose measured part is written down by `observer`.
+/// Runs a simulation to its end. `observer` records its measured part.
 ///
 /// # Errors
-/// [`RunError`], also when the observer cannot write.
+/// [`RunError`], also if the observer cannot write.
 pub fn run_observed(
     config: &SimConfig,
     options: &Options<'_>,
@@ -115,10 +118,10 @@ pub fn run_observed(
     }
     let undivided = Options { threads: 0, ..options.clone() };
     let outcome = carry_out(config, &undivided, &programs, observer)?;
-    Ok(outcome.unwrap_or_else(|| unreachable!("event by event everything is carried out")))
+    Ok(outcome.unwrap_or_else(|| unreachable!("one thread can process every simulation")))
 }
 
-/// Nothing, if it cannot be carried out by phases.
+/// None, if the simulation cannot be processed by phases.
 fn carry_out(
     config: &SimConfig,
     options: &Options<'_>,
@@ -164,7 +167,7 @@ fn carry_out(
     let (events, received) = (world.events(), world.checker().received);
     let threads = world.threads();
     let outcome = Outcome { report: report(config, since, &world), events, received, threads };
-    // What fails is told in the order of one thread.
+    // Failures are reported in the order of one thread.
     Ok((threads <= 1 || outcome.is_sound()).then_some(outcome))
 }
 

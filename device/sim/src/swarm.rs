@@ -1,7 +1,8 @@
-//! Many random simulations: each seed is a configuration, a workload and the faults of its links and devices. First the
-//! workload runs amid the faults, then all is healed and it runs again, and from then on nothing may be lost.
+//! Many random simulations. Each seed gives a configuration, a workload, and the faults of links and devices. The
+//! workload first runs with the faults. Then all faults are removed, the workload runs again, and no message may be
+//! lost any more.
 //!
-//! Runs are spread over threads. What is printed depends on the seeds alone.
+//! Threads share the runs. The output depends on the seeds alone.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,19 +22,19 @@ use niclab_spec::{
 
 use crate::run::{Options, run};
 
-/// Stream of the seed from which a configuration is drawn.
+/// Stream of the seed for the configuration.
 const CONFIGURATION_STREAM: u64 = 1 << 42;
-/// Stream of the seed from which faults of devices are drawn.
+/// Stream of the seed for faults of devices.
 const DEVICE_FAULTS_STREAM: u64 = CONFIGURATION_STREAM + 1;
-/// The stream of what is replayed.
+/// Stream of the seed for recordings.
 const RECORDING_STREAM: u64 = 1 << 43;
-/// Stream of the seed from which values are drawn of models that draw theirs apart, the first of one for each protocol.
+/// First stream of the seed for parameters of models with streams of their own; one stream for each protocol.
 const VALUES_STREAM: u64 = 1 << 45;
-/// Stream of the seed from which programs of cards are drawn.
+/// Stream of the seed for firmware programs of cards.
 const HAND_OVERS_STREAM: u64 = 1 << 44;
-/// Profiles that are drawn: those that came later change no seed.
+/// Number of profiles to choose from. Profiles added later change no seed.
 const DRAWN_PROFILES: usize = 9;
-/// Most payload of a datagram on links as they are drawn.
+/// Maximum payload of a datagram on the random links.
 const MAX_DATAGRAM_BYTES: u32 = LinkConfig::DEFAULT_MTU_BYTES - Workload::ETHERNET_HEADERS_BYTES;
 
 /// One run of a swarm.
@@ -41,36 +42,36 @@ const MAX_DATAGRAM_BYTES: u32 = LinkConfig::DEFAULT_MTU_BYTES - Workload::ETHERN
 pub struct SwarmRun {
     /// Its seed.
     pub seed: u64,
-    /// What it was, in one line.
+    /// The configuration, in one line.
     pub what: String,
-    /// Events carried out.
+    /// Number of events processed.
     pub events: u64,
-    /// Messages that programs received.
+    /// Number of messages that programs received.
     pub received: u64,
-    /// The checks that did not hold, or why it could not be run.
+    /// The failed checks, or the error of a run that did not start.
     pub broken: Vec<Checked>,
 }
 
 /// All runs of a swarm, by seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swarm {
-    /// The model of all runs, where only one was asked for.
+    /// The model of all runs, if one was requested.
     pub model: Option<NicModel>,
-    /// The seed of adversarial cards, where they were to be so.
+    /// The seed of adversarial cards, if these were requested.
     pub adversarial: Option<u64>,
     /// The runs, in the order of their seeds.
     pub runs: Vec<SwarmRun>,
 }
 
 impl Swarm {
-    /// Runs the seeds from `seed` on, `count` of them, on `threads` threads.
+    /// Runs `count` seeds from `seed` on, on `threads` threads.
     #[must_use]
     pub fn new(seed: u64, count: usize, threads: usize) -> Self {
         Self::of(None, None, seed, count, threads)
     }
 
-    /// The same, of one model alone, and with cards that are adversarial: each run's are by the sum of `adversarial` and its own
-    /// seed.
+    /// The same with one model alone, or with adversarial cards. The cards of each run use the sum of `adversarial` and
+    /// the run's own seed.
     #[must_use]
     pub fn of(
         model: Option<NicModel>,
@@ -116,7 +117,7 @@ impl fmt::Display for Swarm {
             for checked in &run.broken {
                 writeln!(f, "  {} failed: {}", checked.name, checked.detail)?;
             }
-            write!(f, "  to see it again: niclab-sim --swarm 1 --seed {}", run.seed)?;
+            write!(f, "  to reproduce: niclab-sim --swarm 1 --seed {}", run.seed)?;
             self.model.map_or(Ok(()), |model| write!(f, " --nic {}", model.name))?;
             self.adversarial.map_or(Ok(()), |adversarial| write!(f, " --adversarial {adversarial}"))?;
             writeln!(f)?;
@@ -133,7 +134,7 @@ impl fmt::Display for Swarm {
     }
 }
 
-/// Runs one seed, with cards of this model if one is named, which are adversarial if a seed of that is.
+/// Runs one seed, with cards of `model` if given, which are adversarial if `adversarial` is given.
 #[must_use]
 pub fn run_seed_of(
     model: Option<NicModel>,
@@ -155,7 +156,7 @@ pub fn run_seed_of(
             received: outcome.received,
             broken: outcome.report.checks.into_iter().filter(|checked| !checked.held).collect(),
         },
-        // A configuration that cannot be run is a fault of this module.
+        // A configuration that cannot run is a bug of this module.
         Err(error) => {
             let checked = Checked { name: "runs".to_owned(), held: false, detail: error.to_string() };
             SwarmRun { seed, what, events: 0, received: 0, broken: vec![checked] }
@@ -163,13 +164,13 @@ pub fn run_seed_of(
     }
 }
 
-/// The configuration that a seed stands for.
+/// The configuration of a seed.
 #[must_use]
 pub fn configuration(seed: u64) -> SimConfig {
     configuration_of(seed, None)
 }
 
-/// The configuration that a seed stands for among those of one model.
+/// The configuration of a seed with one model.
 #[must_use]
 pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
     let mut dice = Dice(Random::new(seed, CONFIGURATION_STREAM));
@@ -191,8 +192,8 @@ pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
     let queue_frames = if dice.one_in(8) { 1 + dice.below(64) } else { LinkConfig::DEFAULT_QUEUE_FRAMES };
     let mut device_dice = Dice(Random::new(seed, device_faults_stream(model)));
     let has_device_faults = device_dice.one_in(3) && model.swarm.draws_device_faults;
-    // An answer that waits behind a cut is overtaken by no other one, but what it says is in memory would be written
-    // again.
+    // A link that is cut delays answers, and no answer overtakes another one. But a delayed answer would write its data
+    // into memory again.
     let may_be_cut = workload.receive != Receive::Exposed;
     let mut node = |rank: u32, dice: &mut Dice| SimNode {
         name: format!("node{rank}"),
@@ -225,8 +226,8 @@ pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
     }
 }
 
-/// Programs that cards take while they run, where those of this model take any: in one of three runs one as it begins,
-/// and in one of four some under load.
+/// Firmware reloads of the cards, if the model has firmware. One of three runs begins with one, and one of four runs
+/// has some under load.
 fn hand_overs(seed: u64, model: NicModel, nodes: u32) -> Vec<SimHandOver> {
     let Some(programs) = &model.descriptor().programs else { return Vec::new() };
     let mut dice = Dice(Random::new(seed, HAND_OVERS_STREAM));
@@ -248,13 +249,13 @@ fn hand_overs(seed: u64, model: NicModel, nodes: u32) -> Vec<SimHandOver> {
     times.into_iter().map(&mut hand_over).collect()
 }
 
-/// Each model's faults are drawn from a stream of its own, so that what others draw stays.
+/// Each model has a stream of its own, so that one model's choices do not change those of another.
 fn device_faults_stream(model: NicModel) -> u64 {
     let own = if model == NicModel::default() { 0 } else { u64::from(model.protocol) << 16 };
     DEVICE_FAULTS_STREAM + own
 }
 
-/// What a drawn configuration replays, if it does: messages between close ranks, at random times.
+/// The random recording that a configuration replays, if any: messages between close ranks at random times.
 #[must_use]
 pub fn recording(config: &SimConfig) -> Option<String> {
     config.workload.recording.as_ref()?;
@@ -266,7 +267,7 @@ pub fn recording(config: &SimConfig) -> Option<String> {
     for _ in 0..config.workload.count {
         time_ps += u64::from(dice.below(2_000_000));
         let node = dice.below(nodes);
-        // A port has one destination: so far on.
+        // A port has one destination, at this distance.
         let port = dice.below(Workload::MAX_PORTS.min(nodes - 1));
         let message = Recorded {
             model_time_ps: time_ps,
@@ -301,7 +302,7 @@ fn describe(config: &SimConfig) -> String {
     )
 }
 
-/// What carries the messages, where it is not the default model.
+/// The transport of the messages, if it is not the default model.
 fn over(config: &SimConfig) -> String {
     let model = config.nodes.first().map(|node| node.nic.model).unwrap_or_default();
     match config.workload.function {
@@ -315,7 +316,7 @@ fn over(config: &SimConfig) -> String {
     }
 }
 
-/// The words that were drawn for the cards.
+/// The random parameters of the cards that are words.
 fn choices(config: &SimConfig) -> String {
     let values = config.nodes.first().into_iter().flat_map(|node| node.nic.values().iter());
     let words = values.filter_map(|(parameter, value)| match value {
@@ -327,7 +328,7 @@ fn choices(config: &SimConfig) -> String {
     words.collect()
 }
 
-/// What the cards are programmed with anew.
+/// The firmware reloads of the cards.
 fn programs(config: &SimConfig) -> String {
     match config.hand_overs.len() {
         0 => String::new(),
@@ -336,7 +337,7 @@ fn programs(config: &SimConfig) -> String {
     }
 }
 
-/// Draws configurations that can be run.
+/// Makes random configurations that can run.
 struct Dice(Random);
 
 impl Dice {
@@ -368,7 +369,7 @@ impl Dice {
             count: (1 + self.below(200)).into(),
             warmup: self.below(20).into(),
             interrupt_every: if is_ethernet { 0 } else { interrupt_every.into() },
-            // Drawn with the messages, and never a file.
+            // The recording is generated, and never read from a file.
             recording: (kind == WorkloadKind::Replay).then(|| "drawn.jsonl".into()),
             slices: 8 << self.below(6),
             neighbours: has_neighbours.then(|| 1 + self.below(8)),
@@ -419,7 +420,7 @@ impl Dice {
         }
     }
 
-    /// Every second node has some, and half of all kinds each.
+    /// Every second node has faults, and each kind with probability one half.
     fn device_faults(&mut self) -> DeviceFaults {
         let is_faulty = self.below(2);
         let mut chance = || f64::from(is_faulty * self.below(2) * self.below(50)) / 1000.0;
@@ -438,10 +439,11 @@ impl Dice {
     fn profile(&mut self, model: NicModel) -> Profile {
         let names: Vec<&str> = Profile::bundled_names().take(DRAWN_PROFILES).collect();
         let name = names.get(self.below(names.len() as u32) as usize);
-        // It was the whole packets' platform before it was the words': for other cards than its own it still is.
+        // `htx-200mhz` is the platform of its own card. Other cards get `htx-200mhz-fitted`, so that old seeds stay the
+        // same.
         let is_guest = |name: &&str| *name == "htx-200mhz" && model.default_profile != *name;
         let name = name.map(|name| if is_guest(name) { "htx-200mhz-fitted" } else { *name });
-        // Every bundled profile is read by a test of its own crate.
+        // A test of the profiles' crate reads every bundled profile.
         name.and_then(Profile::bundled).unwrap_or_else(|| unreachable!("no bundled profile"))
     }
 }

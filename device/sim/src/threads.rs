@@ -1,13 +1,15 @@
-//! Several threads, each with a stretch of the nodes.
+//! Several threads, each with one partition of the nodes.
 //!
-//! All parts carry out the same phase of the [`queue`](crate::queue) at the same time, in which nothing that a node
-//! does concerns another one; then each is handed what others have for it. Nothing is shared meanwhile: parts go from
-//! thread to thread, and one that is at work has all that it looks at.
+//! All partitions process the same phase of the [`queue`](crate::queue) at the same time. In a phase no node affects a
+//! node of another partition. Afterwards the partitions exchange frames and messages. Threads share no state: they pass
+//! partitions to each other, and a partition contains all state that its thread needs.
 //!
-//! The result does not depend on how many threads there are. Of all events of a node or lane the order is that of their
-//! key (node, time, arrivals first, cause), and of events with the same key, which have the same cause and so come from
-//! one part, the order in which that part made them. What only one thread can decide, because it goes by what all nodes
-//! have done up to an event, is no part's business: [`run`] says so, and the simulation begins anew with one thread.
+//! The result does not depend on the number of threads. Events of a node or lane are ordered by their key (node, time,
+//! arrivals first, cause). Events with the same key have the same cause, and so come from one partition. They keep the
+//! order in which that partition made them.
+//!
+//! Some decisions depend on what all nodes have done up to an event. Only one thread can make them. If such a decision
+//! is needed, [`run`] returns false, and one thread simulates again from the beginning.
 
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
@@ -18,9 +20,9 @@ use crate::host::Effects;
 use crate::part::{Others, Part, Transfer};
 use crate::queue::{Queue, Slab};
 
-/// How often a thread looks for what another one is about to hand to it before it sleeps: a window of some thousand
-/// events takes a millisecond, and to be woken takes some hundredths of one. Not at all where threads have no core
-/// each: it would be that one's.
+/// How often a thread polls for a transfer before it sleeps. A window of some thousand events takes a millisecond, and
+/// waking a thread takes some hundredths of one. If there are more threads than cores, a thread does not poll: it would
+/// take the core of another one.
 const LOOKS: u32 = 1_000;
 
 fn looks(threads: usize) -> u32 {
@@ -28,13 +30,13 @@ fn looks(threads: usize) -> u32 {
     if threads > cores { 0 } else { LOOKS }
 }
 
-/// What all parts have achieved, and when that last changed.
+/// Number of messages that all partitions have sent and received, and when it last changed.
 struct Achieved {
     messages: u64,
     since: Time,
 }
 
-/// Carries out all events of a world that so many threads share. False: one thread has to do it, from the beginning.
+/// Processes all events on `threads` threads. Returns false if one thread must simulate again from the beginning.
 pub(crate) fn run(whole: &mut Part, threads: usize, bound: &mut Bound) -> bool {
     let (clock, messages) = (whole.clock, messages_of([&*whole]));
     let mut parts = divide(whole, threads, bound.most_at_once());
@@ -62,7 +64,7 @@ pub(crate) fn run(whole: &mut Part, threads: usize, bound: &mut Bound) -> bool {
             let before = events_of(&parts);
             carry_out(&mut parts, phase, &hands, looks);
             if parts.len() != hands.len() + 1 {
-                // Another thread has panicked, and with it so does this one, behind the scope.
+                // Another thread has panicked. The scope then panics this thread, too.
                 return false;
             }
             let events = events_of(&parts) - before;
@@ -71,8 +73,8 @@ pub(crate) fn run(whole: &mut Part, threads: usize, bound: &mut Bound) -> bool {
                 achieved = Achieved { messages, since: begin };
             }
             let progress = parts.iter().map(|part| part.checker.progress).sum();
-            // At the end of model time one thread says which event was the first after it. Half of what one thread
-            // allows: it can neither have ended an endless run by now, nor passed over a deadline.
+            // At the end of model time one thread finds the first event after it. The limits here are half of those for
+            // one thread. So one thread would not have ended an endless run yet, nor dropped a timeout.
             if parts.iter().any(|part| part.queue.past_end().is_some())
                 || !bound.allows_many(events, Progress { messages: progress, stored_bytes: 0 })
                 || begin.since(achieved.since).times(2) > FUTILE
@@ -85,23 +87,23 @@ pub(crate) fn run(whole: &mut Part, threads: usize, bound: &mut Bound) -> bool {
     is_over && join(whole, parts)
 }
 
-/// Another thread.
+/// Another thread, with the channels to and from it.
 struct Hand {
     give: SyncSender<(u64, Part)>,
     returned: Receiver<Part>,
 }
 
-/// All parts carry out a phase, the first one on this thread.
+/// Has all partitions process a phase, the first one on this thread.
 fn carry_out(parts: &mut Vec<Part>, phase: u64, hands: &[Hand], looks: u32) {
     for (part, hand) in parts.drain(1..).zip(hands) {
-        // One that ended has panicked, and so will this thread when it has waited for all of them.
+        // A thread that ended has panicked. This thread panics as well when it has waited for all of them.
         let _ = hand.give.send((phase, part));
     }
     parts.iter_mut().for_each(|part| part.run(phase));
     parts.extend(hands.iter().filter_map(|hand| wait(&hand.returned, looks)));
 }
 
-/// The next thing that comes, for which this thread soon need not wait.
+/// The next value. The wait is expected to be short.
 fn wait<T>(from: &Receiver<T>, looks: u32) -> Option<T> {
     for _ in 0..looks {
         match from.try_recv() {
@@ -113,17 +115,17 @@ fn wait<T>(from: &Receiver<T>, looks: u32) -> Option<T> {
     from.recv().ok()
 }
 
-/// Hands to each part what others have for it. The next phase in which any has something to do.
+/// Exchanges transfers between the partitions. Returns the next phase with an event.
 fn exchange(parts: &mut [Part]) -> Option<u64> {
     let own = parts.iter().filter_map(|part| part.queue.next_phase());
-    let under_way = parts.iter().filter_map(|part| part.others.as_ref()?.soonest);
-    let next = own.chain(under_way).min();
+    let in_transfer = parts.iter().filter_map(|part| part.others.as_ref()?.soonest);
+    let next = own.chain(in_transfer).min();
     for from in 0..parts.len() {
         for to in 0..parts.len() {
             let transfer = parts[from].others.as_mut().and_then(|others| others.outgoing.get_mut(to));
             let mut transfer = transfer.map(std::mem::take).unwrap_or_default();
             if let Some(inbox) = parts[to].others.as_mut().and_then(|others| others.incoming.get_mut(from)) {
-                // It is empty, and goes back for the room that it has.
+                // The inbox is empty, and returns for its allocation.
                 std::mem::swap(inbox, &mut transfer);
             }
             if let Some(place) = parts[from].others.as_mut().and_then(|others| others.outgoing.get_mut(to)) {
@@ -145,8 +147,8 @@ fn messages_of<'a>(parts: impl IntoIterator<Item = &'a Part>) -> u64 {
     parts.into_iter().map(|part| part.checker.sent + part.checker.received).sum()
 }
 
-/// Divides a world into stretches of as many nodes each, with their events; nothing but events is under way. `whole` is
-/// left with none.
+/// Divides a simulation into partitions of equal size, with their events. Nothing but events may be pending. `whole`
+/// keeps no nodes.
 fn divide(whole: &mut Part, threads: usize, most_in_phase: u64) -> Vec<Part> {
     let nodes_each = whole.nodes.len().div_ceil(threads).max(1);
     let count = whole.nodes.len().div_ceil(nodes_each);
@@ -186,9 +188,9 @@ fn divide(whole: &mut Part, threads: usize, most_in_phase: u64) -> Vec<Part> {
     parts
 }
 
-/// Puts the parts together, when all is silent. False where what one of them has done is another one's business.
+/// Joins the partitions at the end. Returns false if a partition's result depends on other partitions.
 fn join(whole: &mut Part, parts: Vec<Part>) -> bool {
-    // What one part has done alone, all have.
+    // A single partition depends on no other.
     let is_alone = parts.len() == 1;
     let mut is_own = true;
     for part in parts {

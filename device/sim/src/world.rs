@@ -1,4 +1,4 @@
-//! The world of one simulation: nodes, the network between them, and the loop that carries events out in their order.
+//! The nodes of one simulation, the network between them, and the loop that processes events in order.
 
 use std::sync::Arc;
 
@@ -30,65 +30,65 @@ use crate::part::{Node, Part};
 use crate::queue::Event;
 use crate::threads;
 
-/// Most nodes: their numbers have 16 bits.
+/// Maximum number of nodes: node numbers have 16 bits.
 pub const MAX_NODES: usize = 1 << u16::BITS;
 
-/// How long programs wait, in model time, when nothing is under way and something they wait for was lost.
+/// How long programs wait, in model time, when no event is pending because something that they wait for was lost.
 const SILENCE: Span = Span::from_ns(1_000_000);
 
-/// Events of a run without end that are looked at, to say what goes round.
+/// Events of an endless run that are counted, to report which events repeat.
 const LOOKED_AT: u64 = 100_000;
 
-/// A world cannot be made.
+/// A simulation cannot be set up.
 #[derive(Debug, Error)]
 pub enum WorldError {
-    /// There are none, or more than an address can name.
-    #[error("a cluster of {0} nodes; give 1 to 65536")]
+    /// There are no nodes, or more than an address can name.
+    #[error("a cluster of {0} nodes is not supported; give 1 to 65536 nodes")]
     Nodes(usize),
-    /// A card's parameters.
+    /// A card's parameters are invalid.
     #[error("node {node}: {error}; correct the cluster's [nic] table")]
     Nic {
-        /// Host name.
+        /// Name of the node.
         node: String,
-        /// Why.
+        /// The cause.
         #[source]
         error: BuildError,
     },
     /// A model whose host the simulator does not have.
     #[error("node {node}: the simulator has no host for a `{model}` card; run it live")]
     NoHost {
-        /// Host name.
+        /// Name of the node.
         node: String,
         /// Name of the model.
         model: &'static str,
     },
-    /// A platform without a protocol stack.
+    /// The platform profile has no prices of a protocol stack.
     #[error(
-        "the profile `{profile}` says nothing of a TCP/IP stack; use one with [host.stack], or function = \"ethernet\""
+        "the profile `{profile}` has no prices of a TCP/IP stack; use one with [host.stack], or function = \"ethernet\""
     )]
     NoStack {
         /// Its name.
         profile: String,
     },
-    /// A device fault for drivers in guests, which a simulated host is not.
+    /// A device fault that only drivers in guests see. The simulator has no such drivers.
     #[error(
-        "node {node}: the device fault `invalid_value` is for drivers in guests, and the simulator has none; leave it out, or run \
-         the cluster live"
+        "node {node}: the device fault `invalid_value` needs drivers in guests, and the simulator has none; \
+         remove it, or run the cluster live"
     )]
     InvalidValue {
-        /// Host name.
+        /// Name of the node.
         node: String,
     },
-    /// A link's parameters.
+    /// A link's parameters are invalid.
     #[error("{0}; correct the cluster's [[link]] tables")]
     Link(#[from] LinkError),
-    /// A card refused what the workload needs.
+    /// A card refused an operation that the workload needs.
     #[error(
         "node {node}: its card refuses operation {operation} with status {status} (docs/driver/DEVICE.md lists both); \
          use fewer partners or larger receive queues"
     )]
     Refused {
-        /// Host name.
+        /// Name of the node.
         node: String,
         /// The operation.
         operation: u32,
@@ -97,35 +97,35 @@ pub enum WorldError {
     },
 }
 
-/// A way to put something between a card and its host: for tests that break a card on purpose.
+/// Wraps the card of a node, for tests that break a card on purpose.
 pub type Wrap<'a> = &'a dyn Fn(u16, AnyNic) -> AnyNic;
 
-/// The world.
+/// One simulation.
 pub struct World<'a> {
     part: Part,
-    /// How many threads carry it out by phases; none where it cannot be divided.
+    /// Number of threads that process events by phases; 0 if the simulation cannot be divided.
     threads: usize,
-    /// Whether they cannot, and it has to be carried out event by event from the beginning.
+    /// Whether one thread must process it event by event instead, from the beginning.
     is_entangled: bool,
-    /// The wire that all share, where there is no switch.
+    /// The wire that all nodes share, if there is no switch.
     medium: Option<Medium>,
-    /// What ends the run where nothing else would.
+    /// The limit that ends an endless run.
     bound: Bound,
-    /// What goes round when it does.
+    /// The events that repeat in an endless run.
     rounds: Rounds,
-    /// Whether it had to.
+    /// Whether the limit ended the run.
     is_endless: bool,
-    /// Programs that cards take.
+    /// Firmware reloads of the cards.
     hand_overs: HandOvers,
     observer: Option<Observer<'a>>,
 }
 
 impl<'a> World<'a> {
-    /// A world in which every port of the plan is open and all of the set-up has settled, carried out by so many
-    /// threads; with none, event by event.
+    /// A simulation with every port of the plan open and all set-up events processed. `threads` threads share it; with
+    /// 0, one thread processes it event by event.
     ///
     /// # Errors
-    /// [`WorldError`] names what cannot be.
+    /// [`WorldError`], if the configuration is invalid or not supported.
     pub fn new(
         config: &SimConfig,
         programs: &Programs,
@@ -182,7 +182,7 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    /// Opens every port on links without faults, and lets the set-up settle.
+    /// Opens every port on fault-free links, and processes all events of the set-up.
     fn open_ports(&mut self, config: &SimConfig, plan: &Plan) -> Result<(), WorldError> {
         let slices = config.workload.slices;
         for (number, ports) in (0..=u16::MAX).zip(&plan.ports) {
@@ -200,7 +200,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Lets every node perform its script, to the end.
+    /// Runs every node's script to its end.
     pub fn perform(&mut self, scripts: Vec<Script>) {
         let begin = self.rest();
         self.part.clock = begin;
@@ -227,21 +227,21 @@ impl<'a> World<'a> {
         self.part.clock = self.rest();
     }
 
-    /// The instant from which on nothing that was begun is busy any more.
+    /// The earliest time at which no host is busy.
     fn rest(&self) -> Time {
         self.part.nodes.iter().map(|node| node.host.rest()).fold(self.part.clock, Time::max)
     }
 
-    /// That model time has not reached its end: what was done until now is exact.
+    /// Checks that model time has not reached its end, so that all results until now are exact.
     ///
     /// # Errors
-    /// [`EndOfTime`], when an event was due after it, or a host or card is busy until then.
+    /// [`EndOfTime`], if an event was due after the end, or a host or card is busy until then.
     pub fn check_time(&self) -> Result<(), EndOfTime> {
         self.part.queue.past_end().map_or(Ok(()), Err)?;
         self.rest().within_limit().map(drop)
     }
 
-    /// Carries events out until none is left, or none but deadlines that change nothing.
+    /// Processes events until only timeouts without effect are left, or none.
     fn run_until_silent(&mut self) {
         if self.threads > 0 {
             if !self.is_entangled && !threads::run(&mut self.part, self.threads, &mut self.bound) {
@@ -259,7 +259,7 @@ impl<'a> World<'a> {
                     progress = (at, self.progress());
                 }
                 if at.since(progress.0) > FUTILE && !self.part.queue.is_lively() {
-                    // Nobody waits for this deadline any more; the next event of the node sets it again.
+                    // No program waits for this timeout any more. The node's next event sets it again.
                     self.part.nodes[usize::from(node)].timeout_at = None;
                     self.part.events += 1;
                     continue;
@@ -286,7 +286,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// All cards take the next program, when it is time, or go on with taking it.
+    /// Advances the firmware reload of all cards: begins the next one if it is due, or switches.
     fn hand_over(&mut self, now: Time) {
         if let Some((image, epoch)) = self.hand_overs.begin() {
             self.part.clock = self.part.clock.max(now);
@@ -306,13 +306,13 @@ impl<'a> World<'a> {
             if let Err(error) = host.hand_over(now, step, &mut self.part.checker, &mut self.part.effects) {
                 self.part
                     .checker
-                    .fail(Check::Drained, || format!("node {number} takes no other program: {error}"));
+                    .fail(Check::Drained, || format!("node {number}: the firmware reload failed: {error}"));
             }
             self.part.settle(now, number);
         }
     }
 
-    /// Looks at an event of a run that seems to have no end of its own, and ends it when it has seen what goes round.
+    /// Counts an event of a run that seems endless. Ends the run when enough events are counted.
     #[cold]
     fn look(&mut self, at: Time, node: u16, event: Event) {
         self.rounds.add(at, node, event);
@@ -322,7 +322,7 @@ impl<'a> World<'a> {
         self.is_endless = true;
         let (most, frames, rounds) = (self.bound.most(), self.part.flights.count(), &self.rounds);
         self.part.checker.fail(Check::Drained, || {
-            format!("no end: no message was sent or received in {most} events, with {frames} frames under way; {rounds}")
+            format!("no end: no message was sent or received in {most} events; {frames} frames are in flight; {rounds}")
         });
     }
 
@@ -331,7 +331,7 @@ impl<'a> World<'a> {
         self.part.checker.sent + self.part.checker.received
     }
 
-    /// A frame is ready for its sender's link, or for the wire that all share.
+    /// A frame is ready for its sender's link, or for the shared wire.
     fn set_off(&mut self, now: Time, node: u16, place: u32) {
         let Some(medium) = &mut self.medium else { return self.depart(now, node, place) };
         let Some(flight) = self.part.flights.get(place) else { return };
@@ -339,7 +339,7 @@ impl<'a> World<'a> {
         self.await_silence(now);
     }
 
-    /// Somebody may begin to send on the wire that all share.
+    /// A station may begin to send on the shared wire.
     fn begin_frame(&mut self, now: Time) {
         let begun = self.medium.as_mut().and_then(|medium| medium.begin(now));
         if let Some((node, place)) = begun
@@ -347,7 +347,7 @@ impl<'a> World<'a> {
         {
             let passage = &mut flight.packet.passage;
             *passage = Passage { head: passage.head.max(now), tail: passage.tail.max(now) };
-            // A card that has not all of a frame when it begins holds the wire until it has.
+            // A card that begins before it has the complete frame holds the wire until it has.
             let held = passage.tail.since(passage.head);
             let slot = self.part.fabric.slot(node, flight.packet.frame.len());
             let until = now + slot.max(held);
@@ -367,7 +367,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Every link and every NIC is sound from now on.
+    /// Removes the faults of all links and NICs.
     pub fn heal(&mut self) {
         for port in self.part.fabric.ports() {
             self.part.fabric.set_faults(port, Faults::NONE);
@@ -376,7 +376,7 @@ impl<'a> World<'a> {
         self.part.checker.on_healed();
     }
 
-    /// What follows is measured: all programs begin at the same instant, and latencies are counted anew.
+    /// Begins the measured part: all programs begin at the same time, and latencies are reset.
     pub fn begin_measurement(&mut self) {
         self.part.clock = self.rest();
         for node in &mut self.part.nodes {
@@ -388,13 +388,13 @@ impl<'a> World<'a> {
         }
     }
 
-    /// From now on this observer sees everything.
+    /// Attaches an observer.
     pub fn observe(&mut self, observer: Observer<'a>) {
         self.record_stages(observer.max_stages());
         self.observer = Some(observer);
     }
 
-    /// Has all ledgers keep so many stages.
+    /// Has all ledgers keep up to `most` stages.
     fn record_stages(&mut self, most: usize) {
         for node in &mut self.part.nodes {
             node.host.visit_ledgers(&mut |_, ledger| ledger.record_stages(most));
@@ -402,7 +402,7 @@ impl<'a> World<'a> {
         self.part.fabric.ledgers_mut().for_each(|ledger| ledger.record_stages(most));
     }
 
-    /// The observer, who sees nothing any more.
+    /// Detaches the observer and returns it.
     pub fn take_observer(&mut self) -> Option<Observer<'a>> {
         let mut observer = self.observer.take()?;
         for node in &mut self.part.nodes {
@@ -413,7 +413,7 @@ impl<'a> World<'a> {
         Some(observer)
     }
 
-    /// Shows the observer what an event has left behind.
+    /// Shows the observer the stages that an event has added.
     fn show(&mut self, number: u16) {
         let Some(observer) = &mut self.observer else { return };
         observer.on_time(self.part.queue.horizon());
@@ -423,7 +423,7 @@ impl<'a> World<'a> {
         observer.on_stages(Owner::Network, || self.part.fabric.take_stages());
     }
 
-    /// The checks at the end.
+    /// Runs the checks at the end.
     pub fn finish(&mut self) {
         self.part.nodes.iter_mut().for_each(|node| node.host.finish(&mut self.part.checker));
         for (number, node) in (0..=u16::MAX).zip(&self.part.nodes) {
@@ -437,24 +437,23 @@ impl<'a> World<'a> {
             }
         }
         if self.hand_overs.is_under_way() {
-            self.part
-                .checker
-                .fail(Check::Drained, || "a program that cards were to take never ran".to_owned());
+            self.part.checker.fail(Check::Drained, || "a firmware reload did not complete".to_owned());
         }
-        let under_way = self.part.flights.count();
-        if under_way > 0 {
-            self.part.checker.fail(Check::Drained, || format!("{under_way} frames are still under way"));
+        let in_flight = self.part.flights.count();
+        if in_flight > 0 {
+            self.part.checker.fail(Check::Drained, || format!("{in_flight} frames are still in flight"));
         }
         self.part.checker.on_end();
     }
 
-    /// Whether this cannot be carried out by phases: it has to be done event by event, from the beginning.
+    /// Whether the simulation cannot be processed by phases: one thread must process it event by event, from the
+    /// beginning.
     #[must_use]
     pub const fn is_entangled(&self) -> bool {
         self.is_entangled
     }
 
-    /// Threads that carry it out by phases; none where it is carried out event by event.
+    /// Number of threads that process events by phases; 0 if one thread processes them event by event.
     #[must_use]
     pub const fn threads(&self) -> usize {
         self.threads
@@ -466,7 +465,7 @@ impl<'a> World<'a> {
         self.part.clock
     }
 
-    /// Events carried out so far.
+    /// Number of events processed so far.
     #[must_use]
     pub const fn events(&self) -> u64 {
         self.part.events
@@ -490,21 +489,21 @@ impl<'a> World<'a> {
         &self.part.checker
     }
 
-    /// The checker, to tell it more.
+    /// The checker, mutable.
     pub const fn checker_mut(&mut self) -> &mut Checker {
         &mut self.part.checker
     }
 }
 
-/// What the hosts of all nodes are made from, looked up once: there may be thousands.
+/// What the hosts of all nodes share. It is computed once, because there may be thousands of nodes.
 struct Common<'a> {
     config: &'a SimConfig,
     profile: Arc<Profile>,
     flows: &'a Arc<[Flow]>,
     mtu_bytes: u32,
-    /// What ports are opened with, where cards have lists.
+    /// Terms with which ports are opened on cards with lists.
     terms: Terms,
-    /// The same where they post messages.
+    /// Terms with which ports are opened on cards with posts.
     posts: PostTerms,
     channels: ChannelTerms,
     wrap: Wrap<'a>,
@@ -551,7 +550,7 @@ impl Common<'_> {
         let nic = if node.device_faults.is_none() {
             nic
         } else {
-            // As with links, nothing goes wrong before all ports are open.
+            // As with links, faults begin only when all ports are open.
             Box::new(FaultyNic::new(nic, FaultInjector::new(Rates::default(), config.seed, number)))
         };
         let datagram_every = config.workload.datagram_every;
@@ -570,13 +569,13 @@ fn fabric(config: &SimConfig) -> Result<Fabric, LinkError> {
     Ok(fabric.routed_by(niclab_assembly::routing(config.framing)))
 }
 
-/// What this configuration promises of every message. A switch's queue that may overflow is a faulty network, too; a
+/// What this configuration promises of every message. A switch queue that may overflow counts as a faulty network. A
 /// link that is cut delivers nothing.
 fn promise(config: &SimConfig, plan: &Plan) -> Promise {
     let is_parted = config.nodes.iter().any(|node| node.link.faults.partition);
     let (promises, is_deep) = match config.workload.function {
         Function::Ethernet => (ETHERNET_PROMISES, max_datagrams(config, plan) <= config.least_queue_frames()),
-        // It sends again what was lost, as often as it takes.
+        // TCP retransmits lost data without a limit.
         Function::Tcp => (TCP_PROMISES, config.has_deep_queues()),
         Function::Cluster => (config.promises(), config.has_deep_queues()),
     };
@@ -584,22 +583,22 @@ fn promise(config: &SimConfig, plan: &Plan) -> Promise {
     Promise {
         is_lossless: now.is_delivered && !is_parted,
         is_lossless_when_healed: promises.on(false, is_deep).is_delivered,
-        // What a fault of the network duplicated or put out of order may still come when it is healed.
+        // Frames that a network fault duplicated or reordered may arrive after the faults end.
         is_once: now.is_once,
         is_in_order: now.is_in_order,
     }
 }
 
-/// Nothing holds a sender of datagrams back, and what a link does to frames it does to them.
+/// Datagrams have no flow control, and link faults apply to them.
 const ETHERNET_PROMISES: Promises = Promises {
     sound: registry::Promise::ALL,
     faulty: registry::Promise { is_delivered: false, is_once: false, is_in_order: false },
 };
 
-/// All of it, whatever links do.
+/// TCP keeps every promise on any link.
 const TCP_PROMISES: Promises = Promises { sound: registry::Promise::ALL, faulty: registry::Promise::ALL };
 
-/// Datagrams that may wait for one link, if all are sent at once.
+/// Maximum number of datagrams that may wait for one link, if all are sent at once.
 fn max_datagrams(config: &SimConfig, plan: &Plan) -> u64 {
     if config.workload.kind == WorkloadKind::Replay {
         return plan.measured.iter().map(Script::unsent).sum();

@@ -1,5 +1,5 @@
-//! A cluster in this process ends with the value that holds it: no thread and no file descriptor stays. A program of
-//! its own, so that no other test opens anything meanwhile.
+//! A cluster in this process ends with the value that holds it, without leaving a thread or a file descriptor. The test
+//! is a program of its own, so that no other test opens descriptors at the same time.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use niclab_device::lab::{Lab, connect_ports};
 
-/// How long anything may take before the test fails: far longer than it does on a busy machine.
+/// Time limit of any step: far longer than a step takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Names of this process's threads, and how many descriptors it has open.
+/// Names of this process's threads, and number of its open descriptors.
 fn held() -> (Vec<String>, usize) {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     // A thread may end between the two steps.
     let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).ok();
     let mut names: Vec<String> = tasks.filter_map(|task| name(task.unwrap())).collect();
     names.sort();
-    // The folder that is being read is one of them, in each count.
+    // Each count includes the descriptor of the folder that is being read.
     (names, std::fs::read_dir("/proc/self/fd").unwrap().count())
 }
 
@@ -38,14 +38,14 @@ fn run_a_cluster() {
 
 #[test]
 fn cluster_leaves_no_thread_and_no_descriptor() {
-    // The first one makes what the process keeps, such as the handler of vanished pages.
+    // The first cluster creates what the process keeps, such as the handler of vanished pages.
     run_a_cluster();
     let begin = Instant::now();
     let before = held();
     for _ in 0..4 {
         run_a_cluster();
     }
-    // Threads that only wait for the end of a connection end soon after it.
+    // Threads that only wait for the end of a connection end shortly after it.
     while held() != before {
         assert!(begin.elapsed() < TIMEOUT, "before: {before:?}; now: {:?}", held());
         std::thread::yield_now();

@@ -1,4 +1,5 @@
-//! How the daemon's process ends. A program of its own, without the test harness: signals are told to the main thread.
+//! How the daemon's process ends. A program of its own, without the test harness, because the main thread gets the
+//! signals.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,10 +17,10 @@ use niclab_spec::{ClusterFile, ClusterName, Source};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// How long anything may take before the test fails.
+/// Time limit of any step.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Says which part this program plays when it starts itself again.
+/// Environment variable: the role of this program when it starts itself again.
 const PART: &str = "NICLAB_TEST_PART";
 const CONFIG: &str = "NICLAB_TEST_CONFIG";
 
@@ -30,14 +31,14 @@ fn main() {
         _ => {}
     }
     let tests: [(&str, fn()); 4] = [
-        ("a_daemon_that_answers_no_signal_dies_with_its_parent", dies_with_its_parent),
-        ("a_daemon_whose_world_is_stuck_ends_when_it_is_told_to", ends_though_stuck),
-        ("a_daemon_that_is_told_to_ends_in_good_order", ends_in_good_order),
-        ("its_sockets_are_private_whatever_the_mask", makes_private_sockets),
+        ("daemon_that_handles_no_signal_dies_with_its_parent", dies_with_its_parent),
+        ("daemon_with_stuck_locks_ends_on_sigterm", ends_though_stuck),
+        ("daemon_ends_in_good_order_on_request", ends_in_good_order),
+        ("sockets_are_private_with_any_umask", makes_private_sockets),
     ];
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let is_listing = arguments.iter().any(|argument| argument == "--list");
-    // As the harness: an argument is a part of the names of those that are wanted.
+    // As in the test harness, an argument is a part of the names of tests to run.
     let wanted = arguments.iter().find(|argument| !argument.starts_with('-'));
     for (name, test) in
         tests.into_iter().filter(|(name, _)| wanted.is_none_or(|part| name.contains(part.as_str())))
@@ -65,7 +66,7 @@ fn config(folder: &Path) -> std::path::PathBuf {
     path
 }
 
-/// Starts it, and waits until it is ready. Its standard input is held open.
+/// Starts the daemon, and waits until it is ready. Its standard input stays open.
 fn start(command: &mut Command) -> Child {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -86,7 +87,7 @@ fn part(part: &str) -> Command {
     command
 }
 
-/// The state letter of a process that is there.
+/// The state letter of a process, if it exists.
 fn state(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
@@ -104,15 +105,15 @@ fn pid(child: &Child) -> Pid {
     Pid::from_raw(child.id().try_into().unwrap())
 }
 
-/// Starts a daemon, says which process it is, and waits to be killed. A session of its own for the daemon: the kernel
-/// lets stopped processes of a session go on when the last one dies that could have done so.
+/// Starts a daemon, prints its process id, and waits to be killed. The daemon gets a session of its own: the kernel
+/// continues stopped processes of a session when the last process dies that could have continued them.
 fn play_parent() {
     let config = std::env::var_os(CONFIG).unwrap();
     let mut command = Command::new("setsid");
     command.arg(env!("CARGO_BIN_EXE_niclab-device")).arg("--config").arg(config);
     let mut daemon = start(&mut command);
     println!("{READY_LINE}\n{}", daemon.id());
-    // Its standard input stays open: its end is not what the daemon is to die of.
+    // The daemon's standard input stays open, because its end must not be the cause of the daemon's death.
     let _stdin = daemon.stdin.take();
     daemon.wait().unwrap();
 }
@@ -125,7 +126,7 @@ fn dies_with_its_parent() {
     let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), READY_LINE);
     let daemon: u32 = lines.next().unwrap().unwrap().parse().unwrap();
-    // It hears nothing any more, neither signals nor the end of its standard input.
+    // A stopped daemon handles neither signals nor the end of its standard input.
     kill(Pid::from_raw(daemon.try_into().unwrap()), Signal::SIGSTOP).unwrap();
     until("the daemon to stop", || state(daemon) == Some('T'));
     parent.kill().unwrap();
@@ -133,7 +134,7 @@ fn dies_with_its_parent() {
     until("the daemon to die with its parent", || matches!(state(daemon), None | Some('Z' | 'X')));
 }
 
-/// A daemon of which nobody gives the world's lock back.
+/// A daemon whose locks are never released.
 fn play_stuck() {
     let lifetime = Lifetime::begin().unwrap();
     let lab = Lab::new(2, |_| ()).unwrap();
@@ -145,7 +146,7 @@ fn play_stuck() {
 }
 
 fn ends_though_stuck() {
-    // It dies before it can clear its folder, which therefore lies in one of this process.
+    // The daemon dies before it can clear its folder, so the folder is inside one of this process.
     let folder = tempfile::tempdir().unwrap();
     let mut daemon = start(part("stuck").env("TMPDIR", folder.path()));
     kill(pid(&daemon), Signal::SIGTERM).unwrap();
@@ -169,7 +170,7 @@ fn ends_in_good_order() {
     assert!(left.wait().unwrap().success(), "by the end of its standard input");
     assert!(!folder.path().join("monitor").exists());
 
-    // One that was killed leaves its sockets, and the next one takes their places; another's file stays.
+    // A killed daemon leaves its sockets, and the next daemon replaces them. A file of another owner stays.
     let mut killed = start(&mut daemon(&config));
     killed.kill().unwrap();
     killed.wait().unwrap();

@@ -1,9 +1,9 @@
-//! The protocol of `shell/world/cluster.rs` alone, under a scheduler that tries orders of threads: nobody waits in a
-//! circle, nothing is lost, done twice or overtaken, and whoever has all nodes sees all that was done. Each rule of it
-//! is left out once, and that is found.
+//! The protocol of `shell/world/cluster.rs` alone, under a scheduler that tries orders of threads. There is no
+//! deadlock; no message is lost, delivered twice or overtaken; and a thread that locks all nodes sees all messages.
+//! Each rule of the protocol is omitted once, and the test detects that.
 //!
-//! By shuttle (<https://docs.rs/shuttle>), whose orders are drawn, and not by loom, which tries all of them: three
-//! threads that take up to five locks each, several times, have more than can be tried.
+//! The scheduler is shuttle (<https://docs.rs/shuttle>), which tries random orders. Loom tries all orders, and these
+//! are too many: three threads take up to five locks each, several times.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
@@ -14,22 +14,22 @@ use shuttle::sync::{Arc, Mutex, MutexGuard};
 use shuttle::thread;
 
 const NODES: usize = 3;
-/// Messages of each node.
+/// Number of messages of each node.
 const COUNT: u32 = 3;
-/// Orders of threads that are tried.
+/// Number of thread orders that are tried.
 const ORDERS: usize = 3_000;
 
-/// A rule that is left out.
+/// A rule that is omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Without {
     Nothing,
-    /// Who has a node waits for one before it.
+    /// A thread that holds a node's lock does not wait for a lower one.
     Order,
-    /// What is under way between others is not kept off from.
+    /// A domain does not use nodes that another domain has marked.
     KeepingOff,
-    /// Whether there may be parts is asked before a node is had, and not after.
+    /// A domain checks after the lock of its node, and not only before it, whether domains are allowed.
     AskingAgain,
-    /// Who takes all nodes takes over what was left.
+    /// A thread that locks all nodes resumes the work that domains left.
     TakingOver,
 }
 
@@ -37,18 +37,18 @@ enum Without {
 struct Node {
     launched_to: [u32; NODES],
     unsent: VecDeque<(usize, u32)>,
-    /// The next message that is due from each node.
+    /// Number of the next message from each node.
     next_from: [u32; NODES],
     left_by: Option<usize>,
 }
 
 struct Cluster {
     nodes: Vec<Mutex<Node>>,
-    /// What the part that began at a node left under way.
+    /// Messages that the domain of a node left in flight.
     left: Vec<Mutex<VecDeque<(usize, u32)>>>,
     common: Mutex<()>,
     is_open: AtomicBool,
-    /// Somebody has all nodes: what only its holder may see.
+    /// Whether a thread has locked all nodes; only the holder of `common` may see this.
     is_whole: AtomicBool,
     without: Without,
 }
@@ -84,7 +84,7 @@ impl Cluster {
         is_had
     }
 
-    /// Sends what `from` has to send. The node that is not to be had, if there is one.
+    /// Sends the messages of `from`. Returns the node whose lock is not available, if any.
     fn send<'a>(&'a self, here: &mut Here<'a>, from: usize) -> Option<usize> {
         while let Some((to, number)) = node(here, from)?.unsent.pop_front() {
             if !self.reach(here, to) {
@@ -98,14 +98,14 @@ impl Cluster {
         None
     }
 
-    /// What the part that begins at a node left under way is the node's again.
+    /// Returns the messages that a node's domain left in flight to the node.
     fn take_over(&self, here: &mut Here<'_>, number: usize) {
         let Some(node) = node(here, number).filter(|node| node.left_by == Some(number)) else { return };
         let newer = std::mem::take(&mut node.unsent);
         node.unsent.extend(self.left[number].lock().unwrap().drain(..).chain(newer));
     }
 
-    /// One look at a node, which launches.
+    /// Serves a node, which posts messages.
     fn serve(&self, number: usize) {
         let mut with = vec![number];
         let mut has_launched = false;
@@ -119,7 +119,7 @@ impl Cluster {
                 self.is_open.load(Ordering::SeqCst)
             };
             if !is_open {
-                // Whoever has all nodes may have parts again.
+                // The thread that has locked all nodes may allow domains again.
                 drop(here);
                 drop(self.common.lock().unwrap());
                 continue;
@@ -127,7 +127,7 @@ impl Cluster {
             if here.iter().any(|(_, node)| node.left_by.is_some_and(|part| part != number)) {
                 break;
             }
-            assert!(!self.is_whole.load(Ordering::SeqCst), "somebody has all nodes");
+            assert!(!self.is_whole.load(Ordering::SeqCst), "another thread has locked all nodes");
             self.take_over(&mut here, number);
             here.iter_mut().for_each(|(_, node)| node.left_by = None);
             if !has_launched {
@@ -149,7 +149,7 @@ impl Cluster {
         });
     }
 
-    /// All nodes, and parts again afterwards.
+    /// Locks all nodes, and allows domains again afterwards.
     fn whole<'a>(&'a self, act: impl FnOnce(&mut Here<'a>)) {
         let _common = self.common.lock().unwrap();
         let mut here: Here<'a> = (0..NODES).map(|node| (node, self.nodes[node].lock().unwrap())).collect();
@@ -160,19 +160,19 @@ impl Cluster {
             (0..NODES).for_each(|number| assert_eq!(self.send(&mut here, number), None));
         }
         self.is_whole.store(true, Ordering::SeqCst);
-        // Whoever looks from outside gives the locks back in the middle, for others that need all of it.
+        // A thread that only inspects the state unlocks the nodes in between, for others that need all locks.
         drop(std::mem::take(&mut here));
         here = (0..NODES).map(|node| (node, self.nodes[node].lock().unwrap())).collect();
         let launched: u32 = here.iter().flat_map(|(_, node)| node.launched_to).sum();
         let received: u32 = here.iter().flat_map(|(_, node)| node.next_from).sum();
-        assert_eq!(launched, received, "whoever has all nodes sees all");
+        assert_eq!(launched, received, "a thread that has locked all nodes sees all messages");
         act(&mut here);
         self.is_whole.store(false, Ordering::SeqCst);
         self.is_open.store(true, Ordering::SeqCst);
     }
 }
 
-/// The program of a node has launched a message to each of the others.
+/// The program of a node posts a message to each other node.
 fn launch(here: &mut Here<'_>, number: usize) {
     let from = node(here, number).expect("the node that is served");
     for to in (1..NODES).map(|far| (number + far) % NODES) {
@@ -181,7 +181,7 @@ fn launch(here: &mut Here<'_>, number: usize) {
     }
 }
 
-/// Three nodes, each with a thread, and somebody who asks for all of it.
+/// Three nodes, each with a thread, and a thread that locks all nodes.
 fn ring(without: Without) {
     let cluster = Arc::new(Cluster::new(without));
     let node = |number: usize| {
@@ -198,15 +198,15 @@ fn ring(without: Without) {
 }
 
 #[test]
-fn nothing_is_lost_and_nobody_waits_in_a_circle() {
+fn no_message_is_lost_and_no_deadlock_occurs() {
     shuttle::check_random(|| ring(Without::Nothing), ORDERS);
     shuttle::check_pct(|| ring(Without::Nothing), ORDERS, 3);
 }
 
 #[test]
-fn each_rule_is_needed() {
+fn omitting_any_rule_is_detected() {
     for without in [Without::Order, Without::KeepingOff, Without::AskingAgain, Without::TakingOver] {
         let found = std::panic::catch_unwind(|| shuttle::check_random(move || ring(without), ORDERS));
-        assert!(found.is_err(), "without {without:?} all goes well");
+        assert!(found.is_err(), "omitting {without:?} is not detected");
     }
 }

@@ -1,6 +1,6 @@
-//! Names that are alike.
+//! Similar names.
 
-/// Bytes of a name that others are compared with: the comparison takes time by the square of the length.
+/// Max bytes of a name to compare: the comparison takes quadratic time.
 const MAX_ALIKE: usize = 64;
 
 /// The candidate that a misspelt name most likely means.
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_any_length_is_not_compared() {
+    fn long_names_are_not_compared() {
         let long = "x".repeat(MAX_ALIKE + 1);
         assert_eq!(nearest(&long, [long.as_str()].into_iter()), None);
         assert_eq!(nearest("again", [long.as_str(), "agian"].into_iter()), Some("agian"));

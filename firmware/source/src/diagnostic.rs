@@ -1,32 +1,32 @@
-//! What is wrong with a source, said with its place, an excerpt and the fix.
+//! Diagnostics: faults of a source with place, excerpt and fix.
 
 use std::fmt::Write as _;
 
 use thiserror::Error;
 
-/// Diagnostics of one source that are kept and shown, errors before warnings; of the others it is said how many there
-/// are. A source may be all mistakes, and what is said of it must stay something that can be read.
+/// Max diagnostics of one source that are kept and shown, errors before warnings; the others are only counted. Even a
+/// source of nothing but errors gives readable output.
 pub const MAX_DIAGNOSTICS: usize = 50;
 
-/// Characters of a line that are shown around a place.
+/// Max characters of a line that are shown around a place.
 const MAX_EXCERPT: usize = 120;
 
-/// Characters of a message, which may repeat a name or a list of any length.
+/// Max characters of a message, which may repeat a name or a list of any length.
 const MAX_MESSAGE: usize = 240;
 
-/// A stretch of one line of a source.
+/// A range of characters in one line of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// Line, from 1 on.
     pub line: usize,
     /// First character, from 1 on.
     pub column: usize,
-    /// Characters.
+    /// Number of characters.
     pub width: usize,
 }
 
 impl Place {
-    /// From this place to the end of `last`, as far as both stand on one line.
+    /// The range from this place to the end of `last`, within one line.
     #[must_use]
     pub fn to(self, last: Self) -> Self {
         if last.line != self.line {
@@ -36,16 +36,16 @@ impl Place {
     }
 }
 
-/// One thing that is wrong, or, with a warning, suspicious.
+/// An error, or a warning about a likely mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Where.
+    /// Its place.
     pub place: Place,
     /// The name of a warning; none for an error.
     pub warning: Option<&'static str>,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
-    /// What to do about it.
+    /// The fix.
     pub remedy: String,
 }
 
@@ -78,9 +78,9 @@ impl Diagnostic {
     }
 }
 
-/// The part of a line that is shown for a place in it, and how far the place is indented there.
+/// The part of a line that is shown for a place, and the place's column in that part.
 fn around(line: &str, at: usize) -> (String, usize) {
-    // What is wrong at the line's end stands behind its last character.
+    // A fault at the end of a line is placed after its last character.
     let characters = line.chars().count().max(at + 1);
     let first = match characters <= MAX_EXCERPT {
         true => 0,
@@ -94,11 +94,10 @@ fn around(line: &str, at: usize) -> (String, usize) {
     (format!("{before}{part}{behind}"), before.len() + at - first)
 }
 
-/// What stands for the rest of a text.
+/// Replaces omitted text.
 const CUT: &str = "...";
 
-/// A message of at most 240 characters and three dots, whatever long name it repeats: what is left out stands in the
-/// middle, since messages end with what is to be said of it.
+/// A message of at most 240 characters and three dots. The middle is omitted, because messages end with the fault.
 #[must_use]
 pub fn shortened(text: String) -> String {
     const END: usize = MAX_MESSAGE / 3;
@@ -108,7 +107,7 @@ pub fn shortened(text: String) -> String {
     [text.get(..until).unwrap_or_default(), CUT, text.get(last..).unwrap_or_default()].concat()
 }
 
-/// What is found wrong with a source: the first of it, and how much there is.
+/// The faults of a source: the first ones, and their number.
 #[derive(Default)]
 pub struct Report {
     kept: Vec<Diagnostic>,
@@ -117,8 +116,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Notes it. Of twice as many as are kept in the end the half goes, so that a source's mistakes cost time and no
-    /// memory.
+    /// Adds a diagnostic. At twice the maximum, the report drops half of them, so that errors cost time but no memory.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         *(if diagnostic.warning.is_none() { &mut self.errors } else { &mut self.warnings }) += 1;
         self.kept.push(diagnostic);
@@ -132,13 +130,13 @@ impl Report {
         self.kept.truncate(MAX_DIAGNOSTICS);
     }
 
-    /// Nothing was found.
+    /// Whether it has no faults.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.errors + self.warnings == 0
     }
 
-    /// The warnings, by place, and how many more there are.
+    /// The warnings, by place, and the number of further ones.
     ///
     /// # Errors
     /// [`Rejected`], if there are errors.
@@ -147,7 +145,7 @@ impl Report {
         if rejected.errors > 0 { Err(rejected) } else { Ok((rejected.diagnostics, rejected.more)) }
     }
 
-    /// The refusal, for what was found.
+    /// The rejection with these faults.
     #[must_use]
     pub fn reject(mut self) -> Rejected {
         self.cut();
@@ -158,28 +156,28 @@ impl Report {
     }
 }
 
-/// The messages for a user, each as [`Diagnostic::render`] has it, and how many `more` are not shown.
+/// The messages for a user, each as in [`Diagnostic::render`], and the number `more` of those not shown.
 #[must_use]
 pub fn render(diagnostics: &[Diagnostic], more: usize, file: &str, source: &str) -> String {
     let mut text: String = diagnostics.iter().map(|diagnostic| diagnostic.render(file, source)).collect();
     if more > 0 {
         let _ = writeln!(
             text,
-            "{file}: and {more} more, which are not shown\n  fix: begin with the first of those above"
+            "{file}: and {more} more, which are not shown\n  fix: begin with the first one above"
         );
     }
     text
 }
 
-/// A source that was refused: what is wrong with it, by place.
+/// A rejected source, with its faults by place.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the source has {} and was refused", count(*.errors))]
 pub struct Rejected {
-    /// Errors and, where there is room, warnings: at most [`MAX_DIAGNOSTICS`], and at least one error.
+    /// Errors and, if there is room, warnings: at most [`MAX_DIAGNOSTICS`], and at least one error.
     pub diagnostics: Vec<Diagnostic>,
-    /// How many errors the source has, shown or not.
+    /// Number of errors, shown or not.
     pub errors: usize,
-    /// How many errors and warnings there are beside `diagnostics`.
+    /// Number of further errors and warnings.
     pub more: usize,
 }
 
@@ -192,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_line_is_shown_around_the_place() {
+    fn long_line_is_shown_around_the_place() {
         let source = format!("{}here{}", "<".repeat(5_000), ">".repeat(5_000));
         for (column, width) in [(1, 9_999), (5_001, 4), (10_004, 1), (10_005, 1)] {
             let place = Place { line: 1, column, width };
@@ -211,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut_in_the_middle() {
+    fn long_name_is_cut_in_the_middle() {
         let name = "ä".repeat(100_000);
         let text = Diagnostic::error(Place::default(), format!("`{name}` is nothing"), name).render("x", "");
         assert!(

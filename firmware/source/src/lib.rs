@@ -1,5 +1,5 @@
-//! What the tools for firmware share: what is wrong with a source becomes a [`Diagnostic`] that names the place and the
-//! fix, reported together, up to [`MAX_DIAGNOSTICS`]; and [`nearest`] finds the name that was meant.
+//! Code that the firmware tools share. Faults of a source become [`Diagnostic`]s with place and fix, reported
+//! together, up to [`MAX_DIAGNOSTICS`]. [`nearest`] finds the name that a misspelt one most likely means.
 
 mod alike;
 mod diagnostic;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Test of the kernel driver against a device that works.
+ * Test of the kernel driver against a working device.
  *
  *   niclab-selftest [/dev/niclabN]         all tests; as root also those that unbind the driver
- *   niclab-selftest death [/dev/niclabN]   waits until the device dies (stop its daemon), then tests what is left
- *   niclab-selftest hold [/dev/niclabN]    with lists: registers memory, posts a receive, says so, and waits to be killed
- *   niclab-selftest put [/dev/niclabN]     with lists: puts into memory of its own
+ *   niclab-selftest death [/dev/niclabN]   waits until the device dies (stop its daemon), then tests the rest
+ *   niclab-selftest hold [/dev/niclabN]    with lists: registers memory, posts a receive, reports it, and waits
+ *                                          to be killed
+ *   niclab-selftest put [/dev/niclabN]     with lists: puts into its own memory
  *   niclab-selftest active [/dev/niclabN]  with descriptor rings, in a cluster of two nodes: active ports
- *   niclab-selftest slow [/dev/niclabN]    beside these: takes messages slowly, and waits to be killed
- *   niclab-selftest send [/dev/niclabN]    sends to that
+ *   niclab-selftest slow [/dev/niclabN]    like active: takes messages slowly, and waits to be killed
+ *   niclab-selftest send [/dev/niclabN]    sends to the program in mode slow
  *
- * No port may be open meanwhile. Output is TAP; the exit code is 0 when every test passed, 1 when one failed, 2 when
- * they could not run.
+ * No other program may have a port open during the tests. Output is TAP. The exit code is 0 if every test passed, 1 if
+ * one failed, 2 if they could not run.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The device file, signals and children, in the form in which the tests need them. */
+/* Helpers of the tests: the device file, signals and child processes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -181,7 +181,7 @@ long long nic_line_interrupts(void)
 		end = strrchr(line, ' ');
 		if (!at || !end || strcmp(end + 1, name))
 			continue;
-		/* One column for each processor, then words. A line with a comma is shared with another device. */
+		/* One column for each processor, then words. A comma means that devices share the line. */
 		if (strchr(line, ','))
 			break;
 		sum = 0;

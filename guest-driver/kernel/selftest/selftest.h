@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the parts of the driver's test program share.
+ * Shared declarations of the driver's test program.
  *
- * Every test is a function without arguments that leaves the NIC as it found it. A failed expectation is told with its
- * place, and the test goes on, so that one run shows all that is wrong.
+ * Every test is a function without arguments that leaves the NIC as it found it. A failed expectation is reported with
+ * its location and the test continues, so that one run shows all failures.
  */
 #ifndef SELFTEST_H
 #define SELFTEST_H
@@ -16,20 +16,20 @@
 
 /* tap.c: results in the Test Anything Protocol. */
 void tap_run(const char *name, void (*test)(void));
-/* A test that opens a port, which cards of descriptor rings have none of: there it is skipped. */
+/* Runs a test that opens a port. It is skipped on cards with descriptor rings, which have no such ports. */
 void tap_run_with_port(const char *name, void (*test)(void));
 void tap_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void tap_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int tap_finish(void);
 
-/* Expects a condition. */
+/* Expects a condition to hold. */
 #define EXPECT(condition) \
 	do { \
 		if (!(condition)) \
 			tap_fail(__FILE__, __LINE__, "expected %s", #condition); \
 	} while (0)
 
-/* Expects an integer, and shows the one that came instead. */
+/* Expects an integer, and reports the actual one if it differs. */
 #define EXPECT_EQ(actual, wanted) \
 	do { \
 		long long actual_ = (actual), wanted_ = (wanted); \
@@ -50,7 +50,7 @@ const char *errno_name(int error);
 
 /* nic.c: the device file, with errors as positive numbers. */
 
-/* Longest time that an event which must come may take: a busy host, and a guest without acceleration. */
+/* Time limit for an event that must come, long enough for a busy host and a guest without acceleration. */
 #define TIMEOUT_MS 10000
 
 extern const char *device_path;
@@ -62,7 +62,7 @@ int nic_peer(int fd, unsigned int request, uint32_t node, uint32_t port, uint32_
 int nic_map(int fd, uint64_t offset, size_t bytes, int protection, int flags, void **at);
 void *nic_map_or_fail(int fd, uint64_t offset, size_t bytes, int protection);
 
-/* Where the window of a kind is mapped. */
+/* The mapping offset of the window of a kind. */
 uint64_t nic_window(int fd, uint32_t kind);
 int nic_poll(int fd, int timeout_ms);
 struct niclab_device_config nic_info(void);
@@ -77,22 +77,22 @@ const char *nic_virtio_name(void);
 /* The driver's folder of the bus. */
 #define NIC_BUS "/sys/bus/virtio/drivers/niclab/"
 
-/* Writes a virtio device's name to the driver's file bind or unbind, which root may. */
+/* Writes a virtio device's name to the driver's file bind or unbind. Requires root. */
 int nic_binding_write(const char *file, const char *device);
 
 /* Unbinds the driver from the NIC, and binds it again. */
 int nic_rebind(void);
 
-/* Interrupts of the NIC's line by the kernel's own count; -1 when the line is shared with another device. */
+/* Interrupts of the NIC's line, as counted by the kernel; -1 if the line is shared with another device. */
 long long nic_line_interrupts(void);
 
-/* A copy in a page that the kernel can read but not write; it stays until the program ends. */
+/* Returns a copy in a page that the kernel can read but not write. It stays until the program ends. */
 void *read_only_copy(const void *source, size_t bytes);
 
-/* The signal that reading, or writing, this address raises, or zero. */
+/* Reads or writes an address. Returns the signal that the access raises, or zero. */
 int touch(volatile void *address, bool write);
 
-/* A child process that runs a function and exits with its result. */
+/* Starts a child process that runs a function and exits with its result. */
 int child_start(int (*body)(void *), void *argument);
 int child_wait(int child);
 
@@ -110,7 +110,7 @@ int tests_of_active_ports(void);
 int receive_slowly(void);
 int send_on_and_on(void);
 
-/* test_region.c: parts of watch_death(), which do nothing where there are no regions. */
+/* test_region.c: parts of watch_death(), which do nothing if the card has no regions. */
 void register_with_the_doomed(int fd);
 void death_leaves_memory_pinned(void);
 

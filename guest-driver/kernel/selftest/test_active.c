@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Active ports: what the driver refuses, by which error, and that nothing is left of it. The second node does nothing. */
+/*
+ * Active ports: what the driver refuses, with which error, and that it leaves nothing behind. The second node stays
+ * idle.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -54,7 +57,7 @@ static int try_receive(int fd, uint32_t buffer)
 	return nic_ioctl(fd, NICLAB_IOCTL_ACTIVE_RECEIVE, &argument);
 }
 
-/* A port that cannot be is named, and one that can is there behind it. */
+/* An invalid port is refused with its error, and a valid one opens afterwards. */
 static void impossible_ports_are_refused(void)
 {
 	int fd = nic_open(0), other = nic_open(0);
@@ -92,7 +95,7 @@ static void impossible_ports_are_refused(void)
 	close(other);
 }
 
-/* A message that cannot be sent is named, and one that can leaves behind it. */
+/* An invalid message is refused with its error, and a valid one leaves afterwards. */
 static void impossible_messages_are_refused(void)
 {
 	int fd = nic_open(0);
@@ -120,7 +123,7 @@ static void impossible_messages_are_refused(void)
 	EXPECT_ERRNO(try_send(fd, argument), EFAULT);
 	argument.address = UINT64_MAX - 10;
 	EXPECT_ERRNO(try_send(fd, argument), EFAULT);
-	/* Its end is not the program's. */
+	/* The end of this message is not mapped. */
 	pages = mmap(NULL, 2 * NICLAB_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	munmap(pages + NICLAB_PAGE_BYTES, NICLAB_PAGE_BYTES);
 	argument.address = (uintptr_t)pages + NICLAB_PAGE_BYTES - 10;
@@ -134,7 +137,7 @@ static void impossible_messages_are_refused(void)
 	close(fd);
 }
 
-/* Buffers that the program was not lent are not taken back from it. */
+/* The program cannot return buffers that it does not have. */
 static void foreign_buffers_are_refused(void)
 {
 	struct niclab_active_receive argument = { .buffer = NICLAB_ACTIVE_NO_BUFFER };
@@ -150,8 +153,8 @@ static void foreign_buffers_are_refused(void)
 	close(fd);
 }
 
-/* A driver that begins anew takes ports from their owners, which are told, and has all of its memory again. */
-static void owners_of_ports_hear_of_a_driver_that_lets_go(void)
+/* A driver that is rebound closes ports; their owners get ENODEV, and all memory is free again. */
+static void port_owners_get_enodev_when_the_driver_unbinds(void)
 {
 	int fd = nic_open(0), other;
 
@@ -166,7 +169,7 @@ static void owners_of_ports_hear_of_a_driver_that_lets_go(void)
 	close(fd);
 }
 
-/* Sleeps in a receive until the driver lets go of the card; the result is the error. */
+/* Sleeps in a receive until the driver releases the card. Returns the error. */
 static int sleep_in_receive(void *file)
 {
 	struct niclab_active_receive argument = { .buffer = NICLAB_ACTIVE_NO_BUFFER, .timeout_ms = TIMEOUT_MS };
@@ -174,7 +177,7 @@ static int sleep_in_receive(void *file)
 	return nic_ioctl(*(int *)file, NICLAB_IOCTL_ACTIVE_RECEIVE, &argument);
 }
 
-static void who_sleeps_in_a_receive_wakes_in_time_and_when_the_driver_lets_go(void)
+static void receive_wakes_at_its_timeout_and_when_the_driver_unbinds(void)
 {
 	struct niclab_active_open argument = good_open();
 	struct niclab_active_receive brief = { .buffer = NICLAB_ACTIVE_NO_BUFFER, .timeout_ms = 20 };
@@ -183,12 +186,12 @@ static void who_sleeps_in_a_receive_wakes_in_time_and_when_the_driver_lets_go(vo
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_ACTIVE_OPEN, &argument), 0);
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_ACTIVE_RECEIVE, &brief), EAGAIN);
 	if (!argument.interrupt_frames) {
-		tap_skip("nobody sleeps where the card does not interrupt");
+		tap_skip("the card does not interrupt, so no program sleeps");
 		close(fd);
 		return;
 	}
 	child = child_start(sleep_in_receive, &fd);
-	/* Long enough for it to sleep; if it does not yet, it finds the driver gone as well. */
+	/* Long enough for the child to sleep. If it does not sleep yet, it gets ENODEV as well. */
 	usleep(200000);
 	EXPECT_EQ(nic_rebind(), 0);
 	EXPECT_EQ(child_wait(child), ENODEV);
@@ -196,9 +199,9 @@ static void who_sleeps_in_a_receive_wakes_in_time_and_when_the_driver_lets_go(vo
 }
 
 /**
- * receive_slowly - takes messages, none of which it gives back until the next, so slowly that all buffers are in use.
+ * receive_slowly - takes messages so slowly that all buffers stay in use, and returns each buffer late.
  *
- * Return: what main() returns, where something fails; otherwise it goes on until it is killed.
+ * Return: the exit code after a failure; otherwise it runs until it is killed.
  */
 int receive_slowly(void)
 {
@@ -229,9 +232,9 @@ int receive_slowly(void)
 }
 
 /**
- * send_on_and_on - sends messages to the same port of the other node.
+ * send_on_and_on - sends messages without end to the same port of the other node.
  *
- * Return: what main() returns, once one cannot be sent.
+ * Return: the exit code, after a message could not be sent.
  */
 int send_on_and_on(void)
 {
@@ -249,15 +252,15 @@ int send_on_and_on(void)
 /**
  * tests_of_active_ports - tests of a card with descriptor rings, in a cluster of two nodes.
  *
- * Return: what main() returns.
+ * Return: the exit code.
  */
 int tests_of_active_ports(void)
 {
 	tap_run("impossible_ports_are_refused", impossible_ports_are_refused);
 	tap_run("impossible_messages_are_refused", impossible_messages_are_refused);
 	tap_run("foreign_buffers_are_refused", foreign_buffers_are_refused);
-	tap_run("who_sleeps_in_a_receive_wakes_in_time_and_when_the_driver_lets_go",
-		who_sleeps_in_a_receive_wakes_in_time_and_when_the_driver_lets_go);
-	tap_run("owners_of_ports_hear_of_a_driver_that_lets_go", owners_of_ports_hear_of_a_driver_that_lets_go);
+	tap_run("receive_wakes_at_its_timeout_and_when_the_driver_unbinds",
+		receive_wakes_at_its_timeout_and_when_the_driver_unbinds);
+	tap_run("port_owners_get_enodev_when_the_driver_unbinds", owners_of_ports_hear_of_a_driver_that_lets_go);
 	return tap_finish();
 }

@@ -12,14 +12,17 @@
 #define GOOD "portals.nmi"
 #define BAD "selftest.nmi"
 
-/* Places in an image: its version, its number of words, its check sequence, and its first word's last byte, of padding. */
+/*
+ * Offsets in an image: its version, its number of words, its checksum, and the last byte of its first word, which is
+ * padding.
+ */
 #define VERSION_AT 8
 #define WORDS_AT 12
 #define CHECK_AT 16
 #define HEADER_BYTES 24
 #define PADDING_AT (HEADER_BYTES + 23)
 
-/* An image to be spoiled. */
+/* An image to be damaged. */
 struct image {
 	unsigned char bytes[300 * 1024];
 	size_t length;
@@ -49,7 +52,7 @@ static int load(const char *name)
 	return error;
 }
 
-/* What runs: "NAME WORDS CHECKSUM". */
+/* The running program: "NAME WORDS CHECKSUM". */
 static const char *running(char text[128])
 {
 	int fd = open(attribute_path("firmware"), O_RDONLY | O_CLOEXEC);
@@ -73,7 +76,7 @@ static void image_read(void)
 		close(fd);
 }
 
-/* Gives the image the check sequence that fits it: CRC-32 of all but the sequence itself. */
+/* Gives the image a matching checksum: CRC-32 of all bytes but the checksum itself. */
 static void image_seal(void)
 {
 	uint32_t crc = UINT32_MAX;
@@ -89,7 +92,7 @@ static void image_seal(void)
 	memcpy(image.bytes + CHECK_AT, &crc, 4);
 }
 
-/* Writes the image as a file of its own, and loads that. */
+/* Writes the image to a new file, and loads that file. */
 static int image_load(void)
 {
 	int fd = open(FOLDER BAD, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -116,7 +119,7 @@ static void the_program_is_shown_and_replaced(void)
 	EXPECT(words > 0 && checksum);
 	EXPECT_ERRNO(load(GOOD "\n"), 0);
 	EXPECT(!strncmp(running(now), GOOD " ", strlen(GOOD) + 1));
-	/* The file is what devices are built with. */
+	/* The file is the program that devices are built with. */
 	EXPECT(!strcmp(now + strlen(GOOD), before + strlen("builtin")));
 	EXPECT_ERRNO(load("\n"), 0);
 	EXPECT(!strcmp(running(now), before));
@@ -147,7 +150,7 @@ static void impossible_names_are_refused(void)
 	EXPECT(!strcmp(running(now), before));
 }
 
-/* Spoils one thing of the image. */
+/* Each function below damages the image in one way. */
 static void spoil_nothing_but_a_bit(void)
 {
 	image.bytes[image.length / 2] ^= 4;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Interrupts: a port that sends to itself, poll, read.
+ * Interrupts: a port that sends to itself; poll and read.
  *
- * The device may refuse a route to its own node; those tests are then skipped.
+ * If the device refuses a route to its own node, these tests are skipped.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,9 +43,11 @@ static bool loop_open(struct loop *loop, int flags)
 		return false;
 	}
 	EXPECT_ERRNO(nic_peer(loop->fd, NICLAB_IOCTL_AUTHORIZE, node, loop->opened.port, 16), 0);
-	loop->requester = nic_map_or_fail(loop->fd, nic_window(loop->fd, NICLAB_WINDOW_REQUESTER), PAGE, PROT_READ | PROT_WRITE);
+	loop->requester =
+		nic_map_or_fail(loop->fd, nic_window(loop->fd, NICLAB_WINDOW_REQUESTER), PAGE, PROT_READ | PROT_WRITE);
 	loop->info = nic_map_or_fail(loop->fd, NICLAB_MAP_INFO, PAGE, PROT_READ);
-	loop->completer = nic_map_or_fail(loop->fd, nic_window(loop->fd, NICLAB_WINDOW_COMPLETER), PAGE, PROT_READ | PROT_WRITE);
+	loop->completer =
+		nic_map_or_fail(loop->fd, nic_window(loop->fd, NICLAB_WINDOW_COMPLETER), PAGE, PROT_READ | PROT_WRITE);
 	loop->doorbell = nic_map_or_fail(loop->fd, NICLAB_MAP_DOORBELL, PAGE, PROT_WRITE);
 	loop->receive = nic_map_or_fail(loop->fd, NICLAB_MAP_RECEIVE, loop->opened.receive_bytes, PROT_READ);
 	return true;
@@ -61,7 +63,7 @@ static void loop_close(struct loop *loop)
 	close(loop->fd);
 }
 
-/* Sends a packet of a tag alone to itself. */
+/* Sends a packet that has only a tag to the port itself. */
 static void loop_send(struct loop *loop, uint64_t flags)
 {
 	uint32_t slot = loop->launched++ % NICLAB_SLOTS;
@@ -77,7 +79,7 @@ static void loop_send(struct loop *loop, uint64_t flags)
 		*loop->doorbell = NICLAB_QUEUE_DOORBELL;
 }
 
-/* Waits until the slice with a number has come. */
+/* Waits for the slice of this number and checks its tag. */
 static bool loop_wait_slice(struct loop *loop, uint32_t number)
 {
 	uint32_t index = (number - 1) % loop->opened.slices;

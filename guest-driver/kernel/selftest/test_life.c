@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Ends: of a process, of the driver's binding, of the device. */
+/* End of life: of a process, of the driver's binding, of the device. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -29,7 +29,8 @@ static void victim_open(struct victim *victim, uint32_t port)
 	victim->fd = nic_open(0);
 	EXPECT_ERRNO(nic_open_port(victim->fd, port, 0, &victim->opened), 0);
 	victim->info = nic_map_or_fail(victim->fd, NICLAB_MAP_INFO, PAGE, PROT_READ);
-	victim->requester = nic_map_or_fail(victim->fd, nic_window(victim->fd, NICLAB_WINDOW_REQUESTER), PAGE, PROT_READ | PROT_WRITE);
+	victim->requester = nic_map_or_fail(victim->fd, nic_window(victim->fd, NICLAB_WINDOW_REQUESTER), PAGE,
+					    PROT_READ | PROT_WRITE);
 	victim->receive = nic_map_or_fail(victim->fd, NICLAB_MAP_RECEIVE, PAGE, PROT_READ);
 	EXPECT_EQ(touch(victim->info, false), 0);
 	EXPECT_EQ(touch(victim->requester, true), 0);
@@ -55,7 +56,7 @@ static int hold_until_killed(void *ready)
 	return 1;
 }
 
-/* However a process dies, its port is free when it has been waited for. */
+/* The port of a killed process is free once its parent has waited for it. */
 static void a_killed_process_leaves_nothing(void)
 {
 	int ready[2], child, fd;
@@ -87,7 +88,7 @@ static int open_and_close_for_ever(void *of)
 	return 1;
 }
 
-/* Killed in the midst of a request, too. */
+/* This includes the middle of a request. */
 static void a_process_can_be_killed_at_any_point(void)
 {
 	uint32_t port = 1 % nic_info().ports;
@@ -104,7 +105,7 @@ static void a_process_can_be_killed_at_any_point(void)
 	close(fd);
 }
 
-/* What holds for an open file whose device has gone. */
+/* Checks an open file whose device is gone. */
 static void expect_gone(struct victim *victim)
 {
 	struct niclab_device_config config;

@@ -50,7 +50,7 @@ static void the_information_page_tells_the_geometry(void)
 	close(fd);
 }
 
-/* One window, by the row that tells of it. */
+/* Checks one window against its entry in the table. */
 static void expect_window(int fd, const struct niclab_window *row, uint64_t offset)
 {
 	bool writable = row->access == NICLAB_ACCESS_READ_WRITE;
@@ -138,7 +138,8 @@ static void no_copies_and_no_code(void)
 
 	EXPECT_ERRNO(try_map(fd, nic_window(fd, NICLAB_WINDOW_REQUESTER), PAGE, RW, MAP_PRIVATE), EINVAL);
 	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_RECEIVE, PAGE, PROT_READ, MAP_PRIVATE), EINVAL);
-	EXPECT_ERRNO(try_map(fd, nic_window(fd, NICLAB_WINDOW_REQUESTER), PAGE, PROT_READ | PROT_EXEC, MAP_SHARED), EACCES);
+	EXPECT_ERRNO(try_map(fd, nic_window(fd, NICLAB_WINDOW_REQUESTER), PAGE, PROT_READ | PROT_EXEC, MAP_SHARED),
+		     EACCES);
 	EXPECT_ERRNO(mprotect(at, PAGE, PROT_READ | PROT_EXEC) ? errno : 0, EACCES);
 	munmap(at, PAGE);
 	close(fd);
@@ -159,8 +160,11 @@ static void every_window_can_be_touched(void)
 	for (uint64_t at = 0; at < opened.receive_bytes; at += PAGE)
 		EXPECT_EQ(touch(receive + at, false), 0);
 	*doorbell = NICLAB_QUEUE_DOORBELL;
-	for (int waited_ms = 0; waited_ms < TIMEOUT_MS && nic_attribute("statistics/doorbells") == doorbells; waited_ms++)
+	for (int waited_ms = 0; waited_ms < TIMEOUT_MS; waited_ms++) {
+		if (nic_attribute("statistics/doorbells") != doorbells)
+			break;
 		usleep(1000);
+	}
 	EXPECT_EQ(nic_attribute("statistics/doorbells"), doorbells + 1);
 	close(fd);
 	/* The mappings hold the file. */
@@ -185,7 +189,7 @@ static void neighbours_do_not_see_each_other(void)
 	second = open_with_port(&opened);
 	mine = nic_map_or_fail(first, nic_window(first, NICLAB_WINDOW_COMPLETER), PAGE, RW);
 	theirs = nic_map_or_fail(second, nic_window(second, NICLAB_WINDOW_COMPLETER), PAGE, RW);
-	/* The last words of the page are spare. */
+	/* The last words of the page are unused. */
 	mine[PAGE / 8 - 1] = 0x1111;
 	theirs[PAGE / 8 - 1] = 0x2222;
 	EXPECT_EQ(mine[PAGE / 8 - 1], 0x1111);
@@ -218,11 +222,11 @@ static void closing_takes_the_mappings_away(void)
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_CLOSE_PORT, NULL), 0);
 	EXPECT_EQ(touch(requester, true), SIGBUS);
 	EXPECT_EQ(touch(receive, false), SIGBUS);
-	/* A page that was never touched before is no way in either. */
+	/* A page that was never accessed before faults too. */
 	EXPECT_EQ(touch(receive + PAGE, false), SIGBUS);
 	EXPECT_EQ(touch(info, false), 0);
 
-	/* The same port again does not revive the old mapping, and shows nothing of the last owner. */
+	/* Opening the same port again does not revive the old mapping, and reveals no data of the last owner. */
 	EXPECT_ERRNO(nic_open_port(fd, opened.port, 0, NULL), 0);
 	EXPECT_EQ(touch(requester, true), SIGBUS);
 	again = nic_map_or_fail(fd, nic_window(fd, NICLAB_WINDOW_REQUESTER), PAGE, PROT_READ);
@@ -252,9 +256,10 @@ static void a_child_inherits_the_file_but_no_mapping(void)
 	struct inherited inherited;
 
 	inherited.fd = open_with_port(&opened);
-	inherited.requester = nic_map_or_fail(inherited.fd, nic_window(inherited.fd, NICLAB_WINDOW_REQUESTER), PAGE, RW);
+	inherited.requester =
+		nic_map_or_fail(inherited.fd, nic_window(inherited.fd, NICLAB_WINDOW_REQUESTER), PAGE, RW);
 	EXPECT_EQ(child_wait(child_start(child_touches, &inherited)), 0);
-	/* The death of the child closed nothing. */
+	/* The child's exit has not closed the port. */
 	EXPECT_EQ(touch(inherited.requester, true), 0);
 	EXPECT_ERRNO(nic_open_port(inherited.fd, NICLAB_PORT_ANY, 0, NULL), EBUSY);
 	munmap(inherited.requester, PAGE);
@@ -265,7 +270,8 @@ void tests_of_maps(void)
 {
 	tap_run("without a port only the information page", without_a_port_only_the_information_page);
 	tap_run("the information page tells the geometry", the_information_page_tells_the_geometry);
-	tap_run_with_port("every window of the table is mapped as it says", every_window_of_the_table_is_mapped_as_it_says);
+	tap_run_with_port("every window of the table is mapped as it says",
+			  every_window_of_the_table_is_mapped_as_it_says);
 	tap_run_with_port("nothing else is behind an offset", nothing_else_is_behind_an_offset);
 	tap_run_with_port("a mapping stays within its window", a_mapping_stays_within_its_window);
 	tap_run_with_port("read-only stays read-only", read_only_stays_read_only);

@@ -39,12 +39,12 @@ static void unknown_requests_are_refused(void)
 
 	EXPECT_ERRNO(nic_ioctl(fd, 0xf57f, NULL), ENOTTY);
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_ROUTE ^ (1 << 16), NULL), ENOTTY);
-	/* Too short for the version. */
+	/* Too short to hold the version. */
 	EXPECT_ERRNO(nic_ioctl(fd, _IOC(_IOC_READ, NICLAB_IOCTL_TYPE, 0, 8), nowhere), ENOTTY);
 	close(fd);
 }
 
-/* Of whatever version a program is, it reads the driver's. */
+/* A program of any version can read the driver's version. */
 static void other_versions_read_magic_and_version(void)
 {
 	struct { uint64_t magic; uint32_t version, more[13]; } old = { 0 };
@@ -71,8 +71,9 @@ static void bad_pointers_are_refused(void)
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_ROUTE, nowhere), EFAULT);
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_RULES, nowhere), EFAULT);
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_GROUP, nowhere), EFAULT);
-	/* A port whose number cannot be told must not stay open. */
-	argument = read_only_copy(&(struct niclab_open_port){ .port = 0, .slices = NICLAB_MIN_SLICES }, sizeof(*argument));
+	/* A port whose number cannot be returned must not stay open. */
+	argument = read_only_copy(&(struct niclab_open_port){ .port = 0, .slices = NICLAB_MIN_SLICES },
+				  sizeof(*argument));
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_OPEN_PORT, argument), EFAULT);
 	EXPECT_ERRNO(nic_open_port(fd, 0, 0, NULL), 0);
 	close(fd);
@@ -164,7 +165,7 @@ static void ports_run_out_and_come_back(void)
 {
 	struct niclab_device_config config = nic_info();
 	int *files = calloc(config.ports + 1, sizeof(*files));
-	/* A card of channels has those that it is configured for. */
+	/* A card with channels has as many ports as it is configured for. */
 	bool is_known = !nic_has(NICLAB_FEATURE_CHANNELS);
 	uint32_t i, opened, most = config.ports;
 	int error;
@@ -174,7 +175,7 @@ static void ports_run_out_and_come_back(void)
 		for (i = 0; i <= config.ports; i++) {
 			files[i] = nic_open(0);
 			error = nic_open_port(files[i], NICLAB_PORT_ANY, 0, NULL);
-			/* None opens behind one that did not. */
+			/* After the first failure no port opens. */
 			EXPECT_ERRNO(error, error || opened < i ? ENOSPC : 0);
 			opened += !error;
 		}

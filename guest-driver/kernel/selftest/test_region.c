@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Regions: what may be registered, that it reaches the device whole, and that it is unpinned however it ends. */
+/* Regions: what may be registered, that the device reaches every byte, and that every end of a region unpins it. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,10 +13,10 @@
 
 #define PAGE NICLAB_PAGE_BYTES
 #define RW (PROT_READ | PROT_WRITE)
-/* A user without rights: busybox and Debian know it as nobody. */
+/* The unprivileged user "nobody" of busybox and Debian. */
 #define NOBODY 65534
 
-/* What a file of the kernel's says; good until the next call. */
+/* The content of a kernel file, valid until the next call. */
 static const char *kernel_text(const char *path)
 {
 	static char text[32 * 1024];
@@ -28,7 +28,7 @@ static const char *kernel_text(const char *path)
 	return text;
 }
 
-/* The number behind a name in such a text. */
+/* The number after a name in such a text. */
 static long long kernel_count(const char *text, const char *name)
 {
 	const char *at = strstr(text, name);
@@ -36,18 +36,18 @@ static long long kernel_count(const char *text, const char *name)
 	return at ? strtoll(at + strlen(name), NULL, 10) : -1;
 }
 
-/* Pages that anything in the guest has pinned now. */
+/* Pages that are pinned in the whole guest now. */
 static long long pinned_pages(void)
 {
 	const char *text;
 
-	/* Processors keep small changes to themselves; reading this file makes them tell, and only root may. */
+	/* Each processor keeps small changes to itself. Reading this file, which only root may, sums them up. */
 	kernel_text("/proc/sys/vm/stat_refresh");
 	text = kernel_text("/proc/vmstat");
 	return kernel_count(text, "\nnr_foll_pin_acquired ") - kernel_count(text, "\nnr_foll_pin_released ");
 }
 
-/* Of those, the pages that this process answers for. */
+/* Pinned pages that are charged to this process. */
 static long long own_pinned_pages(void)
 {
 	return kernel_count(kernel_text("/proc/self/status"), "\nVmPin:") * 1024 / PAGE;
@@ -150,14 +150,14 @@ static void impossible_regions_are_refused_and_pin_nothing(void)
 	EXPECT_ERRNO(enlist(with_port, pages, UINT64_MAX, NULL), EINVAL);
 	EXPECT_ERRNO(enlist(with_port, (void *)(UINTPTR_MAX - 1), 4, NULL), EFAULT);
 	EXPECT_ERRNO(enlist(with_port, (void *)8, 8, NULL), EFAULT);
-	/* The kernel's half of the addresses. */
+	/* An address in the kernel's half. */
 	EXPECT_ERRNO(enlist(with_port, (void *)(UINTPTR_MAX << 47), PAGE, NULL), EFAULT);
 	EXPECT_ERRNO(enlist(with_port, pages, 2 * PAGE, NULL), EFAULT);
 	EXPECT_ERRNO(enlist(with_port, pages + 2 * PAGE, PAGE + 1, NULL), EFAULT);
-	/* Pages of the device are no memory. */
+	/* Pages of the device cannot be registered. */
 	EXPECT_ERRNO(enlist(with_port, requester, PAGE, NULL), EFAULT);
 	EXPECT_ERRNO(delist(with_port, UINT32_MAX), ENOENT);
-	/* A region whose name cannot be told must not stay. */
+	/* A region whose name cannot be returned must not stay. */
 	reserved.reserved = 0;
 	read_only = read_only_copy(&reserved, sizeof(reserved));
 	EXPECT_ERRNO(nic_ioctl(with_port, NICLAB_IOCTL_REGISTER, read_only), EFAULT);
@@ -230,7 +230,7 @@ static void regions_run_out_and_come_back(void)
 	for (int round = 0; round < 2; round++) {
 		int fd = open_with_port();
 
-		/* A name has 16 bits for the number. */
+		/* A region name has 16 bits for its number. */
 		while (!(error = enlist(fd, page, PAGE, NULL)) && count[round] <= UINT16_MAX)
 			count[round]++;
 		EXPECT_ERRNO(error, ENOSPC);
@@ -250,7 +250,7 @@ static int register_until_killed(void *ready)
 
 	for (int i = 0; i < 4; i++)
 		EXPECT_ERRNO(enlist(fd, pages, 64 * PAGE, NULL), 0);
-	/* Memory that the program gives up stays pinned until the region is closed. */
+	/* Memory that the program unmaps stays pinned until the region is closed. */
 	munmap(pages, 64 * PAGE);
 	if (write(*(int *)ready, "", 1) != 1)
 		return 1;
@@ -290,7 +290,7 @@ static int register_for_ever(void *unused)
 	return 1;
 }
 
-/* Killed in the midst of pinning and of the requests that follow, too. */
+/* This includes the middle of pinning, and of the requests after it. */
 static void a_process_can_be_killed_while_it_registers(void)
 {
 	long long before = pinned_pages();
@@ -350,7 +350,7 @@ static void loop_launch(struct loop *loop, uint64_t command, const uint64_t word
 		*loop->doorbell = NICLAB_QUEUE_DOORBELL;
 }
 
-/* The next event's kind and result, as bits 0..16 of its status; -1 when none comes. */
+/* Kind and result of the next event, bits 0..16 of its status; -1 if none comes. */
 static int loop_event(struct loop *loop)
 {
 	uint32_t index = loop->events++ % loop->opened.slices;
@@ -367,7 +367,7 @@ static int loop_event(struct loop *loop)
 	return -1;
 }
 
-/* Memory whose neighbouring pages are hardly ever neighbours of the physical memory too: touched out of order. */
+/* Allocates memory whose pages are touched out of order, so that adjacent pages are rarely physically adjacent. */
 static char *scattered_memory(size_t pages)
 {
 	char *at = memory(pages);
@@ -405,7 +405,7 @@ static void every_byte_of_a_scattered_region_is_reached(void)
 	EXPECT_EQ(at[99], 99);
 	EXPECT_EQ((unsigned char)at[pages * PAGE - 100], (pages * PAGE - 100) % 251);
 
-	/* What is closed is out of reach, and the program is told. */
+	/* A closed region is out of reach, and the program gets an event that says so. */
 	EXPECT_ERRNO(delist(loop.fd, region), 0);
 	loop_launch(&loop, NICLAB_COMMAND_PUT, (uint64_t[10]){ 0, 0, 0, region | own, 0, 8 });
 	EXPECT_EQ(loop_event(&loop), NICLAB_EVENT_REFUSED | NICLAB_RESULT_BAD_REGION << NICLAB_EVENT_RESULT_SHIFT);
@@ -436,7 +436,7 @@ static void unbinding_unpins(void)
 	munmap(pages, 8 * PAGE);
 }
 
-/* Pages that the doomed device was given, and what was pinned before. */
+/* Pages that were registered with the device before it died, and pages pinned before that. */
 static long long doomed_pages, pinned_before_doom;
 
 void register_with_the_doomed(int fd)
@@ -448,7 +448,7 @@ void register_with_the_doomed(int fd)
 	EXPECT_ERRNO(enlist(fd, memory(doomed_pages), doomed_pages * PAGE, NULL), 0);
 }
 
-/* After the file was closed. */
+/* Runs after the file was closed. */
 void death_leaves_memory_pinned(void)
 {
 	if (doomed_pages)
@@ -466,7 +466,8 @@ int hold_region(void)
 
 	loop_open(&loop);
 	EXPECT_ERRNO(enlist(loop.fd, pages, 64 * PAGE, &region), 0);
-	loop_launch(&loop, NICLAB_COMMAND_APPEND | NICLAB_ENTRY_PUT, (uint64_t[10]){ 0, 0, 0, region | any, 0, 64 * PAGE, 1 });
+	loop_launch(&loop, NICLAB_COMMAND_APPEND | NICLAB_ENTRY_PUT,
+		    (uint64_t[10]){ 0, 0, 0, region | any, 0, 64 * PAGE, 1 });
 	printf("holding %lld pages\n", own_pinned_pages());
 	fflush(stdout);
 	pause();

@@ -1,15 +1,14 @@
-//! Collectives and a ping-pong over active ports of GAMMA cards, on all nodes of a cluster: from which authors of
-//! message layers start.
+//! Collectives and a ping-pong over active ports of GAMMA cards, on all nodes of a cluster: a starting point for
+//! authors of message layers.
 //!
 //!     cargo build --release --package niclab-user --example gamma_collectives
 //!     niclab run --nodes 4 --nic gamma -- target/release/examples/gamma_collectives
 //!
-//! An active port runs its handler for each message, in the program that owns it, when that looks. Here the handler
-//! does the least that a message layer needs: it puts the message aside under who sent it and which step it belongs to.
-//! A collective is then nothing but sends and waits: `barrier` spreads word in rounds of twice the distance,
-//! `broadcast` and `reduce` follow a binomial tree.
+//! When the program polls an active port, its handler runs for each message. Here the handler does the minimum that a
+//! message layer needs: it stores the message by sender and step. A collective then consists of sends and waits.
+//! `barrier` runs rounds that double the distance; `broadcast` and `reduce` follow a binomial tree.
 //!
-//! What the network loses is raised as an error and never repaired: this program ends with it.
+//! A loss in the network is reported as an error and never repaired: it ends this program.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -24,26 +23,26 @@ const BUFFERS: u32 = 64;
 const BUFFER_BYTES: u32 = 128 << 10;
 /// How long any message may take.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How often a node greets those that it has not heard of.
+/// Interval at which a node greets nodes that have not answered.
 const GREETING: Duration = Duration::from_millis(20);
-/// In front of each message: its step.
+/// Bytes of the step, which precedes each message.
 const STEP_BYTES: usize = 4;
 /// Step of greetings; collectives count from the next.
 const HELLO: u32 = 0;
 
-/// The nodes that work together, seen from one of them.
+/// The nodes of a group, as seen by one of them.
 struct Group {
     port: Port,
     rank: u32,
     size: u32,
-    /// Collectives begun: the same at all nodes, since all begin the same ones in the same order.
+    /// Collectives begun: the same number at all nodes, because all begin the same ones in the same order.
     step: u32,
-    /// What came and was not waited for yet, by sender and step.
+    /// Received messages that were not waited for yet, by sender and step.
     inbox: HashMap<(u32, u32), Vec<u8>>,
 }
 
 impl Group {
-    /// Opens the port and meets all others: a message for a port that nobody has opened is dropped.
+    /// Opens the port and waits for all other nodes: a message for a port that is not open is dropped.
     fn meet(device: &Device) -> Result<Self, Error> {
         let port = Port::open(device, PortOptions::default().port(PORT).buffers(BUFFERS, BUFFER_BYTES))?;
         let (rank, size) = (port.address().node, device.info().nodes);
@@ -59,7 +58,7 @@ impl Group {
                 looked => looked?,
             }
             for known in unmet.extract_if(.., |node| group.inbox.contains_key(&(*node, HELLO))) {
-                // Who was heard has opened its port: this one it gets.
+                // A node that has sent a greeting has opened its port, so it receives this one.
                 group.send(known, HELLO, &[])?;
             }
         }
@@ -71,7 +70,7 @@ impl Group {
         self.port.send(Address { node, port: PORT }, &message, LIMIT)
     }
 
-    /// Has the handler run for the next message, which is put aside.
+    /// Runs the handler for the next message, which stores it.
     fn look(&mut self, limit: Duration) -> Result<(), Error> {
         let inbox = &mut self.inbox;
         self.port.receive(limit, |message| {
@@ -83,7 +82,7 @@ impl Group {
         })
     }
 
-    /// Waits for what a node sends in a step.
+    /// Waits for the message of a node in a step.
     fn wait(&mut self, node: u32, step: u32) -> Result<Vec<u8>, Error> {
         loop {
             if let Some(data) = self.inbox.remove(&(node, step)) {
@@ -98,7 +97,7 @@ impl Group {
         self.step
     }
 
-    /// Returns once all nodes have come here.
+    /// Returns once all nodes have reached the barrier.
     fn barrier(&mut self) -> Result<(), Error> {
         let mut distance = 1;
         while distance < self.size {
@@ -110,7 +109,7 @@ impl Group {
         Ok(())
     }
 
-    /// The nodes below this one in the binomial tree whose root has place 0, the farthest first, and the one above.
+    /// The children of this node in the binomial tree of `root`, the farthest first, and its parent.
     fn tree(&self, root: u32) -> (Vec<u32>, Option<u32>) {
         let place = (self.rank + self.size - root) % self.size;
         let node = |place: u32| (place + root) % self.size;
@@ -120,7 +119,7 @@ impl Group {
         (below.filter(|place| *place < self.size).map(node).collect(), above)
     }
 
-    /// Gives all nodes what the root has.
+    /// Sends the root's data to all nodes.
     fn broadcast(&mut self, root: u32, data: Vec<u8>) -> Result<Vec<u8>, Error> {
         let step = self.next();
         let (below, above) = self.tree(root);
@@ -134,7 +133,7 @@ impl Group {
         Ok(data)
     }
 
-    /// Gives the root the sums of what all nodes have, element by element; none to the others.
+    /// Returns the element-wise sums of all nodes' values at the root; `None` at the others.
     fn reduce(&mut self, root: u32, mut values: Vec<u64>) -> Result<Option<Vec<u64>>, Error> {
         let step = self.next();
         let (below, above) = self.tree(root);
@@ -151,7 +150,7 @@ impl Group {
         Ok(None)
     }
 
-    /// Nodes 0 and 1 play ping-pong: half of a round trip of so many bytes, at node 0.
+    /// Nodes 0 and 1 play ping-pong. Returns half of the round-trip time at node 0.
     fn ping_pong(&mut self, bytes: usize, rounds: u32) -> Result<Option<Duration>, Error> {
         let ball = vec![7; bytes];
         let begun = Instant::now();
@@ -179,7 +178,7 @@ fn main() -> Result<(), Error> {
     let (rank, size) = (group.rank, group.size);
     for round in 0..20 {
         group.barrier()?;
-        // Each is the root in turn, and what it says is of all lengths: of no frame, of one, and of more than a window.
+        // Each node is the root in turn, with data of no frame, of one frame, and of more than a window.
         let root = round % size;
         let bytes = [0, 1, 1_400, 100_000][round as usize % 4];
         let data = if rank == root { vec![round as u8; bytes] } else { Vec::new() };

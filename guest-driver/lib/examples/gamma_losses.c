@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What a network loses is told and never sent again: node 0 sends numbered messages to node 1 until that has told it to
- * stop, and node 1 says which came, and what was raised instead of the others. Run it on both, with a faulty link
+ * A loss in the network is reported and never repaired. Node 0 sends numbered messages to node 1 until node 1 tells it
+ * to stop. Node 1 prints how many arrived, and how many losses were raised. Run it on both nodes, with a faulty link
  * between them:
  *
  *     niclab run --nodes 2 --cluster gamma.toml -- ./gamma_losses 2000
  *
- * A second number is for how many milliseconds node 0 waits when its window is used up, before it says that the pair is
- * stalled.
+ * A second number is the time in milliseconds that node 0 waits with a used-up window before it reports a stall.
  *
- * The network may not lose what node 1 says at the end. So heal it once node 1 says "enough", and then write a line to
- * node 1's standard input.
+ * The network must not lose node 1's last message. So remove the faults once node 1 prints "enough", and then write a
+ * line to node 1's standard input.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -44,7 +43,7 @@ static void on_message(const gamma_message *message, void *user)
 
 	(void)user;
 	memcpy(&number, message->data, message->bytes < sizeof(number) ? message->bytes : sizeof(number));
-	/* How many there were for which nobody was here is known to nobody; what was raised before the first was sent before it. */
+	/* Messages before node 1 opened its port do not count. Losses raised before the first message precede it. */
 	if (!messages)
 		first = number - lost;
 	disorder += number <= last;
@@ -52,7 +51,7 @@ static void on_message(const gamma_message *message, void *user)
 	messages++;
 }
 
-/* Sends until it is told to stop: by any message. */
+/* Sends until any message arrives, which means stop. */
 static void send_all(gamma_port *port)
 {
 	static uint8_t message[BYTES];
@@ -63,14 +62,14 @@ static void send_all(gamma_port *port)
 		number++;
 		memcpy(message, &number, sizeof(number));
 		check(gamma_send(port, 1, PORT, message, BYTES, limit_us), "send");
-		/* No faster than node 1 takes them. */
+		/* Pause, so as not to send faster than node 1 receives. */
 		result = gamma_poll(port, on_message, NULL, NULL, PAUSE_US);
-		check(result == NICLAB_ERROR_TIMEOUT ? NICLAB_OK : result, "look for the end");
+		check(result == NICLAB_ERROR_TIMEOUT ? NICLAB_OK : result, "poll for the end");
 	}
 	printf("node 0: %llu messages sent\n", (unsigned long long)number);
 }
 
-/* The errors say how many frames they stand for, each of which is a message here. */
+/* An error contains the number of lost frames; here each frame is a message. */
 static uint64_t lost_frames(void)
 {
 	const char *text = strchr(niclab_last_error(), '(');
@@ -79,7 +78,7 @@ static uint64_t lost_frames(void)
 	return text && sscanf(text, "(%llu frames lost)", &frames) == 1 ? frames : 0;
 }
 
-/* Whether there is a line to read, or nobody who would write one. */
+/* Whether standard input has a line, or is closed. */
 static int is_told(void)
 {
 	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -87,7 +86,7 @@ static int is_told(void)
 	return poll(&input, 1, 0) > 0;
 }
 
-/* Looks for messages for a while, and counts what was raised instead of some. Returns whether there was anything. */
+/* Polls for messages for a while, and counts losses that are raised. Returns whether there was any of both. */
 static int look(gamma_port *port, int64_t wait_us)
 {
 	int result = gamma_poll(port, on_message, NULL, NULL, wait_us);
@@ -120,7 +119,7 @@ static void receive_all(gamma_port *port, uint64_t wanted)
 		fflush(stdout);
 		has_said = 1;
 	}
-	check(gamma_send(port, 0, PORT, "stop", 4, TIMEOUT_US), "say stop");
+	check(gamma_send(port, 0, PORT, "stop", 4, TIMEOUT_US), "send stop");
 	while (look(port, 50 * RETRY_US))
 		;
 	printf("node 1: %llu messages came of %llu, %llu frames lost, raised %llu times, %llu out of order\n",

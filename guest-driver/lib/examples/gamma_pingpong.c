@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Two nodes play ping-pong between active ports of GAMMA cards, in C; each answer is compared. Run it on both:
+ * Two nodes play ping-pong between active ports of GAMMA cards, in C; each answer is checked. Run it on both:
  *
  *     niclab run --nodes 2 --nic gamma -- ./gamma_pingpong
  */
@@ -27,7 +27,7 @@ static void check(int result, const char *what)
 	exit(EXIT_FAILURE);
 }
 
-/* The receiver handler: runs in this process, whenever it looks for messages. */
+/* The receiver handler. It runs in this process when the process polls. */
 static void on_message(const gamma_message *message, void *user)
 {
 	(void)user;
@@ -39,7 +39,7 @@ static void on_message(const gamma_message *message, void *user)
 	rounds++;
 }
 
-/* Node 1 greets until the first ball comes: a message for a port that nobody has opened is dropped. */
+/* Node 1 greets until the first ball comes: a message for a port that is not open is dropped. */
 static void meet(gamma_port *port, uint32_t node)
 {
 	int result;

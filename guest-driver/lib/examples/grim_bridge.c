@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * An ordinary socket and a program with a GRIM card talk through the I/O card of a third node, whose host has no part
- * in it. Run it on three nodes, of which the second has an I/O card:
+ * An ordinary socket and a program with a GRIM card communicate through the I/O card of a third node, whose host is not
+ * involved. Run it on three nodes, of which the second has an I/O card:
  *
  *     [[node]]
  *     [[node]]
@@ -56,7 +56,7 @@ static uint32_t address_of(unsigned rank)
 	if (addresses)
 		snprintf(text, sizeof(text), "%.*s", (int)strcspn(addresses, ","), addresses);
 	if (inet_pton(AF_INET, text, &address) != 1) {
-		fprintf(stderr, "grim_bridge: NICLAB_ADDRESSES lacks a node: run this by `niclab run` on three\n");
+		fprintf(stderr, "grim_bridge: NICLAB_ADDRESSES lacks a node: use `niclab run` with three nodes\n");
 		exit(EXIT_FAILURE);
 	}
 	return ntohl(address.s_addr);
@@ -82,10 +82,10 @@ static void on_bridged(grim_queue *send_queue, const grim_message *message, void
 		state->is_wrong |= payload[index] != (uint8_t)(3 * index + 1);
 }
 
-/* The first node: sends to the socket by way of the bridge, and waits for its answer. */
+/* The first node: sends to the socket through the bridge, and waits for its answer. */
 static void ask(grim *grim, struct state *state)
 {
-	/* An address of the guests' network that nobody has. */
+	/* An unused address of the guests' network. */
 	uint32_t own = (address_of(1) & 0xffffff00) | 200, bridge;
 	uint32_t values[4] = { 2, address_of(2), own, (uint32_t)BRIDGE_PORT << 16 | SOCKET_PORT };
 	uint8_t bytes[BYTES];
@@ -94,14 +94,14 @@ static void ask(grim *grim, struct state *state)
 		bytes[index] = 3 * index;
 	while (state->ready < 1)
 		check(grim_poll(grim, NULL, TIMEOUT_US), "wait for the socket");
-	check(grim_get_handler_by_name(grim, "peripheral.bridge", &bridge, 0), "look for the bridge's handler");
+	check(grim_get_handler_by_name(grim, "peripheral.bridge", &bridge, 0), "find the bridge's handler");
 	check(grim_send_bulk(grim, 0, 1, IO_CARD, bridge, values, bytes, BYTES, TIMEOUT_US), "send to the bridge");
 	while (state->answers < 1)
 		check(grim_poll(grim, NULL, TIMEOUT_US), "wait for the answer");
 	printf("node 0: the socket has answered through the bridge\n");
 }
 
-/* The third node: an ordinary socket, which says over GRIM only that it is there. */
+/* The third node: an ordinary socket. It uses GRIM only to announce that the socket is open. */
 static void answer(grim *grim, uint32_t ready)
 {
 	struct sockaddr_in own = { .sin_family = AF_INET, .sin_port = htons(SOCKET_PORT) }, from;
@@ -113,7 +113,7 @@ static void answer(grim *grim, uint32_t ready)
 
 	if (socket_of < 0 || bind(socket_of, (struct sockaddr *)&own, sizeof(own)))
 		fail("grim_bridge: a socket");
-	check(grim_send_short(grim, 0, 0, PORT, ready, values, TIMEOUT_US), "tell that the socket is there");
+	check(grim_send_short(grim, 0, 0, PORT, ready, values, TIMEOUT_US), "announce the socket");
 	check(grim_flush(grim, TIMEOUT_US), "wait until that has left");
 	ssize_t received = recvfrom(socket_of, bytes, sizeof(bytes), 0, (struct sockaddr *)&from, &length);
 	if (received < 0)

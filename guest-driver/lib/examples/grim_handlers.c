@@ -37,8 +37,8 @@ static void on_question(grim_queue *send_queue, const grim_message *message, voi
 	state->questions++;
 	for (uint64_t index = 0; index < message->bytes && index < BYTES; index++)
 		bytes[index] = payload[index] + 1;
-	check(grim_queue_bulk(send_queue, 0, message->source_node, message->source_port, state->answer, message->arguments,
-			       bytes, message->bytes), "answer");
+	check(grim_queue_bulk(send_queue, 0, message->source_node, message->source_port, state->answer,
+			      message->arguments, bytes, message->bytes), "answer");
 }
 
 static void on_answer(grim_queue *send_queue, const grim_message *message, void *user)
@@ -76,23 +76,24 @@ int main(int count, char **arguments)
 	check(grim_register_handler(grim, "answer", GRIM_ANY_NUMBER, on_answer, &state), "register");
 	check(grim_register_handler(grim, "over", GRIM_ANY_NUMBER, on_over, &state), "register");
 	check(grim_synch_handlers(grim, TIMEOUT_US), "synchronise handlers");
-	/* First, for a question may come with the next look. */
+	/* First, because a question may come with the next poll. */
 	check(grim_get_handler_by_name(grim, "answer", &state.answer, TIMEOUT_US), "look for a handler");
 	check(grim_get_handler_by_name(grim, "question", &question, TIMEOUT_US), "look for a handler");
 	check(grim_get_handler_by_name(grim, "over", &over, TIMEOUT_US), "look for a handler");
 
-	/* The first node waits for the others: who asks it is there. */
+	/* The first node waits for the others: a node that asks is ready. */
 	for (uint32_t index = 0; index < BYTES; index++)
 		bytes[index] = index + info.node;
 	values[0] = info.node;
 	if (info.node > 0) {
-		check(grim_send_bulk(grim, 0, 0, PORT, question, values, bytes, BYTES, TIMEOUT_US), "ask the first node");
+		check(grim_send_bulk(grim, 0, 0, PORT, question, values, bytes, BYTES, TIMEOUT_US),
+		      "ask the first node");
 		while (state.answers < 1)
 			check(grim_poll(grim, NULL, TIMEOUT_US), "wait for the answer");
 	}
 	while (info.node == 0 && state.questions < info.nodes - 1)
 		check(grim_poll(grim, NULL, TIMEOUT_US), "wait for questions");
-	/* And tells all of them when it has answered all. */
+	/* It notifies all of them when it has answered all questions. */
 	for (uint32_t node = 1; info.node == 0 && node < info.nodes; node++)
 		check(grim_send_short(grim, 0, node, PORT, over, values, TIMEOUT_US), "tell that it is over");
 	while (info.node > 0 && state.over < 1)

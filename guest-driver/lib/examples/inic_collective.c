@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * All nodes of a cluster add vectors and hear of the sum from one of them, through INIC cards, in C. Run it on all:
+ * All nodes of a cluster add vectors, and one of them multicasts the sum, through INIC cards, in C. Run it on all:
  *
  *     niclab run --nodes 4 --nic inic -- ./inic_collective
  */
@@ -24,7 +24,7 @@ static void check(int result, const char *what)
 	exit(EXIT_FAILURE);
 }
 
-/* Waits for an event of this kind, which must say that it is done. */
+/* Waits for a successful event of this kind. */
 static void await(niclab_inic_port *port, uint32_t kind, const char *what)
 {
 	niclab_inic_event event;
@@ -66,8 +66,8 @@ int main(int count, char **arguments)
 	check(niclab_inic_group(port, GROUP, nodes, info.nodes), "make the group");
 	barrier(port);
 
-	check(niclab_inic_reduce(port, GROUP, own, 0, BYTES, NICLAB_INIC_SUM, NICLAB_INIC_SIGNED_64, 0, false, TIMEOUT_US),
-	      "ask for a sum");
+	check(niclab_inic_reduce(port, GROUP, own, 0, BYTES, NICLAB_INIC_SUM, NICLAB_INIC_SIGNED_64, 0, false,
+				 TIMEOUT_US), "ask for a sum");
 	await(port, NICLAB_INIC_DONE, "wait for the sum");
 	if (info.node == 0) {
 		check(niclab_inic_multicast(port, GROUP, own, 0, BYTES, 0, false, TIMEOUT_US), "tell the others");

@@ -17,7 +17,7 @@
 #define BYTES (1 << 20)
 #define TIMEOUT_US (10 * 1000 * 1000)
 #define PAUSE_US (10 * 1000)
-/* Attempts until the peer is given up. */
+/* Attempts before the program gives up on the peer. */
 #define ATTEMPTS 3000
 
 static void check(int result, const char *what)
@@ -28,7 +28,7 @@ static void check(int result, const char *what)
 	exit(EXIT_FAILURE);
 }
 
-/* Posts memory for one message of the peer. */
+/* Posts memory for one message from the peer. */
 static void post(niclab_match_port *port, const niclab_region *into, uint32_t peer)
 {
 	niclab_match_entry entry = { 0 };
@@ -46,7 +46,7 @@ static void post(niclab_match_port *port, const niclab_region *into, uint32_t pe
 	check(niclab_match_append(port, &entry, NULL, TIMEOUT_US), "post the receive");
 }
 
-/* Puts all of a region; the acknowledgement tells whether the peer had posted its memory. */
+/* Puts a whole region. The acknowledgement reports whether the peer had posted its memory. */
 static void put(niclab_match_port *port, const niclab_region *from, uint32_t node, uint32_t peer)
 {
 	niclab_match_transfer transfer = { 0 };
@@ -94,7 +94,7 @@ int main(int count, char **arguments)
 		} else if (event.kind == NICLAB_MATCH_ACKNOWLEDGED && event.result == 0) {
 			stored = 1;
 		} else if (event.kind == NICLAB_MATCH_ACKNOWLEDGED && attempts++ < ATTEMPTS) {
-			/* It has not posted its memory yet. What waits here is its message, if that comes first. */
+			/* The peer has not posted its memory yet. This wait ends early if its message comes first. */
 			result = received ? NICLAB_ERROR_TIMEOUT : niclab_match_next_event(port, &event, PAUSE_US);
 			received |= result == NICLAB_OK && event.kind == NICLAB_MATCH_PUT;
 			put(port, from, info.node, peer);

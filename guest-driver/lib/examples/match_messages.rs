@@ -1,8 +1,8 @@
-//! Messages in the manner of MPI through Match NICs, on all nodes of a cluster:
+//! MPI-like messages through Match NICs, on all nodes of a cluster:
 //!
 //!     niclab run --nodes 3 --nic match -- ./messages
 //!
-//! Each node sends messages of all sizes, short and long, to each other one, and receives theirs from whoever comes.
+//! Each node sends short and long messages to every other node, and receives theirs in any order of nodes.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use niclab_user::{Device, Error};
 
 /// Messages to each other node.
 const COUNT: u32 = 40;
-/// Bytes of the longest.
+/// Bytes of the longest message.
 const MOST: usize = 64 << 10;
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Length of message `tag`: 0, 1, 3, 9, ... 59,049 bytes, and again.
+/// Length of message `tag`: 0, 1, 3, 9, ... 59,049 bytes, repeating.
 fn bytes(tag: u32) -> usize {
     match tag % 12 {
         0 => 0,
@@ -24,7 +24,7 @@ fn bytes(tag: u32) -> usize {
     }
 }
 
-/// The one byte that a message consists of.
+/// The byte that fills a message.
 fn content(node: u32, tag: u32) -> u8 {
     (node * 7 + tag) as u8
 }
@@ -52,7 +52,7 @@ fn main() -> Result<(), Error> {
     for _ in 0..COUNT * others.len() as u32 {
         let message = here.recv(None, None, &into, 0..MOST, LIMIT)?;
         into.read(0, &mut received)?;
-        // In order from each node, whole, and unharmed.
+        // Messages of each node come in order, complete and intact.
         let expected = &mut next[message.node as usize];
         assert_eq!((message.tag, message.bytes), (*expected, bytes(*expected)));
         let content = content(message.node, message.tag);

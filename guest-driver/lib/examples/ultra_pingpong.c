@@ -17,7 +17,7 @@
 #define ROUNDS 1000
 #define TIMEOUT_US (10 * 1000 * 1000)
 #define RETRY_US (10 * 1000)
-/* Greetings of RETRY_US each until the peer is given up. */
+/* Number of greetings, RETRY_US apart, before the program gives up on the peer. */
 #define GREETINGS 3000
 
 static void check(int result, const char *what)
@@ -36,7 +36,7 @@ static double now_us(void)
 	return now.tv_sec * 1e6 + now.tv_nsec / 1e3;
 }
 
-/* A tag of zero greets, any other numbers a round. */
+/* A tag of zero is a greeting; any other tag is the number of a round. */
 static void send(niclab_ultra_port *port, uint64_t number, uint32_t flags)
 {
 	const uint64_t payload[2] = { number, ~number };
@@ -59,8 +59,8 @@ static void receive(niclab_ultra_port *port, uint64_t number)
 }
 
 /*
- * The first node greets until the second one, which may not have opened its port yet, answers. What is lost is only
- * greetings: they are repeated, and late ones are skipped.
+ * The first node greets until the second one, which may not have opened its port yet, answers. Only greetings are lost;
+ * they are repeated, and late ones are skipped.
  */
 static void greet(niclab_ultra_port *port, int first)
 {
@@ -93,7 +93,7 @@ int main(int count, char **arguments)
 	}
 	first = (info.node & 1) == 0;
 	check(niclab_ultra_open(device, PORT, SLICES, &port), "open the port");
-	/* Fastest where each node has a core of its own; else NICLAB_ADAPTIVE, as it was opened. */
+	/* Fastest if each node has a core of its own; otherwise keep the default, NICLAB_ADAPTIVE. */
 	check(niclab_ultra_set_wait_policy(port, NICLAB_SPIN), "set the wait policy");
 	check(niclab_ultra_authorize(port, info.node ^ 1, PORT, SLICES), "authorize the neighbour");
 	check(niclab_ultra_route(port, info.node ^ 1, PORT), "route to the neighbour");

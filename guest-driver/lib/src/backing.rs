@@ -17,9 +17,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::memory::Doorbell;
 use crate::{Address, Error, Memory};
 
-/// The far side of an open port, all but its pages: doorbell, interrupts and requests.
+/// The services of an open port other than its pages: doorbell, interrupts and requests.
 ///
-/// The kernel driver's character device implements it; so may a test, or a device daemon that runs in this process.
+/// The kernel driver's character device implements it, and so can a test or a device daemon in this process.
 /// Dropping it closes the port.
 pub trait Backing: Send + Sync {
     /// Name of the device, for messages.
@@ -28,19 +28,19 @@ pub trait Backing: Send + Sync {
     /// Rings the doorbell. Called after the store that it announces is visible.
     fn ring(&self);
 
-    /// Interrupts for this port since the last call. Sleeps up to `timeout` for the first one, and returns 0 when none
-    /// came or a signal did.
+    /// Returns the interrupts for this port since the last call. Sleeps up to `timeout` for the first one. Returns 0 if
+    /// none came or a signal arrived.
     ///
     /// # Errors
     ///
-    /// [`Error::DeviceGone`] when the device is known to be.
+    /// [`Error::DeviceGone`] if the device is known to be gone.
     fn wait_interrupts(&self, timeout: Duration) -> Result<u64, Error>;
 
-    /// Asks the device whether it lives.
+    /// Checks whether the device is alive.
     ///
     /// # Errors
     ///
-    /// [`Error::DeviceGone`] when it does not answer in its time.
+    /// [`Error::DeviceGone`] if it does not answer within its control timeout.
     fn check(&self) -> Result<(), Error>;
 
     /// Sets where the port sends.
@@ -50,14 +50,14 @@ pub trait Backing: Send + Sync {
     /// [`Error::Refused`], [`Error::DeviceGone`].
     fn route(&self, target: Address) -> Result<(), Error>;
 
-    /// Lets `source` send to the port, with `credits` slices set aside for it.
+    /// Authorizes `source` to send to the port, with `credits` slices reserved for it.
     ///
     /// # Errors
     ///
     /// [`Error::Refused`], [`Error::DeviceGone`].
     fn authorize(&self, source: Address, credits: u32) -> Result<(), Error>;
 
-    /// Takes that right back.
+    /// Revokes that authorization.
     ///
     /// # Errors
     ///
@@ -73,42 +73,42 @@ pub trait Backing: Send + Sync {
         Memory::pages(bytes).map_err(|source| Error::NoMemory { bytes, source })
     }
 
-    /// Registers memory with the device for the port; returns the region's name. The caller keeps the memory until
-    /// [`Backing::deregister`] succeeded, and for ever when it does not.
+    /// Registers memory with the device for the port. Returns the region's name. The caller keeps the memory until
+    /// [`Backing::deregister`] succeeded, and forever if it does not succeed.
     ///
     /// # Errors
     ///
     /// [`Error::Refused`], [`Error::DeviceGone`].
     fn register(&self, memory: &Memory) -> Result<u32, Error>;
 
-    /// Takes that back: once this succeeded, the device touches the memory no more.
+    /// Ends a registration. After success the device does not access the memory any more.
     ///
     /// # Errors
     ///
     /// [`Error::Refused`], [`Error::DeviceGone`].
     fn deregister(&self, region: u32) -> Result<(), Error>;
 
-    /// Changes when the device interrupts for the port: the port in `rules` is zero.
+    /// Changes the rules by which the device interrupts for the port. The port in `rules` is zero.
     ///
     /// # Errors
     ///
     /// [`Error::Refused`], [`Error::DeviceGone`].
     fn set_rules(&self, rules: &PostRules) -> Result<(), Error> {
         let _ = rules;
-        Err(request_error(self.name(), Errno::EOPNOTSUPP, "change when it interrupts".into()))
+        Err(request_error(self.name(), Errno::EOPNOTSUPP, "change the interrupt rules".into()))
     }
 
-    /// Makes a group of these nodes, or drops it where there are none.
+    /// Creates a group of these nodes, or removes the group if `nodes` is empty.
     ///
     /// # Errors
     ///
     /// [`Error::Refused`], [`Error::DeviceGone`].
     fn set_group(&self, group: u32, nodes: &[u32]) -> Result<(), Error> {
         let _ = nodes;
-        Err(request_error(self.name(), Errno::EOPNOTSUPP, format!("make or drop group {group}")))
+        Err(request_error(self.name(), Errno::EOPNOTSUPP, format!("create or remove group {group}")))
     }
 
-    /// Says where the payload of messages goes: the port in `payload` is zero.
+    /// Sets where the device stores the payload of messages. The port in `payload` is zero.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ pub trait Backing: Send + Sync {
         Err(request_error(self.name(), Errno::EOPNOTSUPP, "set a payload region".into()))
     }
 
-    /// Lets memory messages write into a region, or takes that back: the port in `expose` is zero.
+    /// Lets memory messages write to a region, or revokes that. The port in `expose` is zero.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ pub trait Backing: Send + Sync {
 }
 
 mod requests {
-    //! System calls of `niclab_abi::ioctl`, each with its argument's type.
+    //! System calls of `niclab_abi::ioctl`, each with the type of its argument.
     use super::{
         ChannelExpose, ChannelPayload, GroupOf, IOCTL_AUTHORIZE, IOCTL_CHANNEL_EXPOSE, IOCTL_CHANNEL_PAYLOAD,
         IOCTL_CHECK, IOCTL_DEREGISTER, IOCTL_GROUP, IOCTL_REGISTER, IOCTL_REVOKE, IOCTL_ROUTE, IOCTL_RULES,
@@ -157,7 +157,7 @@ pub(crate) struct CharacterDevice {
 }
 
 impl CharacterDevice {
-    /// Takes over `file`, which has opened a port.
+    /// Takes ownership of `file`, which has opened a port.
     pub(crate) fn new(name: String, file: File) -> Result<Self, Error> {
         let doorbell = Doorbell::map(&file, MAP_DOORBELL).map_err(|source| Error::Refused {
             device: name.clone(),
@@ -223,7 +223,7 @@ impl Backing for CharacterDevice {
 
     fn route(&self, target: Address) -> Result<(), Error> {
         let peer = Peer { node: target.node, port: target.port, ..Peer::default() };
-        // SAFETY: `peer` is the argument that the request reads, and lives during the call.
+        // SAFETY: the request reads `peer`, which lives during the call.
         let result = unsafe { requests::route(descriptor(&self.file), &raw const peer) };
         self.result(result, || format!("route to {target}"))
     }
@@ -245,8 +245,8 @@ impl Backing for CharacterDevice {
     fn register(&self, memory: &Memory) -> Result<u32, Error> {
         let bytes = memory.bytes() as u64;
         let mut registration = Registration { address: memory.address(), bytes, ..Registration::default() };
-        // SAFETY: `registration` is what the request reads and writes, and lives during the call. What the device will
-        // do to the memory that it names, `Memory` allows: its words are atomics, and whoever registers keeps them.
+        // SAFETY: the request reads and writes `registration`, which lives during the call. The device accesses the
+        // memory that it names; `Memory` allows that, because its words are atomics, and the caller keeps the memory.
         let result = unsafe { requests::register(descriptor(&self.file), &raw mut registration) };
         self.result(result, || format!("register {bytes} bytes of memory (more than `ulimit -l` allows?)"))?;
         Ok(registration.region)
@@ -262,17 +262,17 @@ impl Backing for CharacterDevice {
     fn set_rules(&self, rules: &PostRules) -> Result<(), Error> {
         // SAFETY: as in `route`.
         let result = unsafe { requests::rules(descriptor(&self.file), &raw const *rules) };
-        self.result(result, || "change when it interrupts".into())
+        self.result(result, || "change the interrupt rules".into())
     }
 
     fn set_group(&self, group: u32, nodes: &[u32]) -> Result<(), Error> {
         let members = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
         let argument = GroupOf { group, members, nodes: nodes.as_ptr().expose_provenance() as u64 };
-        // SAFETY: as in `route`; so do the nodes, which the request reads as well.
+        // SAFETY: as in `route`; the request also reads the nodes, which live during the call.
         let result = unsafe { requests::group(descriptor(&self.file), &raw const argument) };
         self.result(result, || match members {
-            0 => format!("drop group {group}"),
-            _ => format!("make group {group} of {members} nodes"),
+            0 => format!("remove group {group}"),
+            _ => format!("create group {group} of {members} nodes"),
         })
     }
 
@@ -289,7 +289,7 @@ impl Backing for CharacterDevice {
     }
 }
 
-/// The file's descriptor, as the request macros want it.
+/// The file's descriptor, in the type of the request macros.
 pub(crate) fn descriptor(file: &File) -> std::ffi::c_int {
     use std::os::fd::AsRawFd as _;
     file.as_raw_fd()

@@ -1,4 +1,4 @@
-//! A port without the library's waiting: for programs that go on by themselves.
+//! A port without the library's waiting, for programs that poll by themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -12,7 +12,7 @@ use crate::port::{self, Link, Parts, PortOptions};
 use crate::region::Region;
 use crate::{Address, Device, Error, Memory};
 
-/// An open port that its program drives by [`niclab_port`] itself. It is closed once it and all its regions are
+/// An open port that its program drives with [`niclab_port`] directly. It is closed once it and all its regions are
 /// dropped.
 #[derive(Debug)]
 pub struct BarePort {
@@ -25,7 +25,7 @@ pub struct BarePort {
 }
 
 impl BarePort {
-    /// Opens a port of `device`, whatever its model.
+    /// Opens a port of `device`, of any model.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl BarePort {
         Self::from_parts(port::open(device, options)?)
     }
 
-    /// A port of the given parts, whatever its model.
+    /// A port of the given parts, of any model.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl BarePort {
         self.link.address
     }
 
-    /// The requester page, and what the device reports.
+    /// The requester page, and the status that the device reports.
     pub fn page(&self) -> AtomicPage<'_> {
         AtomicPage { requester: self.requester.words(), status: self.status.words() }
     }
@@ -60,13 +60,13 @@ impl BarePort {
         AtomicRecords { records: self.records.words(), completer: self.completer.words() }
     }
 
-    /// The payload region of the outbound queue; empty where the model has none.
+    /// The payload region of the outbound queue; empty if the model has none.
     pub fn payload(&self) -> &[AtomicU64] {
         self.payload.words()
     }
 
-    /// Makes a control request that a workload's transport asks for once its region is registered, an `OP_` of the
-    /// contract.
+    /// Sends a control request for which a workload's transport asks after its region is registered; `operation` is an
+    /// `OP_` constant of the contract.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl BarePort {
         let bad = || Error::BadValue {
             what: "the control request of a transport",
             value: operation.into(),
-            range: "one that ports can make, with its whole body".into(),
+            range: "a request that ports can make, with its complete body".into(),
         };
         match operation {
             OP_CHANNEL_PAYLOAD => {
@@ -99,12 +99,12 @@ impl BarePort {
         }
     }
 
-    /// Tells the device of stores to a page, unless it polls them.
+    /// Notifies the device of stores to a page, unless it polls.
     pub fn announce(&self) {
         self.link.announce();
     }
 
-    /// Asks the device whether it lives.
+    /// Checks whether the device is alive.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl BarePort {
         self.link.backing.check()
     }
 
-    /// Sets where the port sends, of a NIC whose ports have one destination.
+    /// Sets where the port sends. For NICs whose ports have one destination.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl BarePort {
         self.link.backing.route(target)
     }
 
-    /// Lets `source` send to the port. The release interval must be told before, if there is one.
+    /// Authorizes `source` to send to the port. If the NIC uses a release interval, set it first.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl BarePort {
         self.link.backing.authorize(source, credits)
     }
 
-    /// Registers fresh pages for this port, and their name with the device.
+    /// Allocates and registers pages for this port. Returns the region and the device's name for it.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
 //! The C interface: opaque handles, negative error codes, no panic across the boundary.
 //!
 //! The header `include/niclab.h` is generated from this module (`cargo run -p niclab-user --example header`), and a
-//! test holds the committed copy against it. The comments here are those of the header, so that they speak C.
+//! test compares the committed copy with it. The comments here become those of the header, so they use C terms.
 //!
-//! A handle is used by one thread at a time. Time-outs are microseconds of wall time; a negative one waits as long as
+//! Use a handle in one thread at a time. Timeouts are microseconds of wall time; a negative timeout waits as long as
 //! the device lives.
 
 pub mod gamma;
@@ -24,42 +24,42 @@ use std::time::Duration;
 use crate::slices::{Flags, Message, PAYLOAD_WORDS, Port, PortOptions};
 use crate::{Address, Deadline, Device, Error, WaitPolicy};
 
-/// Done.
+/// Success.
 pub const NICLAB_OK: c_int = 0;
-/// There is no such device, it cannot be opened, or it is no niclab NIC.
+/// The device does not exist, cannot be opened, or is not a niclab NIC.
 pub const NICLAB_ERROR_NO_DEVICE: c_int = -1;
-/// Device and library do not go together: another ABI version, or a NIC that lacks what is wanted.
+/// Device and library do not match: another ABI version, or the NIC lacks the requested feature.
 pub const NICLAB_ERROR_MISMATCH: c_int = -2;
 /// The port is in use.
 pub const NICLAB_ERROR_BUSY: c_int = -3;
 /// A value is out of its range, or a pointer is null.
 pub const NICLAB_ERROR_VALUE: c_int = -4;
-/// The driver or the device refused.
+/// The driver or the device refused the operation.
 pub const NICLAB_ERROR_REFUSED: c_int = -5;
-/// Nothing came in time.
+/// Nothing arrived before the timeout.
 pub const NICLAB_ERROR_TIMEOUT: c_int = -6;
 /// The device is gone: close the handles.
 pub const NICLAB_ERROR_GONE: c_int = -7;
-/// Not now: no room in the page, or no message.
+/// Try again later: no room in the page, or no message.
 pub const NICLAB_ERROR_AGAIN: c_int = -8;
 /// A fault of the device, its driver or this library.
 pub const NICLAB_ERROR_INTERNAL: c_int = -9;
 
-/// Message flag: the sender's status tells as soon as the message left.
+/// Message flag: the sender's status reports when the message has left.
 pub const NICLAB_NOTIFY: u32 = 1;
 /// Message flag: the receiving NIC interrupts its host.
 pub const NICLAB_INTERRUPT: u32 = 2;
-/// Message flag: the receiving NIC answers once the message is stored.
+/// Message flag: the receiving NIC sends an acknowledgement once the message is stored.
 pub const NICLAB_ACKNOWLEDGE: u32 = 4;
 
 /// Any free port.
 pub const NICLAB_ANY_PORT: u32 = u32::MAX;
 
-/// Wait policy: look again and again.
+/// Wait policy: poll continuously.
 pub const NICLAB_SPIN: c_int = 0;
 /// Wait policy: sleep until an interrupt.
 pub const NICLAB_BLOCK: c_int = 1;
-/// Wait policy: look for 100 microseconds, then sleep. The policy of a port just opened.
+/// Wait policy: poll for 100 microseconds, then sleep. The default policy of a port.
 pub const NICLAB_ADAPTIVE: c_int = 2;
 
 /// A NIC.
@@ -70,7 +70,7 @@ pub struct niclab_device(Device);
 #[allow(non_camel_case_types)]
 pub struct niclab_ultra_port(Port);
 
-/// What a NIC says of itself.
+/// Properties of a NIC.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct niclab_info {
@@ -80,7 +80,7 @@ pub struct niclab_info {
     pub nodes: u32,
     /// Ports that can be open at a time.
     pub ports: u32,
-    /// Most slices of one port's receive queue.
+    /// Maximum number of slices of a port's receive queue.
     pub max_slices: u32,
 }
 
@@ -88,7 +88,7 @@ pub struct niclab_info {
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct niclab_message {
-    /// The payload; the first `words` count.
+    /// The payload; only the first `words` words are valid.
     pub payload: [u64; 8],
     /// The tag.
     pub tag: [u64; 2],
@@ -107,48 +107,48 @@ thread_local! {
     static LAST_ERROR: RefCell<Cow<'static, CStr>> = const { RefCell::new(Cow::Borrowed(c"")) };
 }
 
-/// What kind of error `error` is, in English; never null. Valid for ever.
+/// Returns a short English text for an error code; never null, valid forever.
 #[unsafe(no_mangle)]
 pub extern "C" fn niclab_strerror(error: c_int) -> *const c_char {
     let text: &'static CStr = match error {
         NICLAB_OK => c"done",
         NICLAB_ERROR_NO_DEVICE => c"no such niclab NIC",
-        NICLAB_ERROR_MISMATCH => c"device and library do not go together",
+        NICLAB_ERROR_MISMATCH => c"device and library do not match",
         NICLAB_ERROR_BUSY => c"the port is in use",
         NICLAB_ERROR_VALUE => c"a value is out of its range",
         NICLAB_ERROR_REFUSED => c"refused by the driver or the device",
-        NICLAB_ERROR_TIMEOUT => c"nothing came in time",
+        NICLAB_ERROR_TIMEOUT => c"nothing arrived before the timeout",
         NICLAB_ERROR_GONE => c"the device is gone",
-        NICLAB_ERROR_AGAIN => c"not now, try again",
+        NICLAB_ERROR_AGAIN => c"not possible now, try again",
         NICLAB_ERROR_INTERNAL => c"a fault of the device, its driver or the library",
-        _ => c"no error code of niclab",
+        _ => c"not an error code of niclab",
     };
     text.as_ptr()
 }
 
-/// The whole story of this thread's last error: which device, what was tried, what to do. Never null; valid until the
-/// next call of this library by this thread.
+/// Returns the full text of this thread's last error: the device, the operation and the fix. Never null; valid until
+/// this thread's next call of this library.
 #[unsafe(no_mangle)]
 pub extern "C" fn niclab_last_error() -> *const c_char {
     LAST_ERROR.with_borrow(|text| text.as_ptr())
 }
 
-/// Opens the NIC behind the character device `path`, or the first one when `path` is null.
+/// Opens the NIC behind the character device `path`, or the first NIC if `path` is null.
 ///
 /// # Safety
 ///
-/// `path` must be null or a string, `device` null or valid for a store.
+/// `path` must be null or a C string, `device` null or valid for a store.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_open(path: *const c_char, device: *mut *mut niclab_device) -> c_int {
     call(|| {
         let opened = if path.is_null() {
             Device::open_first()?
         } else {
-            // SAFETY: the caller says that it is a string when it is not null.
+            // SAFETY: the caller guarantees that it is a string when it is not null.
             let path = unsafe { CStr::from_ptr(path) };
             Device::open(OsStr::from_bytes(path.to_bytes()))?
         };
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         unsafe { give(device, niclab_device(opened)) }
     })
 }
@@ -157,14 +157,14 @@ pub unsafe extern "C" fn niclab_open(path: *const c_char, device: *mut *mut nicl
 ///
 /// # Safety
 ///
-/// `device` must be null or from niclab_open, and is not to be used again.
+/// `device` must be null or from niclab_open, and must not be used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_close(device: *mut niclab_device) {
-    // SAFETY: the caller says that it is a handle of ours, used for the last time.
+    // SAFETY: the caller guarantees that it is a handle of this library, used for the last time.
     unsafe { take_back(device) }
 }
 
-/// Tells what the NIC says of itself.
+/// Reads the properties of the NIC.
 ///
 /// # Safety
 ///
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn niclab_close(device: *mut niclab_device) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_get_info(device: *const niclab_device, info: *mut niclab_info) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let found = unsafe { shared(device)? }.0.info();
         let value = niclab_info {
             node: found.node,
@@ -180,14 +180,14 @@ pub unsafe extern "C" fn niclab_get_info(device: *const niclab_device, info: *mu
             ports: found.ports,
             max_slices: found.max_slices,
         };
-        // SAFETY: not null, and the caller says that it is valid for a store then.
+        // SAFETY: not null, and the caller guarantees that it is valid for a store then.
         unsafe { place(info)?.write(value) };
         Ok(())
     })
 }
 
-/// Opens port `number`, or any free one for NICLAB_ANY_PORT, with a receive queue of `slices` (a power of two from 8
-/// on; 0 for 256).
+/// Opens port `number`, or any free port for NICLAB_ANY_PORT, with a receive queue of `slices` slices (a power of two
+/// from 8 on; 0 for 256).
 ///
 /// # Safety
 ///
@@ -200,33 +200,33 @@ pub unsafe extern "C" fn niclab_ultra_open(
     port: *mut *mut niclab_ultra_port,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let device = unsafe { shared(device)? };
         let opened = Port::open(&device.0, options_of(number, slices))?;
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         unsafe { give(port, niclab_ultra_port(opened)) }
     })
 }
 
-/// Closes a port: messages that have not left are discarded. Null is ignored.
+/// Closes a port. Messages that have not left are discarded. Null is ignored.
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_ultra_open, and is not to be used again.
+/// `port` must be null or from niclab_ultra_open, and must not be used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_ultra_close(port: *mut niclab_ultra_port) {
-    // SAFETY: the caller says that it is a handle of ours, used for the last time.
+    // SAFETY: the caller guarantees that it is a handle of this library, used for the last time.
     unsafe { take_back(port) }
 }
 
-/// The port's number.
+/// Returns the port's number.
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_ultra_open; null has the number NICLAB_ANY_PORT.
+/// `port` must be null or from niclab_ultra_open; for null the number is NICLAB_ANY_PORT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_ultra_number(port: *const niclab_ultra_port) -> u32 {
-    // SAFETY: the caller says that it is null or valid.
+    // SAFETY: the caller guarantees that it is null or valid.
     unsafe { port.as_ref() }.map_or(NICLAB_ANY_PORT, |port| port.0.address().port)
 }
 
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn niclab_ultra_number(port: *const niclab_ultra_port) -> 
 pub unsafe extern "C" fn niclab_ultra_set_wait_policy(port: *mut niclab_ultra_port, policy: c_int) -> c_int {
     call(|| {
         let policy = policy_of(policy)?;
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         unsafe { exclusive(port)? }.0.set_wait_policy(policy);
         Ok(())
     })
@@ -256,11 +256,11 @@ pub unsafe extern "C" fn niclab_ultra_route(
     node: u32,
     node_port: u32,
 ) -> c_int {
-    // SAFETY: the caller says that it is null or valid.
+    // SAFETY: the caller guarantees that it is null or valid.
     call(|| Ok(unsafe { exclusive(port)? }.0.route(Address { node, port: node_port })?))
 }
 
-/// Lets a port of another node send to this one, and sets `credits` slices aside for it.
+/// Authorizes a port of another node to send to this port, and reserves `credits` slices for it.
 ///
 /// # Safety
 ///
@@ -272,11 +272,11 @@ pub unsafe extern "C" fn niclab_ultra_authorize(
     node_port: u32,
     credits: u32,
 ) -> c_int {
-    // SAFETY: the caller says that it is null or valid.
+    // SAFETY: the caller guarantees that it is null or valid.
     call(|| Ok(unsafe { exclusive(port)? }.0.authorize(Address { node, port: node_port }, credits)?))
 }
 
-/// Takes that right back.
+/// Revokes the authorization of a port of another node.
 ///
 /// # Safety
 ///
@@ -287,12 +287,12 @@ pub unsafe extern "C" fn niclab_ultra_revoke(
     node: u32,
     node_port: u32,
 ) -> c_int {
-    // SAFETY: the caller says that it is null or valid.
+    // SAFETY: the caller guarantees that it is null or valid.
     call(|| Ok(unsafe { exclusive(port)? }.0.revoke(Address { node, port: node_port })?))
 }
 
-/// Sends `words` (0 to 8) words of payload and a tag of two words, with NICLAB_NOTIFY, NICLAB_INTERRUPT and
-/// NICLAB_ACKNOWLEDGE as flags. Waits for room up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+/// Sends `words` (0 to 8) words of payload and a tag of two words. Flags are NICLAB_NOTIFY, NICLAB_INTERRUPT and
+/// NICLAB_ACKNOWLEDGE. Waits for room up to `timeout_us`; with 0 it does not wait, but fails with NICLAB_ERROR_AGAIN.
 ///
 /// # Safety
 ///
@@ -317,10 +317,10 @@ pub unsafe extern "C" fn niclab_ultra_send(
         }
         let payload = match words {
             0 => &[],
-            // SAFETY: the caller says that it is valid for so many words, and it was checked not to be null.
+            // SAFETY: the caller guarantees that it is valid for `words` words, and it was checked not to be null.
             _ => unsafe { slice::from_raw_parts(payload, words as usize) },
         };
-        // SAFETY: the caller says that both are null or valid; an array of two words lies as two words do.
+        // SAFETY: the caller guarantees that both are null or valid; an array of two words has the layout of two words.
         let (port, tag) = unsafe { (exclusive(port)?, shared(tag.cast::<[u64; 2]>())?) };
         match deadline(timeout_us) {
             Some(deadline) => port.0.send(payload, *tag, flags, deadline).map(drop)?,
@@ -330,7 +330,7 @@ pub unsafe extern "C" fn niclab_ultra_send(
     })
 }
 
-/// Receives a message; waits for it up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+/// Receives a message. Waits for it up to `timeout_us`; with 0 it does not wait, but fails with NICLAB_ERROR_AGAIN.
 ///
 /// # Safety
 ///
@@ -342,21 +342,21 @@ pub unsafe extern "C" fn niclab_ultra_receive(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let port = unsafe { exclusive(port)? };
-        // Looked at first: a message received for nobody would be lost.
+        // Checked first: a message received without a place to store it would be lost.
         let message = place(message)?;
         let received = match deadline(timeout_us) {
             Some(deadline) => port.0.receive(deadline)?,
-            None => port.0.try_receive().ok_or(Failure::again(c"no message is there"))?,
+            None => port.0.try_receive().ok_or(Failure::again(c"there is no message"))?,
         };
-        // SAFETY: not null, and the caller says that it is valid for a store then.
+        // SAFETY: not null, and the caller guarantees that it is valid for a store then.
         unsafe { message.write(c_message(&received)) };
         Ok(())
     })
 }
 
-/// Waits up to `timeout_us` until all messages sent so far left; the last one must carry NICLAB_NOTIFY or
+/// Waits up to `timeout_us` until all messages sent so far have left. The last one must carry NICLAB_NOTIFY or
 /// NICLAB_ACKNOWLEDGE.
 ///
 /// # Safety
@@ -365,11 +365,11 @@ pub unsafe extern "C" fn niclab_ultra_receive(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_ultra_flush(port: *mut niclab_ultra_port, timeout_us: i64) -> c_int {
     let deadline = deadline(timeout_us).unwrap_or(Deadline::After(Duration::ZERO));
-    // SAFETY: the caller says that it is null or valid.
+    // SAFETY: the caller guarantees that it is null or valid.
     call(|| Ok(unsafe { exclusive(port)? }.0.flush(deadline)?))
 }
 
-/// A code and its story. The stories of calls that fail in a loop, as a program polls, are not allocated.
+/// An error code and its text. Texts of calls that fail repeatedly while a program polls are static, not allocated.
 struct Failure {
     code: c_int,
     text: Cow<'static, CStr>,
@@ -409,7 +409,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Runs a call of the interface: its errors become codes, and so would a panic.
+/// Runs a call of the interface. Its errors and panics become error codes.
 fn call(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
     let fault = Failure {
         code: NICLAB_ERROR_INTERNAL,
@@ -425,7 +425,7 @@ fn call(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
     }
 }
 
-/// Options of a port with this number, and so many slices or events; both may be left to the library.
+/// Options of a port with this number, and this many slices or events. For both, the library has defaults.
 fn options_of(number: u32, slices: u32) -> PortOptions {
     let mut options = PortOptions::default();
     if number != NICLAB_ANY_PORT {
@@ -442,7 +442,7 @@ fn policy_of(policy: c_int) -> Result<WaitPolicy, Failure> {
         NICLAB_SPIN => Ok(WaitPolicy::Spin),
         NICLAB_BLOCK => Ok(WaitPolicy::Block),
         NICLAB_ADAPTIVE => Ok(WaitPolicy::ADAPTIVE),
-        _ => Err(Failure::value(c"the wait policy is none of NICLAB_SPIN, NICLAB_BLOCK, NICLAB_ADAPTIVE")),
+        _ => Err(Failure::value(c"the wait policy must be NICLAB_SPIN, NICLAB_BLOCK or NICLAB_ADAPTIVE")),
     }
 }
 
@@ -453,7 +453,9 @@ fn flags_of(bits: u32) -> Result<Flags, Failure> {
         (NICLAB_ACKNOWLEDGE, Flags::ACKNOWLEDGE),
     ];
     if bits & !(NICLAB_NOTIFY | NICLAB_INTERRUPT | NICLAB_ACKNOWLEDGE) != 0 {
-        return Err(Failure::value(c"unknown message flags"));
+        return Err(Failure::value(
+            c"unknown message flags: use NICLAB_NOTIFY, NICLAB_INTERRUPT, NICLAB_ACKNOWLEDGE",
+        ));
     }
     Ok(known.iter().filter(|(bit, _)| bits & bit != 0).fold(Flags::NONE, |sum, &(_, flag)| sum | flag))
 }
@@ -480,7 +482,7 @@ fn c_message(message: &Message) -> niclab_message {
     }
 }
 
-/// `None` for a call that does not wait.
+/// The deadline of a timeout; `None` for a call that does not wait.
 fn deadline(timeout_us: i64) -> Option<Deadline> {
     match u64::try_from(timeout_us) {
         Ok(0) => None,
@@ -489,55 +491,55 @@ fn deadline(timeout_us: i64) -> Option<Deadline> {
     }
 }
 
-/// Hands a new handle out.
+/// Stores a new handle at `place`.
 ///
 /// # Safety
 ///
 /// `place` must be null or valid for a store.
 unsafe fn give<T>(place: *mut *mut T, value: T) -> Result<(), Failure> {
     let place = self::place(place)?;
-    // SAFETY: not null, and the caller says that it is valid then.
+    // SAFETY: not null, and the caller guarantees that it is valid then.
     unsafe { place.write(Box::into_raw(Box::new(value))) };
     Ok(())
 }
 
-/// Where to store a result.
+/// The place for a result.
 fn place<T>(pointer: *mut T) -> Result<NonNull<T>, Failure> {
-    NonNull::new(pointer).ok_or(Failure::value(c"no place for the result: a pointer is null"))
+    NonNull::new(pointer).ok_or(Failure::value(c"the pointer to the result is null"))
 }
 
-/// Drops what a handle stands for.
+/// Frees the object of a handle.
 ///
 /// # Safety
 ///
 /// `handle` must be null or from [`give`], used for the last time.
 unsafe fn take_back<T>(handle: *mut T) {
     if !handle.is_null() {
-        // A drop that panics must not unwind into C; there is nobody to tell.
+        // A drop that panics must not unwind into C. The error cannot be reported.
         let _ = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: the caller says that `give` made it of a box, and that nobody uses it any more.
+            // SAFETY: the caller guarantees that `give` made it from a box, and that it is not used any more.
             drop(unsafe { Box::from_raw(handle) });
         }));
     }
 }
 
-/// What `pointer` points to.
+/// Borrows the object at `pointer`.
 ///
 /// # Safety
 ///
 /// `pointer` must be null or valid for reads during the call.
 unsafe fn shared<'a, T>(pointer: *const T) -> Result<&'a T, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees this.
     unsafe { pointer.as_ref() }.ok_or(Failure::value(c"a pointer is null"))
 }
 
-/// What `pointer` points to, to be changed.
+/// Borrows the object at `pointer` mutably.
 ///
 /// # Safety
 ///
-/// `pointer` must be null or valid for reads and writes during the call, and used by nobody else meanwhile.
+/// `pointer` must be null or valid for reads and writes during the call, and not used by others during the call.
 unsafe fn exclusive<'a, T>(pointer: *mut T) -> Result<&'a mut T, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees this.
     unsafe { pointer.as_mut() }.ok_or(Failure::value(c"a pointer is null"))
 }
 
@@ -554,7 +556,7 @@ mod tests {
     fn null_pointers_are_refused_and_ignored() {
         let null = std::ptr::null_mut::<niclab_ultra_port>();
         let tag = [0; 2];
-        // SAFETY: null is what every handle may be; the tag is valid.
+        // SAFETY: every handle may be null; the tag is valid.
         unsafe {
             assert_eq!(niclab_ultra_send(null, std::ptr::null(), 1, tag.as_ptr(), 0, 0), NICLAB_ERROR_VALUE);
             assert!(last_error().contains("payload is null"));
@@ -570,7 +572,7 @@ mod tests {
     fn values_out_of_range_are_refused_before_the_handle_is_used() {
         let null = std::ptr::null_mut::<niclab_ultra_port>();
         let words = [0; 9];
-        // SAFETY: both arrays are valid for what is said, and the handle is null.
+        // SAFETY: both arrays are valid for the given lengths, and the handle is null.
         unsafe {
             assert_eq!(niclab_ultra_send(null, words.as_ptr(), 9, words.as_ptr(), 0, 0), NICLAB_ERROR_VALUE);
             assert!(last_error().contains("8 words"));
@@ -586,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_device_is_told_in_full() {
+    fn the_error_for_a_missing_device_names_it() {
         let mut device = std::ptr::null_mut();
         // SAFETY: a string, and a place for the handle.
         let result = unsafe { niclab_open(c"/dev/niclab-absent".as_ptr(), &raw mut device) };

@@ -13,31 +13,31 @@ use crate::region::Region;
 use crate::wait::{Next, Quiet, Wait};
 use crate::{Address, Deadline, Device, Error, Memory, WaitPolicy};
 
-/// What ports of one way of using a card answer.
+/// The events of ports of one kind of card interface.
 pub trait Event: Debug + Sized {
-    /// What carries it in the receive queue.
+    /// Its record in the receive queue.
     type Record: Kind + Debug;
 
-    /// What a launch is known by.
+    /// The handle of a posted command.
     type Launched: Debug;
 
-    /// What the device must have, a bit of [`niclab_abi::config`], and in words.
+    /// The feature that the device must have: a bit of [`niclab_abi::config`], and its description.
     const FEATURE: (u64, &str);
 
-    /// Bytes of the memory that begins with the status line.
+    /// Minimum bytes of the memory that begins with the status line.
     const STATUS_BYTES: usize;
 
-    /// Takes the next event out of the queue, if it is there, and says whether the device must be told.
+    /// Takes the next event out of the queue, if there is one. Also returns whether the device must be notified.
     fn take(
         queue: &mut niclab_port::Queue<Self::Record>,
         records: &mut impl niclab_port::Records,
     ) -> Option<(Self, bool)>;
 
-    /// What the launch of this number is known by.
+    /// The handle of the post with this number.
     fn launched(number: u64) -> Self::Launched;
 }
 
-/// What a port can be asked to do.
+/// A command that a port can be asked to do.
 pub trait Command: command::Command<Arc<Link>, Error> {}
 impl<T: command::Command<Arc<Link>, Error>> Command for T {}
 
@@ -60,7 +60,7 @@ impl<E: Event> Port<E> {
         Self::from_parts(port::open(device, options)?)
     }
 
-    /// A port of the given parts. `status` must have all that the device writes there, a whole page where it has
+    /// A port of the given parts. `status` must hold all that the device writes there: a whole page if the device has
     /// counters.
     ///
     /// # Errors
@@ -89,16 +89,16 @@ impl<E: Event> Port<E> {
         self.link.address
     }
 
-    /// Registers memory for this port. Its pages are pinned, so that `ulimit -l` must allow them.
+    /// Registers memory for this port. Its pages are pinned, so `ulimit -l` must allow them.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`], with `ENOSPC` when the device has no region left; [`Error::DeviceGone`].
+    /// [`Error::Refused`], with `ENOSPC` if the device has no free region; [`Error::DeviceGone`].
     pub fn register(&self, memory: Memory) -> Result<Region, Error> {
         Region::register(&self.link, memory)
     }
 
-    /// Registers fresh pages, zeros all of them: at least `bytes`.
+    /// Allocates and registers zeroed pages for at least `bytes` bytes.
     ///
     /// # Errors
     ///
@@ -107,13 +107,13 @@ impl<E: Event> Port<E> {
         self.register(self.link.backing.allocate(bytes)?)
     }
 
-    /// Sets how both halves wait; [`WaitPolicy::ADAPTIVE`] at first.
+    /// Sets how both halves wait; the default is [`WaitPolicy::ADAPTIVE`].
     pub fn set_wait_policy(&mut self, policy: WaitPolicy) {
         self.commands.set_wait_policy(policy);
         self.events.set_wait_policy(policy);
     }
 
-    /// The half that launches commands.
+    /// The half that posts commands.
     pub fn commands(&mut self) -> &mut Commands<E> {
         &mut self.commands
     }
@@ -132,7 +132,7 @@ impl<E: Event> Port<E> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Commands::launch`].
     #[inline]
     pub fn launch(
         &mut self,
@@ -146,7 +146,7 @@ impl<E: Event> Port<E> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Commands::try_launch`].
     #[inline]
     pub fn try_launch(&mut self, command: &impl Command) -> Result<Option<E::Launched>, Error> {
         self.commands.try_launch(command)
@@ -162,8 +162,8 @@ impl<E: Event> Port<E> {
         self.commands.tell();
     }
 
-    /// Launches a command as [`Port::launch`] does, and reads events into `inbox` while there is no slot: the device
-    /// may be waiting for their places in the queue. They come before all that [`Port::event`] has.
+    /// Posts a command as [`Port::launch`] does. While no slot is free, reads events into `inbox`, because the device
+    /// may wait for their slots in the event queue. These events precede all that [`Port::event`] returns.
     ///
     /// # Errors
     ///
@@ -206,7 +206,7 @@ impl<E: Event> Port<E> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Events::next`].
     #[inline]
     pub fn event(&mut self, deadline: impl Into<Deadline>) -> Result<E, Error> {
         self.events.next(deadline)
@@ -219,12 +219,12 @@ impl<E: Event> Port<E> {
     }
 }
 
-/// Launches the commands of a port.
+/// Posts the commands of a port.
 #[derive(Debug)]
 pub struct Commands<E> {
     pub(crate) requester: Requester,
     pub(crate) policy: WaitPolicy,
-    /// Of waits that look at more than slots.
+    /// For waits that poll more than slots.
     pub(crate) quiet: Quiet,
     answer: PhantomData<E>,
 }
@@ -236,13 +236,13 @@ impl<E: Event> Commands<E> {
         self.requester.set_wait_policy(policy);
     }
 
-    /// Launches a command; waits while the page is full. The command is on its way when this returns: what becomes of
-    /// it, events and counters tell.
+    /// Posts a command; waits while the page is full. The command is in progress when this returns; events and counters
+    /// report its result.
     ///
     /// # Errors
     ///
     /// [`Error::BadValue`]; [`Error::TimedOut`], also if the program does not read the port's events;
-    /// [`Error::DeviceGone`], [`Error::Launch`], [`Error::Inconsistent`]: nothing was launched.
+    /// [`Error::DeviceGone`], [`Error::Launch`], [`Error::Inconsistent`]: nothing was posted.
     #[inline]
     pub fn launch(
         &mut self,
@@ -255,11 +255,11 @@ impl<E: Event> Commands<E> {
         self.wait_and_launch(command, deadline.into())
     }
 
-    /// Launches a command if the page has a free slot, else returns `None` at once.
+    /// Posts a command if the page has a free slot; otherwise returns `None` at once.
     ///
     /// # Errors
     ///
-    /// As [`Commands::launch`], but for the waiting.
+    /// As [`Commands::launch`], except those of the wait.
     #[inline]
     pub fn try_launch(&mut self, command: &impl Command) -> Result<Option<E::Launched>, Error> {
         let encoded = command.encode(self.requester.link())?;
@@ -276,7 +276,7 @@ impl<E: Event> Commands<E> {
         let launched = self.try_launch(command)?;
         launched.ok_or_else(|| Error::Inconsistent {
             device: self.requester.link().name(),
-            what: "a slot was free and is not any more".into(),
+            what: "a slot was free, and then was not".into(),
         })
     }
 
@@ -292,7 +292,7 @@ impl<E: Event> Commands<E> {
         self.requester.tell();
     }
 
-    /// Commands launched since the port was opened.
+    /// Commands posted since the port was opened.
     pub fn launched(&self) -> u64 {
         self.requester.launched()
     }
@@ -315,7 +315,7 @@ impl<E: Event> Events<E> {
         self.queue.set_wait_policy(policy);
     }
 
-    /// Events that the queue holds.
+    /// Maximum number of events in the queue.
     pub fn capacity(&self) -> u32 {
         self.queue.slices()
     }
@@ -325,18 +325,18 @@ impl<E: Event> Events<E> {
         self.queue.received()
     }
 
-    /// The next event, if it is there. Reads host memory only, never the device.
+    /// The next event, if there is one. Reads only host memory, never the device.
     #[inline]
     pub fn try_next(&mut self) -> Option<E> {
         take(&mut self.queue)
     }
 
-    /// The next event; waits for it as the [`WaitPolicy`] says.
+    /// The next event; waits for it according to the [`WaitPolicy`].
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`], [`Error::DeviceGone`]; [`Error::SlicesLost`] for events, after which the port can be used
-    /// on.
+    /// [`Error::TimedOut`], [`Error::DeviceGone`]; [`Error::SlicesLost`] for events, after which the port remains
+    /// usable.
     #[inline]
     pub fn next(&mut self, deadline: impl Into<Deadline>) -> Result<E, Error> {
         match self.try_next() {
@@ -345,18 +345,18 @@ impl<E: Event> Events<E> {
         }
     }
 
-    /// Looks whether the device has gone past the next event without writing it, as a faulty device does, and goes past
+    /// Checks whether the device has skipped the next event without writing it, as a faulty device does, and then skips
     /// it too. [`Events::next`] does so while it waits.
     ///
     /// # Errors
     ///
-    /// [`Error::SlicesLost`] for events, after which the port can be used on.
+    /// [`Error::SlicesLost`] for events, after which the port remains usable.
     pub fn check(&mut self) -> Result<(), Error> {
         self.queue.check()
     }
 
-    /// Interrupts for this port since the last call; sleeps up to `timeout` for the first one, and returns 0 when there
-    /// was none. Does not ask for one: that is what messages and commands do.
+    /// Returns the interrupts for this port since the last call. Sleeps up to `timeout` for the first one; returns 0 if
+    /// there was none. It requests no interrupt: messages and commands do that.
     ///
     /// # Errors
     ///
@@ -366,7 +366,7 @@ impl<E: Event> Events<E> {
     }
 }
 
-/// Takes the next event out of the queue, if it is there.
+/// Takes the next event out of the queue, if there is one.
 #[inline]
 fn take<E: Event>(queue: &mut Queue<E::Record>) -> Option<E> {
     queue.take(|queue, records| E::take(queue, records))

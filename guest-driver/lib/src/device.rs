@@ -13,21 +13,21 @@ use nix::errno::Errno;
 use crate::backing::{descriptor, request_error};
 use crate::{Error, Statistics, statistics};
 
-/// Where character devices are.
+/// Directory of character devices.
 const DEVICES: &str = "/dev";
-/// Where the driver shows its devices.
+/// The driver's class in sysfs.
 const CLASS: &str = "/sys/class/niclab";
-/// Names of the character devices, without their number.
+/// Names of the character devices, without the number.
 const PREFIX: &str = "niclab";
 
 nix::ioctl_read_bad!(
-    /// Copies the configuration space out.
+    /// Reads the configuration space.
     request_info,
     IOCTL_INFO,
     DeviceConfig
 );
 
-/// A NIC. Holds no port: each port opens the character device for itself.
+/// A NIC. It owns no port: each port opens the character device itself.
 #[derive(Debug)]
 pub struct Device {
     path: PathBuf,
@@ -54,7 +54,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::NoDevice`] when there is none, else as [`Device::open`].
+    /// [`Error::NoDevice`] if there is none, otherwise those of [`Device::open`].
     pub fn open_first() -> Result<Self, Error> {
         let first =
             first_device(Path::new(DEVICES)).ok_or_else(|| Error::NoDevice { directory: DEVICES.into() })?;
@@ -66,7 +66,7 @@ impl Device {
         &self.path
     }
 
-    /// What the device says of itself.
+    /// The device's properties.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -76,8 +76,8 @@ impl Device {
         Path::new(CLASS).join(self.path.file_name().unwrap_or_default())
     }
 
-    /// What the device counted since it was made, all ports together. Exact; the difference of two readings tells what
-    /// a run cost. Reading costs control requests, but no doorbell and no interrupt of a port.
+    /// Counters of the device since it was created, summed over all ports. They are exact: the difference of two
+    /// readings is the cost of a run. Reading costs control requests, but no doorbell and no interrupt of a port.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl Device {
         statistics::read(&self.name, &self.sysfs().join("statistics"))
     }
 
-    /// Fails unless the NIC has these features, which are called `wanted`.
+    /// Fails unless the NIC has these features. `wanted` names them in the error.
     pub(crate) fn expect(&self, features: u64, wanted: &'static str) -> Result<(), Error> {
         if self.info.has(features) {
             return Ok(());
@@ -99,7 +99,7 @@ impl Device {
         &self.name
     }
 
-    /// Opens the character device once more, for a port.
+    /// Opens the character device again, for a port.
     pub(crate) fn open_file(&self) -> Result<File, Error> {
         open_file(&self.path)
     }
@@ -121,7 +121,7 @@ fn check_version(device: &str, found: u32) -> Result<(), Error> {
     Err(Error::AbiVersion { device: device.to_owned(), found, expected: niclab_abi::ABI_VERSION })
 }
 
-/// The version that the driver of the character device `path` says, by its folder in `class`. A driver of another
+/// The ABI version that the driver of the character device `path` reports in its folder in `class`. A driver of another
 /// version may not know the request for the configuration space.
 fn version_in(class: &Path, path: &Path) -> Option<u32> {
     let text = fs::read_to_string(class.join(path.file_name()?).join("abi_version")).ok()?;
@@ -130,7 +130,7 @@ fn version_in(class: &Path, path: &Path) -> Option<u32> {
 
 fn read_config(file: &File, path: &Path, name: &str) -> Result<DeviceConfig, Error> {
     let mut config = DeviceConfig::default();
-    // SAFETY: `config` is what the request writes, of the size that the request's code carries, and lives meanwhile.
+    // SAFETY: the request writes `config`, has its size in its code, and `config` lives during the call.
     match unsafe { request_info(descriptor(file), &raw mut config) } {
         Ok(_) if config.magic == niclab_abi::MAGIC => Ok(config),
         Ok(_) | Err(Errno::ENOTTY | Errno::EINVAL) => {
@@ -150,10 +150,10 @@ fn first_device(directory: &Path) -> Option<PathBuf> {
     Some(directory.join(format!("{PREFIX}{lowest}")))
 }
 
-/// What a device says of itself; from its configuration space.
+/// Properties of a device, from its configuration space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// Name of the NIC model, for people: what a program may ask of the NIC, `features` says.
+    /// Name of the NIC model, for users. Programs check `features`.
     pub model: String,
     /// `FEATURE_` bits of [`niclab_abi::config`].
     pub features: u64,
@@ -163,19 +163,19 @@ pub struct DeviceInfo {
     pub nodes: u32,
     /// Ports that can be open at a time.
     pub ports: u32,
-    /// Most slices of one port's receive queue.
+    /// Maximum number of slices of a port's receive queue.
     pub max_slices: u32,
     /// Authorization entries of one port.
     pub authorizations: u32,
     /// Entries of lists that fit into device memory; zero for a NIC without lists.
     pub list_entries: u32,
-    /// Most bytes of a message.
+    /// Maximum bytes of a message.
     pub max_message_bytes: u64,
-    /// A message is a multiple of so many bytes.
+    /// The length of a message is a multiple of this.
     pub message_unit_bytes: u32,
     /// Bytes of a channel's payload region that the card offers; zero for a NIC without channels.
     pub channel_payload_bytes: u32,
-    /// Bytes of a message that are pushed first; zero: messages are pushed whole.
+    /// Bytes of a message's first segment; zero: a message has one segment.
     pub channel_segment_bytes: u32,
     /// Longest time a control request may take, wall time.
     pub control_timeout: Duration,
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn info_decodes_name_features_and_the_ethernet_address() {
+    fn info_decodes_name_features_and_ethernet_address() {
         let config = DeviceConfig { mac: 0x0605_0403_0201, features: 5, ..DeviceConfig::default() };
         let info = DeviceInfo::new(&config.with_name("some_nic"));
         assert_eq!((info.mac, info.model.as_str()), ([1, 2, 3, 4, 5, 6], "some_nic"));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_of_another_version_is_told_what_to_fix() {
+    fn a_driver_of_another_version_is_named_with_the_fix() {
         assert!(check_version("/dev/niclab0", niclab_abi::ABI_VERSION).is_ok());
         let class = std::env::temp_dir().join(format!("niclab-class-{}", std::process::id()));
         fs::create_dir_all(class.join("niclab0")).expect("a folder");

@@ -17,7 +17,7 @@ pub enum Error {
          (modprobe niclab) and see /sys/class/niclab", .directory.display()
     )]
     NoDevice {
-        /// Where character devices were looked for.
+        /// The directory that was searched.
         directory: PathBuf,
     },
 
@@ -42,7 +42,8 @@ pub enum Error {
 
     /// Device and library were built from different versions of the contract.
     #[error(
-        "{device} speaks ABI version {found}, this library {expected}: build device, driver and program alike"
+        "{device} has ABI version {found}, this library {expected}: build device, driver and program from the same \
+         source"
     )]
     AbiVersion {
         /// The device.
@@ -53,7 +54,7 @@ pub enum Error {
         expected: u32,
     },
 
-    /// The NIC is another model than the module of this library that was asked to drive it.
+    /// The NIC's model lacks the interface of the module that was asked to drive it.
     #[error(
         "{device} is a NIC of model {model}, which has no {wanted}: choose another in the cluster file or by --nic"
     )]
@@ -109,7 +110,7 @@ pub enum Error {
     },
 
     /// The device refused posts or register writes since the port was opened.
-    #[error("{device}: port {port}: {count} launches or register writes refused, the last because {}",
+    #[error("{device}: port {port}: {count} posts or register writes refused, the last because {}",
         .refusal.map_or("the device gives no reason", niclab_port::Refusal::reason)
     )]
     Launch {
@@ -135,22 +136,22 @@ pub enum Error {
         port: u32,
         /// The handler that was called.
         number: u32,
-        /// Its name, where the cluster's list has one.
+        /// Its name, if the cluster's list has one.
         name: Option<String>,
     },
 
-    /// Handlers cannot be registered, or cannot enter the cluster's list.
+    /// Handlers cannot be registered, or cannot be added to the cluster's list.
     #[error("{}", describe(.conflicts))]
     Handlers {
-        /// Each of them, and why.
+        /// Each of them, with the reason.
         conflicts: Vec<Conflict>,
     },
 
     /// The queue of messages that handlers send is full; nothing was sent.
     #[error(
         "the queue for messages of handlers is full: it holds {messages} messages with {bytes} bytes, and its \
-         limits are {most_messages} messages and {most_bytes} bytes; send less from handlers, poll more often, or raise \
-         queue_messages and queue_bytes"
+         limits are {most_messages} messages and {most_bytes} bytes; send less from handlers, poll more often, or \
+         raise queue_messages and queue_bytes"
     )]
     SendQueueFull {
         /// Messages in the queue.

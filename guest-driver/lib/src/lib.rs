@@ -1,4 +1,4 @@
-//! User library of the niclab NIC: what a program in a guest uses to send and receive messages past the kernel.
+//! User library of the niclab NIC: a program in a guest uses it to send and receive messages without the kernel.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -20,18 +20,18 @@
 //!
 //! The layers, from the outside in:
 //!
-//! - [`Device`] and [`DeviceInfo`]: find a NIC, ask what it is, read its [`Statistics`];
-//! - one module for each way of using a card: [`slices`], a port with its sender and its receiver; [`lists`], a port
-//!   whose NIC matches messages with the memory posted for them, and MPI's semantics on top of it; [`posts`], a port
-//!   that sends to every node, and receives into memory posted for what comes next. What the last two share is in
-//!   [`commanded`]; [`active`], an active port over descriptor rings that the driver walks;
+//! - [`Device`] and [`DeviceInfo`]: find a NIC, read its properties and its [`Statistics`];
+//! - one module for each kind of card interface: [`slices`], a port with a sender and a receiver; [`lists`], a port
+//!   whose NIC matches messages with memory posted for them, and messages with MPI's semantics; [`posts`], a port that
+//!   sends to every node and receives into memory posted for the next message; [`channels`], logical channels with
+//!   handlers; [`active`], an active port over descriptor rings that the driver processes. [`commanded`] has the code
+//!   that lists and posts share;
 //! - [`Backing`]: the services that a port needs from its environment. The kernel driver's character device is one
-//!   backing;
-//!   tests and the in-process front end of the device daemon have their own;
-//! - `niclab_port`: what a port does with its memory, without clock and system call. The simulator's hosts and the
-//!   in-process front end of the device daemon run the same code;
-//! - [`Memory`]: pages shared with a device. All `unsafe` for them is in that module;
-//! - [`capi`]: the same for C, header `include/niclab.h`.
+//!   backing; tests and the in-process front end of the device daemon have others;
+//! - `niclab_port`: the operations of a port on its memory, without clock and system call. The simulator's hosts and
+//!   the in-process front end of the device daemon run the same code;
+//! - [`Memory`]: pages shared with a device. All `unsafe` code for them is in that module;
+//! - [`capi`]: the C interface, header `include/niclab.h`.
 //!
 //! # Time
 //!

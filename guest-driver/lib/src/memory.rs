@@ -1,7 +1,6 @@
 //! Pages shared with a device: every `unsafe` access of the library is in this module and in [`copy`].
 //!
-//! They are words for [`niclab_port::atomic`]. Only the doorbell is a register, and is stored to as such
-//! ([`Doorbell`]).
+//! [`niclab_port::atomic`] uses them as words. Only the doorbell is a register, with stores of its own ([`Doorbell`]).
 
 pub(crate) mod copy;
 
@@ -17,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// 64-bit words that a device also reads or writes. Cheap to clone: clones share the memory.
+/// 64-bit words that a device also reads or writes. Cloning is cheap; clones share the memory.
 #[derive(Clone)]
 pub struct Memory {
     first: NonNull<AtomicU64>,
@@ -44,22 +43,23 @@ impl Memory {
         Self { first, words: words.len(), keep: Arc::new(words) }
     }
 
-    /// Memory that somebody else mapped.
+    /// Memory that other code mapped.
     ///
     /// # Safety
     ///
     /// `first` must be aligned to 8 bytes and valid for reads of `words` 64-bit words as long as `keep` lives, and for
-    /// writes too where a port writes (requester and completer page). No reference to the memory other than to atomics
-    /// may exist meanwhile; whoever else touches it does so by atomic or volatile accesses, or from another process.
+    /// writes too if a port writes to it (requester and completer page). During that time no reference to the memory
+    /// may exist other than to atomics. Other users must access it with atomic or volatile accesses, or from another
+    /// process.
     pub unsafe fn from_raw(first: NonNull<u64>, words: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
         Self { first: first.cast(), words, keep }
     }
 
-    /// Zeroed pages of this process, whole ones, for at least `bytes`: memory to register with a NIC.
+    /// Allocates whole zeroed pages for at least `bytes` bytes, to be registered with a NIC.
     ///
     /// # Errors
     ///
-    /// Of the kernel: not enough memory; `InvalidInput` for no bytes at all.
+    /// Those of the kernel, if memory is short; `InvalidInput` for zero bytes.
     pub fn pages(bytes: usize) -> io::Result<Self> {
         let page = niclab_abi::PAGE_BYTES as usize;
         let bytes = bytes.checked_next_multiple_of(page).ok_or(io::ErrorKind::InvalidInput)?;
@@ -67,7 +67,7 @@ impl Memory {
         Ok(Self { first: mapping.start.cast(), words: bytes / size_of::<u64>(), keep: Arc::new(mapping) })
     }
 
-    /// Maps `bytes`, a multiple of 8, from `offset` of `file`, shared; for writing too when `write` is set.
+    /// Maps `bytes`, a multiple of 8, from `offset` of `file`, shared; for writing too if `write` is set.
     pub(crate) fn map(file: &File, offset: u64, bytes: usize, write: bool) -> io::Result<Self> {
         let mapping = Mapping::new(file, offset, bytes, write)?;
         Ok(Self { first: mapping.start.cast(), words: bytes / size_of::<u64>(), keep: Arc::new(mapping) })
@@ -81,15 +81,15 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.words) }
     }
 
-    /// Some of the words, as memory of their own; `None` when they are not all there.
+    /// The words in `range` as separate memory; `None` if the range exceeds the memory.
     pub fn part(&self, range: Range<usize>) -> Option<Self> {
         let words = self.words().get(range)?;
         Some(Self { first: NonNull::from(words).cast(), words: words.len(), keep: Arc::clone(&self.keep) })
     }
 }
 
-/// Bytes, of which any number may lie at any offset. What another side writes meanwhile is seen or not, byte by byte,
-/// and what lies beside the bytes is never touched.
+/// Access to bytes, any number at any offset. Concurrent stores of other threads or devices become visible byte by
+/// byte. Bytes outside the given range are never modified.
 impl Memory {
     /// Bytes of the memory.
     pub fn bytes(&self) -> usize {
@@ -101,7 +101,7 @@ impl Memory {
         self.first.as_ptr().addr() as u64
     }
 
-    /// Copies the bytes from `offset` on into `out`; `false`, and nothing is copied, when they are not all there.
+    /// Copies bytes from `offset` on into `out`. If the range exceeds the memory, copies nothing and returns `false`.
     #[must_use]
     pub fn copy_out(&self, offset: usize, out: &mut [u8]) -> bool {
         let Some(Span { first, head, words }) = self.span(offset, out.len()) else { return false };
@@ -118,7 +118,7 @@ impl Memory {
         true
     }
 
-    /// Copies `bytes` to `offset`; `false`, and nothing is copied, when there is not so much room.
+    /// Copies `bytes` to `offset`. If the range exceeds the memory, copies nothing and returns `false`.
     #[must_use]
     pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool {
         let Some(Span { first, head, words }) = self.span(offset, bytes.len()) else { return false };
@@ -135,7 +135,7 @@ impl Memory {
         true
     }
 
-    /// The words in which `bytes` from `offset` on lie.
+    /// The words that hold `bytes` bytes from `offset` on.
     fn span(&self, offset: usize, bytes: usize) -> Option<Span<'_>> {
         let end = offset.checked_add(bytes).filter(|&end| end <= self.bytes())?;
         let (word, lane) = (offset / 8, offset % 8);
@@ -144,20 +144,20 @@ impl Memory {
             return Some(Span { first: None, head: 0..0, words });
         }
         let head = lane..(lane + bytes).min(8);
-        // Where all bytes lie in the first word, none follows.
+        // If all bytes are in the first word, no word follows.
         let words = self.words().get(word + 1..end.div_ceil(8).max(word + 1))?;
         Some(Span { first: self.words().get(word), head, words })
     }
 }
 
-/// Where bytes lie: those of the first word, when it is not taken from its begin, and the words behind.
+/// The location of bytes: the bytes in a partial first word, if there is one, and the words after it.
 struct Span<'a> {
     first: Option<&'a AtomicU64>,
     head: Range<usize>,
     words: &'a [AtomicU64],
 }
 
-/// Replaces some bytes of a word. The others may be written by a device at the same time, and are not lost.
+/// Replaces some bytes of a word. Concurrent stores of a device to the other bytes are not lost.
 fn merge(word: &AtomicU64, place: Range<usize>, bytes: &[u8]) {
     let merged = |old: u64| {
         let mut new = old.to_ne_bytes();
@@ -165,7 +165,7 @@ fn merge(word: &AtomicU64, place: Range<usize>, bytes: &[u8]) {
         Some(u64::from_ne_bytes(new))
     };
     if !bytes.is_empty() {
-        // The closure always has a new value, so that this cannot fail.
+        // The closure always returns a new value, so this cannot fail.
         let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, merged);
     }
 }
@@ -205,7 +205,7 @@ impl Mapping {
         let length = NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
         let offset = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         let access = if write { ProtFlags::PROT_READ | ProtFlags::PROT_WRITE } else { ProtFlags::PROT_READ };
-        // SAFETY: the kernel chooses an address that is free, so that no memory of this process is replaced.
+        // SAFETY: the kernel chooses a free address, so no memory of this process is replaced.
         let start = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, file.as_fd(), offset)? };
         Ok(Self { start, bytes })
     }
@@ -222,7 +222,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: this mapping was made in `new`, and every reference into it borrows from its owner. An error would
-        // mean that it is not mapped any more: nothing is left to undo.
+        // mean that it is not mapped any more, and that nothing needs to be undone.
         let _ = unsafe { munmap(self.start, self.bytes) };
     }
 }
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Bytes at any offset arrive, and their neighbours stay.
+        /// Bytes at any offset are copied, and their neighbours do not change.
         #[test]
         fn bytes_are_copied_in_and_out_and_their_neighbours_stay(
             offset in 0..48_usize,

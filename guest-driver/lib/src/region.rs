@@ -10,15 +10,15 @@ use crate::memory::Memory;
 use crate::port::Link;
 use crate::{Address, Backing, Error};
 
-/// Registered memory: pinned, and known to the NIC for one port. Cheap to clone; it is deregistered with the last
-/// clone.
+/// Registered memory: pinned, and known to the NIC for one port. Cloning is cheap; the memory is deregistered with the
+/// last clone.
 ///
-/// The NIC may write into it at any time while a command names it that is not over. That is sound whatever the program
-/// does: safe code reaches the bytes by atomic accesses alone, and memory is given back only after the device has
-/// confirmed that it touches it no more. Where it does not confirm, because it is gone, the memory is never given back.
+/// The NIC may write to it at any time while a command that names it has not ended. This is sound for every program:
+/// safe code accesses the bytes only atomically. The memory is freed only after the device has confirmed that it does
+/// not access it any more. If the device is gone and does not confirm, the memory is never freed.
 ///
-/// Match entries that name a region which is deregistered are unlinked without an event; transfers in progress end with
-/// a result that says so. The port stays open as long as a region of it is left.
+/// Match entries that name a deregistered region are unlinked without an event. Transfers in progress end with a result
+/// that says so. The port stays open as long as it has a region.
 #[derive(Clone)]
 pub struct Region(Arc<Registered>);
 
@@ -31,7 +31,7 @@ struct Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         if self.link.backing.deregister(self.name).is_err() {
-            // The device may still write: whoever owns the memory must not give it to others.
+            // The device may still write to the memory, so it must never be freed.
             std::mem::forget(self.memory.clone());
         }
     }
@@ -67,12 +67,12 @@ impl Region {
         self.0.link.address
     }
 
-    /// What the device calls it.
+    /// The device's name for it.
     pub(crate) fn name(&self) -> u32 {
         self.0.name
     }
 
-    /// The far side of its port.
+    /// The backing of its port.
     pub(crate) fn backing(&self) -> &dyn Backing {
         &*self.0.link.backing
     }
@@ -96,7 +96,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Error::BadValue`] when it is not all there.
+    /// [`Error::BadValue`] if the range exceeds the region.
     pub fn span(&self, range: Range<usize>) -> Result<Span<'_>, Error> {
         if range.start > range.end || range.end > self.bytes() {
             return Err(self.beyond(range.end));
@@ -104,11 +104,11 @@ impl Region {
         Ok(Span { region: self, offset: range.start as u64, bytes: range.len() as u64 })
     }
 
-    /// Copies bytes from `offset` on into `out`. What a message left there is seen once its event was received.
+    /// Copies bytes from `offset` on into `out`. The data of a message is visible once its event was received.
     ///
     /// # Errors
     ///
-    /// [`Error::BadValue`] when they are not all there; nothing is copied then.
+    /// [`Error::BadValue`] if the range exceeds the region; nothing is copied then.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), Error> {
         let copied = self.0.memory.copy_out(offset, out);
         if copied { Ok(()) } else { Err(self.beyond(offset.saturating_add(out.len()))) }
@@ -118,7 +118,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Error::BadValue`] when there is not so much room; nothing is copied then.
+    /// [`Error::BadValue`] if the range exceeds the region; nothing is copied then.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         let copied = self.0.memory.copy_in(offset, bytes);
         if copied { Ok(()) } else { Err(self.beyond(offset.saturating_add(bytes.len()))) }
@@ -134,7 +134,7 @@ impl Region {
     }
 }
 
-/// Part of a region: what a message is sent from, or stored in.
+/// Part of a region: the memory that a message is sent from, or stored in.
 #[derive(Clone, Copy, Debug)]
 pub struct Span<'a> {
     region: &'a Region,
@@ -143,12 +143,12 @@ pub struct Span<'a> {
 }
 
 impl Span<'_> {
-    /// Where it begins in the region.
+    /// Its offset in the region.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Its bytes.
+    /// Its length in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

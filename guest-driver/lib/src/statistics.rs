@@ -1,4 +1,4 @@
-//! Counters of a NIC, as the driver shows them in sysfs: a file for each, of its name.
+//! Counters of a NIC, from sysfs: the driver has a file for each, with its name.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,9 +43,9 @@ pub(crate) fn read(device: &str, directory: &Path) -> Result<Statistics, Error> 
 /// A file that holds one decimal number.
 pub(crate) fn read_count(path: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(path)?;
-    text.trim()
-        .parse()
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{:?} is no count", text.trim())))
+    text.trim().parse().map_err(|_| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("{:?} is not a decimal number", text.trim()))
+    })
 }
 
 #[cfg(test)]

@@ -1,51 +1,51 @@
-//! How a call waits: for how long, by what means, and how it learns that the device died.
+//! How a call waits: its time limit, its policy, and its check for a dead device.
 
 use std::time::{Duration, Instant};
 
 use crate::{Backing, Error};
 
-/// Looks between two readings of the clock, which can cost microseconds in an emulated guest.
+/// Polls between two clock reads, which can cost microseconds in an emulated guest.
 const LOOKS_PER_CLOCK: u32 = 1024;
 
-/// A wait without progress asks the device whether it lives after each such time.
+/// Interval at which a wait without progress checks whether the device is alive.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A thread that waits reads the clock at least every [`CHECK_INTERVAL`]. If more than this has passed between two
-/// readings, the thread did not run: a debugger or the host stopped it, and perhaps its peer and the device too. Only
-/// this much counts.
+/// Maximum time that counts between two clock reads. A waiting thread reads the clock at least every
+/// [`CHECK_INTERVAL`]. If more time has passed, the thread did not run: a debugger or the host stopped it, and perhaps
+/// its peer and the device too.
 const LONGEST_STEP: Duration = Duration::from_secs(1);
 
-/// What a thread does while there is nothing to receive, or no room to send. Wall time.
+/// What a thread does while there is no message to receive, or no room to send. Times are wall time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// Looks again and again: fastest, as long as every spinning thread has a core of its own.
+    /// Polls continuously: fastest, as long as every polling thread has a core of its own.
     Spin,
     /// Sleeps at once: a receiver until an interrupt, a sender for [`WaitPolicy::SENDER_SLEEP`] at a time.
     Block,
-    /// Looks for the given time, then sleeps as [`WaitPolicy::Block`].
+    /// Polls for the given time, then sleeps like [`WaitPolicy::Block`].
     Adaptive {
-        /// How long to look before the first sleep.
+        /// How long to poll before the first sleep.
         spin: Duration,
     },
 }
 
 impl WaitPolicy {
-    /// [`WaitPolicy::Adaptive`] for a round trip between two emulated guests (8 to 23 us were measured) and some more.
+    /// [`WaitPolicy::Adaptive`] with 100 us: more than a round trip between two emulated guests (8 to 23 us, measured).
     pub const ADAPTIVE: Self = Self::Adaptive { spin: Duration::from_micros(100) };
 
-    /// Sleep of a sender whose page is full: there is no interrupt for room in the page.
+    /// Sleep of a sender whose page is full: no interrupt reports room in the page.
     pub const SENDER_SLEEP: Duration = Duration::from_micros(50);
 }
 
-/// When a wait gives up. A `Duration` counts from the moment at which the call finds that it has to wait, so that calls
-/// that need not wait never read the clock. While the thread is stopped, at most one second counts.
+/// Time limit of a wait. A `Duration` counts from the moment at which the call finds that it must wait, so calls that
+/// need not wait never read the clock. While the thread is stopped, at most one second counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// Waits as long as the device lives.
+    /// No limit, as long as the device is alive.
     Never,
-    /// So long after the wait began.
+    /// This long after the wait began.
     After(Duration),
-    /// At that instant.
+    /// At this instant.
     At(Instant),
 }
 
@@ -61,20 +61,21 @@ impl From<Instant> for Deadline {
     }
 }
 
-/// Since when a port made no progress; outlives single calls, so that a loop of short waits finds a dead device too.
+/// Time since a port's last progress. It outlives single calls, so that a loop of short waits detects a dead device
+/// too.
 #[derive(Debug, Default)]
 pub(crate) struct Quiet {
     since: Option<Instant>,
 }
 
 impl Quiet {
-    /// Something moved.
+    /// Records progress.
     #[inline]
     pub(crate) fn on_progress(&mut self) {
         self.since = None;
     }
 
-    /// Asks the device whether it lives when that is due; returns the time until it will be.
+    /// Checks whether the device is alive if a check is due. Returns the time until the next check.
     fn check(&mut self, now: Instant, backing: &dyn Backing) -> Result<Duration, Error> {
         let quiet = now.saturating_duration_since(*self.since.get_or_insert(now));
         if quiet < CHECK_INTERVAL {
@@ -86,16 +87,16 @@ impl Quiet {
     }
 }
 
-/// What to do after a look that found nothing.
+/// What to do after a poll that found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Look again.
+    /// Poll again.
     Look,
-    /// Sleep at most so long, then look again.
+    /// Sleep at most this long, then poll again.
     Sleep(Duration),
 }
 
-/// One wait, from its first look on.
+/// One wait, from its first poll on.
 #[derive(Debug)]
 pub(crate) struct Wait {
     operation: &'static str,
@@ -105,7 +106,7 @@ pub(crate) struct Wait {
     clock: Option<WaitClock>,
 }
 
-/// What a wait knows of the time.
+/// The clock of a wait.
 #[derive(Debug)]
 struct WaitClock {
     began: Instant,
@@ -125,7 +126,7 @@ impl WaitClock {
         Self { began: now, last: now, counted: Duration::ZERO, limit }
     }
 
-    /// Counts the time since the last reading; returns what is left.
+    /// Counts the time since the last reading. Returns the remaining time.
     fn advance(&mut self, now: Instant) -> Duration {
         self.counted += now.saturating_duration_since(self.last).min(LONGEST_STEP);
         self.last = now;
@@ -138,7 +139,7 @@ impl Wait {
         Self { operation, policy, deadline, looks: 0, clock: None }
     }
 
-    /// Called after each look that found nothing.
+    /// Called after each poll that found nothing.
     ///
     /// # Errors
     ///
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
     use crate::{Address, Memory};
 
-    /// A device that lives and does nothing.
+    /// A device that is alive and does nothing.
     struct Idle;
 
     impl Backing for Idle {
@@ -216,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn wait_of_a_thread_that_slept_too_long_goes_on() {
+    fn wait_of_a_thread_that_slept_too_long_continues() {
         let limit = LONGEST_STEP + Duration::from_millis(100);
         let mut wait = Wait::new("wait", WaitPolicy::Block, limit.into());
         let mut quiet = Quiet::default();
         assert!(matches!(wait.next(&mut quiet, &Idle), Ok(Next::Sleep(_))));
-        // However much longer the thread sleeps, one second counts.
+        // Even if the thread sleeps longer, one second counts.
         std::thread::sleep(limit);
         assert!(matches!(wait.next(&mut quiet, &Idle), Ok(Next::Sleep(_))));
         std::thread::sleep(Duration::from_millis(100));

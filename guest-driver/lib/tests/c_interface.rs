@@ -24,7 +24,7 @@ fn committed_header_is_current() {
     );
 }
 
-/// Builds the static library where this test was built; `cargo test` alone leaves it under a name nobody can guess.
+/// Builds the static library in the target folder of this test; `cargo test` alone leaves it under a hashed name.
 fn static_library() -> PathBuf {
     let test = std::env::current_exe().expect("this test");
     let target = test.ancestors().nth(3).expect("target/PROFILE/deps/TEST");
@@ -40,7 +40,7 @@ fn static_library() -> PathBuf {
 }
 
 #[test]
-fn the_examples_compile_link_and_name_what_is_missing() {
+fn the_examples_compile_link_and_name_a_missing_device() {
     let out = output_folder();
     let make = Command::new("make")
         .arg("-C")

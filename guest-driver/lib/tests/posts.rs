@@ -1,4 +1,4 @@
-//! Ports that post messages, in Rust and by the C interface, over a device of a few lines that sends each message back.
+//! Ports that post messages, in Rust and through the C interface, on a small device that loops each message back.
 
 use std::collections::{HashMap, VecDeque};
 use std::ptr::null_mut;
@@ -34,7 +34,7 @@ fn load(memory: &Memory, word: usize) -> u64 {
     memory.words()[word].load(Ordering::Relaxed)
 }
 
-/// What the device keeps to itself.
+/// The device's internal state.
 #[derive(Default)]
 struct State {
     taken: u64,
@@ -46,7 +46,7 @@ struct State {
     groups: HashMap<u32, Vec<u32>>,
 }
 
-/// A device whose network ends where it begins. It works while its doorbell rings.
+/// A device that loops each message back. It processes posts inside its doorbell call.
 struct Loopback {
     requester: Memory,
     status: Memory,
@@ -85,7 +85,7 @@ impl Loopback {
 }
 
 impl Loopback {
-    /// What a group is asked for is done, if there is one.
+    /// Completes a group's operation, if the group exists.
     fn done(&self, state: &mut State, user: u64, group: u32, bytes: u64) {
         let result = if state.groups.contains_key(&group) { POST_OK } else { POST_LEFT };
         let event =
@@ -94,7 +94,7 @@ impl Loopback {
     }
 }
 
-/// The far side of the port.
+/// The backing of the port.
 struct Device(Arc<Loopback>);
 
 impl Backing for Device {
@@ -133,7 +133,7 @@ impl Backing for Device {
                 POST_REDUCE => {
                     let command = from_words(&slot[..10]).expect("ten words");
                     let ReduceCommand { user, region, group, offset, bytes, operator, element } = command;
-                    // Of as many members with the same values: what was asked for is seen in the result.
+                    // The result holds the operator and the element type, so the test sees what was posted.
                     let made = [u64::from(operator), u64::from(element)].map(u64::to_le_bytes).concat();
                     assert!(state.regions[&region].copy_in(offset as usize, &made[..bytes as usize]));
                     self.0.done(&mut state, user, group, bytes);
@@ -270,7 +270,7 @@ fn held_commands_share_a_doorbell_per_page_of_slots() {
     assert_eq!(taken_of(SLOTS + 3), (slots - 5, more), "five were not known to be free");
     assert_eq!(taken_of(0), (0, 0));
     port.launch(&receive, LIMIT).expect("room");
-    assert_eq!(device.state.lock().expect("no panic").taken, 5 + more + 1, "told at once again");
+    assert_eq!(device.state.lock().expect("no panic").taken, 5 + more + 1, "notified at once again");
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn c_programs_do_the_same() {
     let mut region = null_mut();
     let mut event =
         niclab_inic_event { user: 0, bytes: 0, moved_bytes: 0, message: 0, node: 0, kind: 0, result: 0 };
-    // SAFETY: all pointers are to what lives until the end.
+    // SAFETY: all pointers point to values that live until the end.
     unsafe {
         assert_eq!(niclab_inic_number(port), 0);
         assert_eq!(niclab_inic_allocate(port, 100, &raw mut region), NICLAB_OK);

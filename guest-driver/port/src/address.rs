@@ -1,4 +1,4 @@
-//! Where messages come from and go to.
+//! Addresses of messages.
 
 /// A port of the cluster network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,8 +1,8 @@
-//! Words that a device reads and writes beside this program: in the BAR, which is RAM on both sides, and in receive
+//! Words that a device and this program both read and write: in the BAR, which is RAM on both sides, and in receive
 //! memory.
 //!
-//! Atomic words are the right tool for both: they are never torn, never merged away between fences, and sound whether
-//! the other side is a daemon behind QEMU or a thread of this very process.
+//! Atomic words suit both: they are never torn, never merged across fences, and sound whether the other side is a
+//! daemon behind QEMU or a thread of this process.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -11,13 +11,13 @@ use niclab_abi::receive::SLICE_WORDS;
 
 use crate::{Page, Record, Records, Register, Reports};
 
-/// Loads one little-endian word; an acquire fence must follow before what the word guards is read.
+/// Loads one little-endian word; an acquire fence must follow before the data that the word guards is read.
 #[inline]
 pub fn load(word: &AtomicU64) -> u64 {
     u64::from_le(word.load(Ordering::Relaxed))
 }
 
-/// Stores one little-endian word, without order.
+/// Stores one little-endian word, without ordering.
 #[inline]
 pub fn store(word: &AtomicU64, value: u64) {
     word.store(value.to_le(), Ordering::Relaxed);
@@ -25,7 +25,7 @@ pub fn store(word: &AtomicU64, value: u64) {
 
 /// Makes the stores before it visible before the stores after it, write-combining memory included.
 ///
-/// A release fence alone does not order the write-combining buffers in which stores to a requester page wait.
+/// A release fence alone does not order write-combining buffers, which hold stores to a requester page.
 #[inline]
 pub fn store_fence() {
     #[cfg(target_arch = "x86_64")]
@@ -36,8 +36,8 @@ pub fn store_fence() {
     fence(if cfg!(target_arch = "x86_64") { Ordering::Release } else { Ordering::SeqCst });
 }
 
-/// Whether a device that was stored to must be told so by a doorbell: `niclab_abi::bar::InfoPage::doorbell` has the
-/// protocol. Store, full barrier, which drains write-combining buffers, and only then look whether the device sleeps.
+/// Whether the device needs a doorbell after a store. `niclab_abi::bar::InfoPage::doorbell` has the protocol: store,
+/// then a full barrier, which drains write-combining buffers, and only then check whether the device sleeps.
 #[inline]
 pub fn wants_doorbell(doorbell_word: Option<&AtomicU64>) -> bool {
     fence(Ordering::SeqCst);
@@ -49,13 +49,13 @@ pub fn wants_doorbell(doorbell_word: Option<&AtomicU64>) -> bool {
 pub struct AtomicPage<'a> {
     /// All words of the requester page.
     pub requester: &'a [AtomicU64],
-    /// Those of the status line, and what else the device writes on its page.
+    /// All words of the page with the status line, which the device writes.
     pub status: &'a [AtomicU64],
 }
 
 impl Page for AtomicPage<'_> {
-    /// The page may be write-combining: the words are stored in ascending order, then a store fence, then the launch
-    /// word alone.
+    /// The page may be write-combining. So the words are stored in ascending order, then comes a store fence, then the
+    /// launch word alone.
     #[inline]
     fn launch(
         &mut self,
@@ -68,7 +68,7 @@ impl Page for AtomicPage<'_> {
         let (slots, _) = self.requester.as_chunks::<SLOT_WORDS>();
         let Some(slot) = slots.get(slot as usize) else { return };
         let mut places = slot[begin.min(SLOT_RECEIVED_WORD)..SLOT_RECEIVED_WORD].iter();
-        // Payload and tag are one iterator behind the other: each is gone through by itself.
+        // `words` chains payload and tag; `try_for_each` runs a simple loop over each of them.
         let mut words = words;
         let _ = words.try_for_each(|value| places.next().map(|place| store(place, value)));
         store(&slot[SLOT_RECEIVED_WORD], received);
@@ -94,7 +94,7 @@ impl Reports for AtomicPage<'_> {
 pub struct AtomicRecords<'a> {
     /// All words of the queue.
     pub records: &'a [AtomicU64],
-    /// Those of the completer page.
+    /// All words of the completer page.
     pub completer: &'a [AtomicU64],
 }
 

@@ -1,4 +1,4 @@
-//! Commands as they stand in slots, of whichever way of using a card, and the memory that they name.
+//! Commands in the format of slots, for all kinds of card interface, and the memory that they name.
 
 use niclab_abi::{ToBytes, to_words};
 
@@ -7,7 +7,7 @@ use crate::{Page, Requester};
 /// Words of a command.
 pub const WORDS: usize = niclab_abi::bar::PAYLOAD_WORDS + niclab_abi::bar::TAG_WORDS;
 
-/// A command as it stands in a slot.
+/// A command in the format of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoded {
     /// The slot's words.
@@ -22,30 +22,30 @@ impl Encoded {
         Self { words: to_words(command), code }
     }
 
-    /// Launches it from the next slot, which must be free. Returns the launch's number.
+    /// Posts it from the next slot, which must be free. Returns the number of the post.
     #[inline]
     pub fn launch(&self, requester: &mut Requester, page: &mut impl Page, received: u64) -> u64 {
         requester.launch(page, 0, self.words.iter().copied(), self.code, received)
     }
 }
 
-/// Part of a region, as a command names it.
+/// Part of a region, named by a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// Name of the region.
     pub region: u32,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
-/// Memory that a command can be about, once `P` says that it is memory of the port that the command is for.
+/// Memory that a command can name, after a check that it belongs to the command's port `P`.
 pub trait Memory<P: ?Sized, E> {
-    /// The part of a region that it is.
+    /// Its part of a region.
     ///
     /// # Errors
-    /// It is none of this port.
+    /// The memory does not belong to this port.
     fn part(&self, port: &P) -> Result<Part, E>;
 }
 
@@ -56,21 +56,21 @@ impl<P: ?Sized, E> Memory<P, E> for Part {
     }
 }
 
-/// What a port `P` can be asked to do.
+/// A command that a port `P` can be asked to do.
 pub trait Command<P: ?Sized, E> {
-    /// What it is called in an error.
+    /// Its name in errors.
     const NAME: &'static str;
 
     /// Its slot.
     ///
     /// # Errors
-    /// [`BadValue`], or what its memory says.
+    /// [`BadValue`], or those of its memory.
     fn encode(&self, port: &P) -> Result<Encoded, E>;
 }
 
-/// What was encoded before: whatever it is, it has room.
+/// A command that was encoded before, and therefore fits.
 impl<P: ?Sized, E> Command<P, E> for Encoded {
-    const NAME: &'static str = "launch a command";
+    const NAME: &'static str = "post a command";
 
     #[inline]
     fn encode(&self, _: &P) -> Result<Encoded, E> {

@@ -1,65 +1,65 @@
-//! What a device did that it must not, and what it was asked that it cannot do.
+//! Faults of a device, and values that a command cannot have.
 
 use crate::Refusal;
 
-/// A device does not keep to the contract, or says that the host did not.
+/// The device violates the contract, or reports that the host does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The status line counts launches that cannot have been taken.
-    #[error("the status line says that {said} slots were taken, after {known} of {launched} launched")]
+    /// The status line has an impossible number of taken posts.
+    #[error("the status line says that {said} slots were taken, after {known} of {launched} posted slots")]
     Taken {
-        /// What it says.
+        /// The reported number.
         said: u64,
-        /// What it said before.
+        /// The number reported before.
         known: u64,
-        /// Launches.
+        /// Number of posts.
         launched: u64,
     },
-    /// The device refused launches or register writes.
-    #[error("{count} launches or register writes were refused")]
+    /// The device refused posts or register writes.
+    #[error("{count} posts or register writes were refused")]
     Refused {
-        /// How many since the last such report.
+        /// Number since the last such report.
         count: u64,
-        /// Why the last one was, if the device says so.
+        /// Reason of the last refusal, if the device reports one.
         refusal: Option<Refusal>,
     },
-    /// The device left records out, or wrote what is none. The queue has gone past them.
+    /// The device skipped records, or wrote invalid ones. The queue has skipped them too.
     #[error("{count} record(s) from number {number} on are lost: {loss}")]
     Lost {
-        /// The first, counted from 1 since the port was opened.
+        /// Number of the first one, counted from 1 since the port was opened.
         number: u64,
-        /// How many.
+        /// Number of lost records.
         count: u64,
-        /// How that is known.
+        /// How the loss was detected.
         loss: Loss,
     },
 }
 
-/// How it is known that a record is lost.
+/// How the loss of a record was detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Loss {
-    /// Its status word is none.
-    #[error("its status word is {0:#018x}, which is none")]
+    /// Its status word is invalid.
+    #[error("its status word {0:#018x} is invalid")]
     Unsound(u64),
-    /// A later one is there.
-    #[error("slice {0} is there, and they are not")]
+    /// A later record was written.
+    #[error("slice {0} was written, but they were not")]
     Skipped(u64),
 }
 
-/// A value that has no room in a slot, or means nothing; nothing was launched.
+/// A value that does not fit into a slot, or is invalid; nothing was posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is {value}, but must be at most {most}")]
 pub struct BadValue {
-    /// Which value.
+    /// Name of the value.
     pub what: &'static str,
-    /// What it is.
+    /// The value.
     pub value: u64,
-    /// The largest that can be.
+    /// The largest allowed value.
     pub most: u64,
 }
 
 impl BadValue {
-    /// `value`, which must not exceed `most`.
+    /// Returns `value`, which must not exceed `most`.
     ///
     /// # Errors
     /// [`BadValue`].

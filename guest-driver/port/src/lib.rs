@@ -1,20 +1,19 @@
-//! The host's half of a port: what a program's library does with a NIC, without a clock, a system call or a thread.
+//! The host's half of a port: the operations of a program's library on a NIC, without clock, system call or thread.
 //!
-//! The same code runs in three places: in guests, under the user library, which maps, sleeps and wakes; in the
-//! simulator's hosts, where what a device writes is visible at an instant of model time; and in process, against the
-//! device daemon. What differs between these is the memory, which is a trait here ([`Page`], [`Reports`], [`Records`]),
-//! and what is done while there is nothing to do, which is not here at all. Where something outside is needed, a call
-//! says so: a doorbell is due when it returns `true`, and what cannot go on returns nothing.
+//! The same code runs in three places: in guests, below the user library, which maps, sleeps and wakes; in the
+//! simulator's hosts, where the device's stores become visible at an instant of model time; and in process, against the
+//! device daemon. These places differ in their memory, which is a trait here ([`Page`], [`Reports`], [`Records`]), and
+//! in their waiting, which this crate does not do. A call that returns `true` says that a doorbell is due; an operation
+//! that cannot continue returns `None`.
 //!
-//! - [`Requester`]: slots of the requester page, filled and launched in turn; which of them are free again;
-//! - [`Queue`]: records of the receive queue, read in turn, released on the beat that the device was told, and passed
-//!   over where a faulty device left them out;
-//! - one module for each way of using a card, which knows what stands in a slot and in a record, and nothing else:
-//!   [`slices`], [`lists`], [`posts`], [`channels`];
-//! - [`active_ports`]: what a driver does itself, where the card knows nothing of ports: rings, windows, messages in
-//!   frames;
-//! - [`command`]: what stands in a slot where ways of using a card ask by commands;
-//! - [`Windows`]: where in the BAR these pages are, and what else the card's model has there;
+//! - [`Requester`]: slots of the requester page: filling, posting, and finding those that are free again;
+//! - [`Queue`]: records of the receive queue: reading them in order, releasing them at the interval that the device
+//!   knows, and skipping those that a faulty device left out;
+//! - one module for each kind of card interface, with the contents of slots and records only: [`slices`], [`lists`],
+//!   [`posts`], [`channels`];
+//! - [`active_ports`]: the driver's part if the card does not know ports: rings, windows, messages in frames;
+//! - [`command`]: the contents of slots of card interfaces with commands;
+//! - [`Windows`]: the places of these pages in the BAR, and further windows of the card's model;
 //! - [`atomic`]: these traits over words that another thread or process reads and writes.
 
 #![no_std]

@@ -2,19 +2,19 @@
 
 use niclab_abi::receive::SLICE_WORDS;
 
-/// What the device reports of a port: the page that begins with its status line.
+/// The device's reports for a port: the page that begins with its status line.
 pub trait Reports {
-    /// Word `index` of the page, as the device last wrote it for all that this host can see; zero beyond its end.
+    /// Word `index` of the page, as far as the device's stores are visible to this host; zero beyond its end.
     fn status_word(&self, index: usize) -> u64;
 
-    /// Nothing that is done after this is done before what was loaded by [`Reports::status_word`] was there.
+    /// Orders all later operations after the loads of [`Reports::status_word`] before it.
     fn acquire(&self) {}
 }
 
-/// A port's requester page, and what the device reports of it.
+/// A port's requester page, and the device's reports for it.
 pub trait Page: Reports {
-    /// Stores `words` from word `begin` of a slot on, then `received` into the word for it
-    /// (`niclab_abi::bar::SLOT_RECEIVED_WORD`), and last, once all of that is visible, the launch word.
+    /// Stores `words` from word `begin` of a slot on, then `received` into its word
+    /// (`niclab_abi::bar::SLOT_RECEIVED_WORD`). Last, once all of that is visible, stores the launch word.
     fn launch(
         &mut self,
         slot: u32,
@@ -32,13 +32,13 @@ pub trait Records {
     where
         Self: 'a;
 
-    /// The record at this place of the queue; none where nothing was ever written.
+    /// The record at this index of the queue; `None` if the device has never written it.
     fn record(&self, index: u32) -> Option<Self::Record<'_>>;
 
-    /// Stores a register, behind all that was read before: nobody may write into a record that is still read.
+    /// Stores a register after all earlier reads: the device must not write to a record that is still being read.
     fn store(&mut self, register: Register, value: u64);
 
-    /// Nothing that is read after this was written before what was loaded before it.
+    /// Orders all later reads after the loads before it.
     fn acquire(&self) {}
 }
 
@@ -60,7 +60,7 @@ impl Record for &[u64; SLICE_WORDS] {
 pub enum Register {
     /// Records consumed since the port was opened.
     Released,
-    /// The record whose storing interrupts.
+    /// Number of the record that interrupts when the device stores it.
     Armed,
     /// Records between two releases.
     ReleaseInterval,

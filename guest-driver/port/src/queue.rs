@@ -1,4 +1,4 @@
-//! Reading the queue of records that the device writes into memory.
+//! The queue of records that the device writes into memory.
 
 use core::marker::PhantomData;
 
@@ -6,15 +6,15 @@ use niclab_abi::receive::{SLICE_NUMBER_SHIFT, SLICE_STATUS_WORD};
 
 use crate::{Fault, Loss, Record, Records, Register};
 
-/// Records after the next that [`Queue::check`] looks at.
+/// Number of records after the next one that [`Queue::check`] reads.
 const LOOK_AHEAD: u64 = 32;
 
-/// What the status word of a record tells, one kind of NIC by the other.
+/// The meaning of a record's status word, for each kind of NIC.
 pub trait Kind {
-    /// Whether a device has ever written this status word, sound or not.
+    /// Whether a device has ever written this status word, valid or not.
     fn is_written(status: u64) -> bool;
 
-    /// Whether the status word is one of the contract.
+    /// Whether the status word is valid by the contract.
     fn is_sound(status: u64) -> bool;
 }
 
@@ -26,22 +26,22 @@ pub struct Queue<K> {
     received: u64,
     /// Of these, released to the device.
     released: u64,
-    /// Records consumed between two releases; zero: nothing is released but by [`Queue::release`].
+    /// Records consumed between two releases; zero: only [`Queue::release`] releases records.
     release_interval: u64,
-    /// Number of the record that an interrupt was last asked for.
+    /// Number of the record for which an interrupt was last requested.
     armed: u64,
     kind: PhantomData<K>,
 }
 
 impl<K: Kind> Queue<K> {
-    /// A queue of `capacity` records, of which so many were received and released. It releases none by itself before
-    /// [`Queue::set_release_interval`] says when.
+    /// A queue of `capacity` records, of which `received` were received and released. It releases none by itself before
+    /// [`Queue::set_release_interval`].
     #[must_use]
     pub const fn new(capacity: u32, received: u64) -> Self {
         Self { capacity, received, released: received, release_interval: 0, armed: 0, kind: PhantomData }
     }
 
-    /// Records of the queue.
+    /// Capacity in records.
     #[must_use]
     pub const fn capacity(&self) -> u32 {
         self.capacity
@@ -65,13 +65,13 @@ impl<K: Kind> Queue<K> {
         self.release_interval
     }
 
-    /// The interval of a queue whose senders have not said how far ahead they will be: a quarter of it.
+    /// The default interval, for senders without credits: a quarter of the queue.
     #[must_use]
     pub const fn usual_release_interval(&self) -> u64 {
         if self.capacity < 8 { 1 } else { self.capacity as u64 / 4 }
     }
 
-    /// The next record and its status, if it is there. Reads host memory only, never the device.
+    /// The next record and its status, if there is one. Reads only host memory, never the device.
     #[inline]
     pub fn front<'m, R: Records>(&self, records: &'m R) -> Option<(R::Record<'m>, u64)> {
         let number = self.received.wrapping_add(1);
@@ -81,12 +81,12 @@ impl<K: Kind> Queue<K> {
         if (status >> SLICE_NUMBER_SHIFT) as u32 != number as u32 || !K::is_sound(status) {
             return None;
         }
-        // The device stored all else before the status.
+        // The device stores the status last.
         records.acquire();
         Some((record, status))
     }
 
-    /// The next record is consumed: what was to be copied out of it has been. Whether the device must be told.
+    /// Consumes the next record; its data must have been copied. Returns whether the device must be notified.
     #[inline]
     #[must_use = "a release is announced"]
     pub fn advance(&mut self, records: &mut impl Records) -> bool {
@@ -99,8 +99,8 @@ impl<K: Kind> Queue<K> {
         is_due
     }
 
-    /// Looks whether the device has gone past the next record without writing it, as a faulty device does, and goes
-    /// past it too. [`Queue::released`] tells whether the device must be told.
+    /// Checks whether the device has skipped the next record without writing it, as a faulty device does, and then
+    /// skips it too. A changed [`Queue::released`] means that the device must be notified.
     ///
     /// # Errors
     /// [`Fault::Lost`].
@@ -117,7 +117,7 @@ impl<K: Kind> Queue<K> {
             Self::status_of(queue, next.wrapping_add(ahead), records).is_some()
         };
         let Some(later) = (1..=ahead).find(|ahead| is_there(self, records, *ahead)) else { return Ok(()) };
-        // Records become visible in the order of their numbers: what is not there behind this never will be.
+        // Records become visible in order of their numbers: an earlier record that is missing after this never comes.
         records.acquire();
         let lost = (0..later).find(|ahead| is_there(self, records, *ahead));
         match lost.unwrap_or(later) {
@@ -126,26 +126,26 @@ impl<K: Kind> Queue<K> {
         }
     }
 
-    /// Goes past the next `count` records, which are lost.
+    /// Skips the next `count` records, which are lost.
     pub fn pass_over(&mut self, count: u64, loss: Loss, records: &mut impl Records) -> Fault {
         let number = self.received.wrapping_add(1);
-        // One by one, as if they had been received: the device expects releases on the beat.
+        // One by one, as if they had been received: the device expects releases at the interval.
         for _ in 0..count {
             let _ = self.advance(records);
         }
         Fault::Lost { number, count, loss }
     }
 
-    /// A sender gets `credits` of the records. Records are released in steps of at most half the smallest such share: a
-    /// sender that used its share up always has a message in the queue whose consumption lets it go on. Returns the
-    /// interval that was kept to before.
+    /// Shortens the release interval for a sender with `credits` records. The interval is at most half of the smallest
+    /// such share. So a sender that has used up its share always has a message in the queue whose consumption lets it
+    /// continue. Returns the previous interval.
     pub fn narrow_release_interval(&mut self, credits: u32, records: &mut impl Records) -> u64 {
         let before = self.release_interval;
         self.set_release_interval(before.min(u64::from(credits / 2).max(1)), records);
         before
     }
 
-    /// Keeps to an interval, and tells the device (`niclab_abi::bar::CompleterPage::release_interval`).
+    /// Sets the release interval, here and in the device (`niclab_abi::bar::CompleterPage::release_interval`).
     pub fn set_release_interval(&mut self, count: u64, records: &mut impl Records) {
         if self.release_interval != count {
             self.release_interval = count;
@@ -153,8 +153,8 @@ impl<K: Kind> Queue<K> {
         }
     }
 
-    /// Asks for an interrupt when the next record is stored. One stored meanwhile interrupts at once, so that none is
-    /// slept through. Whether the device must be told: not when it was asked already.
+    /// Requests an interrupt for the next record. If that record is already stored, the interrupt comes at once, so a
+    /// sleep cannot miss it. Returns whether the device must be notified; it need not if the request was made before.
     #[must_use = "what was asked is announced"]
     pub fn arm(&mut self, records: &mut impl Records) -> bool {
         let number = self.received.wrapping_add(1);
@@ -167,7 +167,7 @@ impl<K: Kind> Queue<K> {
         is_new
     }
 
-    /// Releases all that was consumed.
+    /// Releases all consumed records.
     pub fn release(&mut self, records: &mut impl Records) {
         if self.released != self.received {
             self.released = self.received;
@@ -175,7 +175,7 @@ impl<K: Kind> Queue<K> {
         }
     }
 
-    /// The status word of the record of this number, if that is what the device last wrote in its place.
+    /// The status word of record `number`, if the device's last store at its index was that record.
     fn status_of(&self, number: u64, records: &impl Records) -> Option<u64> {
         let index = (number.wrapping_sub(1) % u64::from(self.capacity)) as u32;
         let status = records.record(index)?.word(SLICE_STATUS_WORD);

@@ -9,11 +9,11 @@ use niclab_abi::region::{
 };
 use niclab_abi::{FromBytes, ToBytes};
 
-/// Registers memory that lies in pieces, by as many requests as it takes: `ask` sends an operation with its body, and
-/// has the body of the answer. The region's name; none where the answer is too short for one.
+/// Registers memory that consists of several extents, with as many requests as necessary. `ask` sends an operation with
+/// its body, and returns the body of the answer. Returns the region's name; `None` if the answer is too short for one.
 ///
 /// # Errors
-/// Of `ask`.
+/// Those of `ask`.
 pub fn open_region<R: Deref<Target = [u8]>, E>(
     port: u32,
     extents: &[Extent],

@@ -1,57 +1,57 @@
-//! Launching from the requester page.
+//! Posting from the requester page.
 
 use niclab_abi::bar::{LAUNCH_SEQUENCE_SHIFT, RECEIVED_KNOWN, SLOTS, slot_of};
 
 use crate::{Fault, Page, Refusal, Reports, Status};
 
-/// Word of the status line, in the order of `niclab_abi::receive::StatusLine`, with the launches that were taken.
+/// Word of the status line, in the order of `niclab_abi::receive::StatusLine`, with the number of taken posts.
 const STATUS_LAUNCHED: usize = 0;
 
-/// The requester page of a port: slots that are filled and launched in turn.
+/// The requester page of a port: slots that are filled and posted in order.
 #[derive(Clone, Debug, Default)]
 pub struct Requester {
-    /// Slots launched since the port was opened.
+    /// Slots posted since the port was opened.
     launched: u64,
-    /// Of these, known to be free again. At most [`SLOTS`] behind.
+    /// Slots of these that are known to be free again. At most [`SLOTS`] fewer.
     taken: u64,
     /// Refusals that were already reported.
     refused: u64,
 }
 
 impl Requester {
-    /// The page of a port from which so many slots were launched and taken.
+    /// The page of a port from which `launched` slots were posted and taken.
     #[must_use]
     pub const fn new(launched: u64) -> Self {
         Self { launched, taken: launched, refused: 0 }
     }
 
-    /// Launches since the port was opened.
+    /// Posts since the port was opened.
     #[must_use]
     pub const fn launched(&self) -> u64 {
         self.launched
     }
 
-    /// Of these, known to be taken.
+    /// Posts of these that are known to be taken.
     #[must_use]
     pub const fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Launches that are not known to be taken.
+    /// Posts that are not known to be taken.
     #[inline]
     #[must_use]
     pub const fn in_flight(&self) -> u64 {
         self.launched.wrapping_sub(self.taken)
     }
 
-    /// Whether every slot holds a launch that is not known to be taken: only the status line can tell of a free one.
+    /// Whether every slot holds a post that is not known to be taken. Then only the status line can report a free slot.
     #[inline]
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.in_flight() >= SLOTS as u64
     }
 
-    /// Whether a slot is free; looks at the status line only when none is known to be.
+    /// Whether a slot is free; reads the status line only if no slot is known to be free.
     ///
     /// # Errors
     /// [`Fault::Taken`], [`Fault::Refused`].
@@ -64,23 +64,23 @@ impl Requester {
         Ok(!self.is_full())
     }
 
-    /// What [`Self::has_slot`] would say, learning nothing.
+    /// The result of [`Self::has_slot`], without changing the state.
     #[inline]
     #[must_use]
     pub fn would_have_slot(&self, page: &impl Reports) -> bool {
-        // A status line that cannot be says nothing.
+        // An invalid status line is ignored.
         let is_free =
             |taken: u64| self.launched.checked_sub(taken).is_some_and(|busy| busy < u64::from(SLOTS));
         !self.is_full() || is_free(page.status_word(STATUS_LAUNCHED))
     }
 
-    /// Learns from the status line which slots are free, and whether launches were refused.
+    /// Reads from the status line which slots are free, and whether posts were refused.
     ///
     /// # Errors
     /// [`Fault::Taken`], after which nothing has changed; [`Fault::Refused`], once for each refusal.
     pub fn refresh(&mut self, page: &impl Reports) -> Result<(), Fault> {
         let said = page.status_word(STATUS_LAUNCHED);
-        // The slots are stored to after this: not before the device is known to have read them.
+        // The acquire orders stores to the freed slots after the device has read them.
         page.acquire();
         if said != self.taken {
             if self.launched.wrapping_sub(said) > self.in_flight() {
@@ -94,16 +94,16 @@ impl Requester {
         }
         let count = status.refused - self.refused;
         self.refused = status.refused;
-        // The command's own event says more, and says it in its place.
+        // The command's own event reports the refusal in more detail.
         if status.refusal == Some(Refusal::Command) {
             return Ok(());
         }
         Err(Fault::Refused { count, refusal: status.refusal })
     }
 
-    /// Stores `words` from word `begin` of the next slot on, which must be free, and launches it with `code`, the lower
-    /// half of the launch word. `received` is what the port's queue had consumed by then. Returns the launch's number;
-    /// the device must be told of it.
+    /// Stores `words` from word `begin` of the next slot on, which must be free, and posts it with `code`, the lower
+    /// half of the launch word. `received` is the number of records that the port's queue has consumed. Returns the
+    /// number of the post; the device must be notified of it.
     #[inline]
     pub fn launch(
         &mut self,

@@ -8,23 +8,23 @@ use niclab_abi::receive::{
 
 use crate::Reports;
 
-/// Word of the line with what was refused: the one behind the reason.
+/// Word of the line with the number of refusals; the word before it holds the reason.
 const STATUS_REFUSED: usize = 5;
 
-/// A port's status line: counts since the port was opened, as of the device's last report.
+/// A port's status line: counters since the port was opened, as last reported by the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Slots taken out of the requester page.
     pub launched: u64,
-    /// Messages that asked for a notification, and left the requester.
+    /// Messages with a notification request that left the requester.
     pub notified: u64,
     /// Acknowledgements that returned.
     pub acknowledged: u64,
     /// Packets that left for the network.
     pub sent: u64,
-    /// Launches and register writes refused.
+    /// Refused posts and register writes.
     pub refused: u64,
-    /// Why the last one was.
+    /// Reason of the last refusal.
     pub refusal: Option<Refusal>,
 }
 
@@ -33,8 +33,8 @@ impl Status {
     #[must_use]
     pub fn read(page: &impl Reports) -> Self {
         let refused = page.status_word(STATUS_REFUSED);
-        // The device stores the reason before the count: what counts this refusal is followed by its reason, or a later
-        // one's.
+        // The device stores the reason before the count. So the reason read after this count is that of this refusal or
+        // of a later one.
         page.acquire();
         let [launched, notified, acknowledged, sent, refusal] =
             core::array::from_fn(|word| page.status_word(word));
@@ -42,18 +42,18 @@ impl Status {
     }
 }
 
-/// Why a launch or a register write was refused.
+/// Why a post or a register write was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Reserved bits of the launch word were set.
     ReservedBits,
-    /// The length field holds no length.
+    /// The length field is invalid.
     Length,
-    /// The port has no route: one is to be set before anything is sent.
+    /// The port has no route: set one before sending.
     NoRoute,
     /// More slices were released than stored.
     Release,
-    /// The command was refused: its event says why.
+    /// The command was refused: its event has the reason.
     Command,
     /// There is no such command, or a reserved field of it is not zero.
     Header,
@@ -61,21 +61,21 @@ pub enum Refusal {
     Target,
     /// The payload is empty, too long, or beyond the payload region.
     Payload,
-    /// A segment runs backwards, goes past its message or belongs to none, or comes too late; or the message before was
-    /// not whole.
+    /// A segment runs backwards, exceeds its message, belongs to no message, or comes too late; or the message before
+    /// it was incomplete.
     Segment,
     /// No program has the target endpoint open.
     Closed,
     /// The target endpoint has no payload region, or a smaller one than the payload.
     NoPayload,
-    /// The target endpoint has not exposed the memory that a message was for.
+    /// The target endpoint has not exposed the memory that a message addresses.
     Memory,
     /// A reason that this library does not know, by its number.
     Other(u64),
 }
 
 impl Refusal {
-    /// From the number in a status line: a `REFUSED_` constant; none for zero.
+    /// The refusal for the number in a status line, a `REFUSED_` constant; `None` for zero.
     #[must_use]
     pub const fn from_number(number: u64) -> Option<Self> {
         match number {
@@ -96,27 +96,31 @@ impl Refusal {
         }
     }
 
-    /// The same in words, with the fix.
+    /// The reason as text, with the fix.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
             Self::ReservedBits => "reserved bits of the launch word were set",
-            Self::Length => "the length field holds no length",
+            Self::Length => "the length field of the launch word is invalid",
             Self::NoRoute => "the port has no route: set one before sending",
             Self::Release => "more slices were released than stored",
-            Self::Command => "a command was none that the device carries out: its event says why",
-            Self::Header => "a message was none that the card knows: build device and program alike",
+            Self::Command => "the device refused a command: its event has the reason",
+            Self::Header => {
+                "the card does not know a message type: build device and program from the same source"
+            }
             Self::Target => "there is no such node, or no such endpoint on it",
             Self::Payload => "the payload is empty, too long, or beyond the channel's payload region",
             Self::Segment => {
-                "a message was not pushed whole before the next, or a segment does not belong to it"
+                "a message was incomplete when the next one began, or a segment does not belong to it"
             }
             Self::Closed => "no program has the target endpoint open: start the receiver first",
             Self::NoPayload => {
-                "the target endpoint has no payload region, or one too small: have the receiver set one"
+                "the target endpoint has no payload region, or one that is too small: the receiver must set one"
             }
-            Self::Memory => "the target has not exposed the memory: have the receiver expose the region",
-            Self::Other(_) => "of a reason that this library does not know: build device and program alike",
+            Self::Memory => "the target has not exposed the memory: the receiver must expose the region",
+            Self::Other(_) => {
+                "of a reason that this library does not know: build device and program from the same source"
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Turns: a program does one operation at a time, when the device says that it is its time of model.
+//! Lockstep grants ("turns"): a program performs one operation each time the device grants it an instant of model time.
 //!
-//! So a live run has the simulator's model time, whatever was launched, counted or posted between two messages: nothing
-//! is seen before its instant, and nothing is done before all that comes earlier.
+//! So a live run has the simulator's model time: no store is visible before its instant, and no operation happens
+//! before all earlier events. This covers everything that happens between two messages, such as posts and counters.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -12,41 +12,41 @@ use niclab_abi::bar::{
 
 use crate::atomic::{load, store};
 
-/// What a program is told.
+/// The device's grant to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It may do one operation.
+    /// The program may perform one operation.
     Now {
-        /// At this instant of model time, in picoseconds.
+        /// The instant of model time, in picoseconds.
         model_ps: u64,
     },
-    /// Nothing is under way and nobody has anything to do.
+    /// No message is in flight, and no program has work to do.
     Over,
 }
 
-/// The turns of one program, on the completer page of its first port. The device is to be told after each store.
+/// The grants of one program, on the completer page of its first port. The device must be notified after each store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Turns {
-    /// The last turn that was seen, [`TURN_OVER`] and all.
+    /// The last grant seen, with the bit [`TURN_OVER`].
     seen: u64,
     begun: u64,
 }
 
 impl Turns {
-    /// The program has something to do, and waits for its turn.
+    /// The program has work to do, and waits for a grant.
     pub fn begin(&mut self, completer: &[AtomicU64]) {
         self.begun += 1;
         report(completer, self.begun, REPORT_READY, 0);
     }
 
-    /// What the device says, if it says anything new.
+    /// Returns the device's grant, if there is a new one.
     #[inline]
     pub fn poll(&mut self, completer: &[AtomicU64]) -> Option<Turn> {
         let turn = completer.get(word(COMPLETER_TURN_OFFSET)).map_or(0, load);
         if turn == self.seen {
             return None;
         }
-        // What is read in this turn was stored before it.
+        // Data read under this grant was stored before it.
         fence(Ordering::Acquire);
         self.seen = turn;
         if turn & TURN_OVER != 0 {
@@ -55,7 +55,7 @@ impl Turns {
         Some(Turn::Now { model_ps: completer.get(word(COMPLETER_TURN_TIME_OFFSET)).map_or(0, load) })
     }
 
-    /// The program has done what it could in this turn: an operation, or none, and then it wants none before `wake_ps`.
+    /// Ends a grant: the program has performed an operation, or has none, and then requests no grant before `wake_ps`.
     pub fn end(&mut self, completer: &[AtomicU64], acted: bool, wake_ps: Option<u64>) {
         let what = if acted { REPORT_ACTED } else { REPORT_IDLE };
         report(completer, self.seen, what, wake_ps.unwrap_or(0));
@@ -71,7 +71,7 @@ fn report(completer: &[AtomicU64], number: u64, what: u64, wake_ps: u64) {
         (completer.get(word(COMPLETER_WAKE_OFFSET)), completer.get(word(COMPLETER_REPORT_OFFSET)))
     {
         store(wake, wake_ps);
-        // All that the program did comes before its report.
+        // The program's stores precede its report.
         fence(Ordering::Release);
         store(place, number << REPORT_BITS | what);
     }

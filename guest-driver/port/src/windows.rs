@@ -1,4 +1,4 @@
-//! The windows of a BAR, as its information page tells them.
+//! The windows of a BAR, from the table in its information page.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -15,38 +15,38 @@ use crate::atomic::load;
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// The table of windows makes no sense, or lacks one. Windows are meant by their number in the table.
+/// The table of windows is invalid, or lacks a window. Errors name windows by their number in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WindowError {
     /// The page ends before the table does.
-    #[error("the information page is too short")]
+    #[error("the information page is too short: build device and program from the same source")]
     Short,
     /// More pages than a BAR can have.
-    #[error("{0} pages of a BAR, of which there are at most {MAX_BAR_PAGES}")]
+    #[error("the BAR has {0} pages, more than the maximum of {MAX_BAR_PAGES}")]
     Pages(u32),
     /// More rows than the table has room for.
-    #[error("{0} windows, of which there are at most {MAX_WINDOWS}")]
+    #[error("the BAR has {0} windows, more than the maximum of {MAX_WINDOWS}")]
     Count(u32),
-    /// Empty, on the information page, beyond the BAR, or its ports' parts upon each other.
-    #[error("window {0} is not inside of the BAR")]
+    /// It is empty, on the information page, beyond the BAR, or its ports' parts overlap.
+    #[error("window {0} is not inside the BAR")]
     Bounds(u32),
-    /// Two of them share a page, or are of one kind.
-    #[error("windows {0} and {1} are in one place or of one kind")]
+    /// Two windows share a page, or have the same kind.
+    #[error("windows {0} and {1} overlap or have the same kind")]
     Same(u32, u32),
-    /// A `CACHING_` or `ACCESS_` that nobody knows.
-    #[error("window {0} is cached or accessed in a way that is not known")]
+    /// An unknown `CACHING_` or `ACCESS_` value.
+    #[error("window {0} has an unknown caching or access attribute")]
     Unknown(u32),
-    /// None of this kind, or none for this port.
+    /// There is no window of this kind, or none for this port.
     #[error("no window of kind {kind} for port {port}")]
     Missing {
-        /// The kind wanted.
+        /// The requested kind.
         kind: u32,
         /// The port.
         port: u32,
     },
 }
 
-/// Where a window is, or a port's part of it.
+/// The place of a window, or of a port's part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The window's number in the table.
@@ -57,7 +57,7 @@ pub struct Place {
     pub is_writable: bool,
 }
 
-/// The windows of a BAR, checked.
+/// The windows of a BAR, validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Windows {
     rows: Vec<Window>,
@@ -65,8 +65,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Reads the table of an information page whose magic word stands, once: whoever writes it may change it at any
-    /// time.
+    /// Reads the table of an information page whose magic word is present. Reads it once: the device may change it at
+    /// any time.
     ///
     /// # Errors
     /// [`WindowError`].
@@ -86,21 +86,21 @@ impl Windows {
         Ok(Self { rows, ports: info.ports })
     }
 
-    /// Where the window of this kind is, or the part of it that is this port's.
+    /// The place of the window of this kind, or of this port's part of it.
     ///
     /// # Errors
     /// [`WindowError::Missing`].
     pub fn place(&self, kind: u32, port: u32) -> Result<Place, WindowError> {
         let found = (0..).zip(&self.rows).find(|(_, row)| row.kind == kind && port < self.ports);
         let (number, row) = found.ok_or(WindowError::Missing { kind, port })?;
-        // Inside of the BAR, as `check` has seen.
+        // Inside the BAR, as `check` has verified.
         let first = row.first_page + row.stride * port;
         let is_writable = row.access == ACCESS_READ_WRITE;
         Ok(Place { number, pages: first..first + row.pages, is_writable })
     }
 }
 
-/// The layout at this byte of the page.
+/// Reads a structure at this byte of the page.
 fn read<T: FromBytes>(page: &[AtomicU64], offset: usize) -> Option<T> {
     let mut words = [0; InfoPage::BYTES / WORD_BYTES];
     let places = page.get(offset / WORD_BYTES..)?.get(..T::BYTES / WORD_BYTES)?;
@@ -128,10 +128,10 @@ fn check(rows: &[Window], info: &InfoPage) -> Result<(), WindowError> {
     Ok(())
 }
 
-/// All pages of a window, from its first part to its last. None where they are no pages of the BAR behind its first.
+/// All pages of a window, from its first part to its last. `None` unless they are in the BAR after its first page.
 fn span(row: &Window, info: &InfoPage) -> Option<Range<u64>> {
     let [first, pages, stride] = [row.first_page, row.pages, row.stride].map(u64::from);
-    // Below 2^64: products of two numbers of 32 bits, and two more of them.
+    // Below 2^64: a product of two 32-bit numbers plus two 32-bit numbers.
     let end = first + stride * u64::from(info.ports.saturating_sub(1)) + pages;
     let is_sound = first > 0 && pages > 0 && (stride == 0 || stride >= pages) && end <= info.pages.into();
     is_sound.then_some(first..end)
@@ -153,7 +153,7 @@ mod tests {
         InfoPage { pages: 64, ports: 8, windows: 4, ..InfoPage::default() }
     }
 
-    /// Two pages of each port, four more of each, and one of the card.
+    /// Two pages of each port, a window of four pages for each, and a window of the card.
     fn rows() -> [Window; 4] {
         let row = |kind, first_page, pages, stride| {
             let (caching, access) = (CACHING_WRITE_COMBINING, ACCESS_READ_WRITE);
@@ -238,9 +238,12 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the table says: what is taken for a window is inside of the BAR, and no port's part is another's.
+        /// For any table: every accepted window is inside the BAR, and the ports' parts do not overlap.
         #[test]
-        fn what_is_accepted_is_sound(rows in proptest::collection::vec(some_row(), 0..4), ports in 1..4_u32) {
+        fn accepted_windows_are_in_the_bar_and_disjoint(
+            rows in proptest::collection::vec(some_row(), 0..4),
+            ports in 1..4_u32,
+        ) {
             let info = InfoPage { pages: 32, ports, windows: rows.len() as u32, ..InfoPage::default() };
             let Ok(windows) = Windows::read(&page(&info, &rows)) else { return Ok(()) };
             let mut taken = std::collections::BTreeMap::from([(0, (u32::MAX, 0))]);

@@ -1,5 +1,5 @@
-//! The numbers of slots and records, wherever they stand, also right before they wrap: a port over plain words, against
-//! a device of a few lines that shares no code with it.
+//! The numbers of slots and records, at any value and also just before they wrap: a port over plain words, against a
+//! small device that shares no code with it.
 
 use std::collections::VecDeque;
 
@@ -7,9 +7,9 @@ use niclab_port::slices::{self, Flags, Slice};
 use niclab_port::{Fault, Page, Queue, Records, Register, Reports, Requester};
 use proptest::prelude::*;
 
-/// Both sides' memory, and the device, which carries each launch to the port's own queue.
+/// The memory of both sides, and the device, which delivers each post to the port's own queue.
 struct Device {
-    /// Begin, words, received and launch word of each slot.
+    /// First word, words, received count and launch word of each slot.
     slots: Vec<(usize, Vec<u64>, u64, u64)>,
     status: u64,
     records: Vec<[u64; 11]>,
@@ -62,21 +62,21 @@ impl Device {
             stored: start,
             waiting: VecDeque::new(),
         };
-        // What a port that is so far has in its page: a zeroed one would launch number zero when the numbers wrap.
+        // The page of a port with these numbers: in a zeroed page, number zero would look posted when the numbers wrap.
         for number in (1..=start).rev().take(32) {
             device.slots[(number as u32).wrapping_sub(1) as usize % 32].3 = number << 32;
         }
         device
     }
 
-    /// Takes a slot; whether the status word of its slice is left out.
+    /// Takes a slot, if one is posted. With `is_stale`, leaves out the status word of its slice.
     fn take(&mut self, is_stale: bool) -> bool {
         let next = self.taken.wrapping_add(1) as u32;
         let (begin, words, _, launch) = &self.slots[next.wrapping_sub(1) as usize % 32];
         if (launch >> 32) as u32 != next {
             return false;
         }
-        assert_eq!((*launch as usize) >> 3 & 0xf, *begin, "the length field is where the burst begins");
+        assert_eq!((*launch as usize) >> 3 & 0xf, *begin, "the length field is the first word of the burst");
         self.waiting.push_back((words.clone(), is_stale));
         self.taken += 1;
         if self.taken.is_multiple_of(8) {
@@ -99,7 +99,7 @@ impl Device {
             self.stored += 1;
             record[10 - words.len()..10].copy_from_slice(&words);
             if !is_stale {
-                // Node 3, port 5, written, payload words, number.
+                // Node 3, port 5, valid, payload words, number.
                 record[10] = self.stored << 32 | 3 << 16 | 5 << 8 | 1 << 7 | (words.len() as u64 - 2);
             }
         }
@@ -121,7 +121,7 @@ impl Port {
     }
 
     fn send(&mut self, payload: &[u64], tag: [u64; 2]) -> bool {
-        let is_free = self.requester.has_slot(&self.device).expect("a sound status line");
+        let is_free = self.requester.has_slot(&self.device).expect("a valid status line");
         if is_free {
             let received = self.queue.received();
             slices::launch(&mut self.requester, &mut self.device, payload, tag, Flags::NONE, received);
@@ -141,7 +141,7 @@ fn start() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    /// Every message arrives once, whole and in order, and neither page nor queue locks up.
+    /// Every message arrives once, complete and in order, and neither page nor queue deadlocks.
     #[test]
     fn nothing_is_lost_duplicated_or_reordered(
         steps in proptest::collection::vec((0..3_u8, 0..40_usize), 1..400),
@@ -170,10 +170,10 @@ proptest! {
         prop_assert_eq!(received, sent);
     }
 
-    /// Every message that was written is received once and in order, every one that was not is reported once, and
-    /// records are released so that the queue never locks up.
+    /// Every written message is received once and in order, every skipped one is reported once, and releases prevent a
+    /// deadlock of the queue.
     #[test]
-    fn lost_and_received_add_up(
+    fn lost_and_received_messages_add_up(
         stale in proptest::collection::vec(any::<bool>(), 1..200),
         capacity in prop_oneof![Just(8_usize), Just(64)],
         start in start(),
@@ -181,7 +181,7 @@ proptest! {
         let mut port = Port::new(start, capacity);
         let (mut received, mut lost) = (Vec::new(), Vec::new());
         for (index, &is_stale) in (1_u64..).zip(&stale) {
-            // The last of every eight is written, so that the port can see what is missing.
+            // The last of every eight is written, so that the port can detect missing ones.
             let is_stale = is_stale && !index.is_multiple_of(8);
             prop_assert!(port.send(&[], [index, 0]) && port.device.take(is_stale), "the page is locked up");
             prop_assert!(port.device.waiting.is_empty(), "the queue is locked up");
@@ -203,7 +203,7 @@ proptest! {
 }
 
 #[test]
-fn a_status_line_that_counts_what_was_not_launched_is_a_fault_and_changes_nothing() {
+fn a_status_line_ahead_of_the_posts_is_a_fault() {
     let mut port = Port::new(0, 8);
     assert!(port.send(&[], [0; 2]));
     port.device.status = 2;
@@ -213,7 +213,7 @@ fn a_status_line_that_counts_what_was_not_launched_is_a_fault_and_changes_nothin
 }
 
 #[test]
-fn the_smallest_share_of_a_sender_says_how_often_records_are_released() {
+fn the_smallest_credit_sets_the_release_interval() {
     let mut port = Port::new(0, 64);
     assert_eq!(port.device.registers[2], 16);
     assert_eq!(port.queue.narrow_release_interval(2, &mut port.device), 16);

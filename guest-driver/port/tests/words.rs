@@ -1,4 +1,4 @@
-//! Words that a device of another thread reads and writes.
+//! Words that a device in another thread reads and writes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
@@ -15,7 +15,7 @@ fn zeros(words: usize) -> Vec<AtomicU64> {
     (0..words).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// Launches a message from a page of zeros; the words of its slot.
+/// Posts a message from a zeroed page, and returns the words of its slot.
 fn slot(payload: &[u64], tag: [u64; 2], flags: Flags) -> Vec<u64> {
     let (requester, status) = (zeros(512), zeros(8));
     let mut page = AtomicPage { requester: &requester, status: &status };
@@ -24,7 +24,7 @@ fn slot(payload: &[u64], tag: [u64; 2], flags: Flags) -> Vec<u64> {
 }
 
 #[test]
-fn a_message_is_coded_as_the_page_wants_it() {
+fn a_message_is_encoded_in_the_page_format() {
     let words = slot(&[1, 2, 3], [4, 5], Flags::NOTIFY | Flags::INTERRUPT);
     assert_eq!(words[SLOT_TAG_WORD - 3..SLOT_TAG_WORD + 2], [1, 2, 3, 4, 5]);
     let code = words[SLOT_LAUNCH_WORD] as u16;
@@ -33,7 +33,7 @@ fn a_message_is_coded_as_the_page_wants_it() {
     assert_eq!(code, CODE_ACKNOWLEDGE | 8 << 3, "the tag alone begins at word 8");
 }
 
-/// Eight slices, in which a test writes what a device would.
+/// Eight slices that a test writes like a device.
 struct Slices {
     records: Vec<AtomicU64>,
     completer: Vec<AtomicU64>,
@@ -45,7 +45,7 @@ impl Slices {
         Self { records: zeros(8 * SLICE_WORDS), completer: zeros(512), queue: Queue::new(8, 0) }
     }
 
-    /// The status of slice `number`, but for these bits.
+    /// Writes the status of slice `number`, with these bits flipped.
     fn write(&self, number: u32, flipped: u64) {
         let status = SliceStatus {
             words: 0,
@@ -59,7 +59,7 @@ impl Slices {
         store(&self.records[word], status.encode() ^ flipped);
     }
 
-    /// Takes the next slice, or what is lost.
+    /// Takes the next slice, or reports lost ones.
     fn take(&mut self) -> Result<bool, Fault> {
         let Self { records, completer, queue } = self;
         let mut memory = AtomicRecords { records, completer };
@@ -71,7 +71,7 @@ impl Slices {
 }
 
 #[test]
-fn a_status_that_is_none_is_told_and_the_queue_goes_on() {
+fn an_invalid_status_is_reported_and_skipped() {
     let mut slices = Slices::new();
     // 15 payload words: no packet has more than 8.
     slices.write(1, SLICE_WORDS_MASK);
@@ -82,21 +82,21 @@ fn a_status_that_is_none_is_told_and_the_queue_goes_on() {
 }
 
 #[test]
-fn a_status_of_a_number_far_ahead_is_never_received() {
+fn a_slice_number_far_ahead_is_never_received() {
     let mut slices = Slices::new();
     slices.write(1, 1 << (SLICE_NUMBER_SHIFT + 20));
     assert_eq!(slices.take(), Ok(false));
 }
 
-/// A device that goes to sleep while a message is launched: either it sees the launch, or the sender sees that it must
-/// ring. Without the full barrier between the launch and the look at the doorbell word both look too early.
+/// A device that goes to sleep while a message is posted: either it sees the post, or the sender sees that it must
+/// ring. Without the full barrier between the post and the load of the doorbell word, both could read too early.
 #[test]
-fn a_launch_is_never_overlooked_by_a_device_that_falls_asleep() {
-    // Without the barrier one in some 700 is overlooked on two busy cores, where rounds cost most.
+fn a_device_that_falls_asleep_never_misses_a_post() {
+    // Without the barrier about one in 700 posts is missed on two busy cores, where rounds cost most.
     const ROUNDS: u64 = 25_000;
     let (requester, status, doorbell) = (zeros(512), zeros(8), AtomicU64::new(0));
     let has_rung = AtomicBool::new(false);
-    // Rounds begin on both sides at once, so that the stores and the looks of both meet.
+    // Rounds begin at the same time on both sides, so that their stores and loads race.
     let (device_at, sender_at) = (AtomicU64::new(0), AtomicU64::new(0));
     let meet = |mine: &AtomicU64, theirs: &AtomicU64, round: u64| {
         mine.store(round, Ordering::SeqCst);
@@ -126,7 +126,7 @@ fn a_launch_is_never_overlooked_by_a_device_that_falls_asleep() {
             }
             overlooked
         });
-        // However either side ends, the other must not wait for it.
+        // If one side ends early, the other must not wait for it.
         let _leave = Leave(&sender_at);
         let mut slots = Requester::new(0);
         for round in 1..=ROUNDS {
@@ -139,11 +139,11 @@ fn a_launch_is_never_overlooked_by_a_device_that_falls_asleep() {
             }
             meet(&sender_at, &device_at, 2 * round);
         }
-        assert_eq!(device.join().expect("no panic"), 0, "launches overlooked");
+        assert_eq!(device.join().expect("no panic"), 0, "posts missed");
     });
 }
 
-/// Leaves all meetings that would still come.
+/// Releases the other side from all later meetings.
 struct Leave<'a>(&'a AtomicU64);
 
 impl Drop for Leave<'_> {

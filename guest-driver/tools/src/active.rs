@@ -1,5 +1,5 @@
-//! The transport of cards with descriptor rings: one active port to the same one of the peer. A message is the tag, and
-//! behind it the payload.
+//! The transport of cards with descriptor rings: one active port to the same port of the peer. A message consists of
+//! the tag and then the payload.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::pattern::{WHOLE_EVERY, compare};
 
 /// Bytes of the tag.
 const TAG_BYTES: usize = 16;
-/// Most memory for messages that come.
+/// Maximum memory for received messages.
 const RECEIVE_BYTES: usize = 8 << 20;
-/// Messages that may be on their way while the program does something else.
+/// Messages that may be in flight while the program continues.
 const PLACES: usize = 16;
-/// Payloads up to which a message is copied to a place of its own, lest the program wait until it has left.
+/// Longest payload that is copied to a buffer of its own, so that the program need not wait until it has left.
 const PLACED_BYTES: usize = 2 << 10;
 
-/// Memory for messages that may be on their way, each in a place of its own.
+/// Buffers for messages in flight, one for each message.
 pub(crate) struct Places {
     memory: Memory,
     place_bytes: usize,
@@ -29,8 +29,8 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// With places of so many bytes, or more: none that fits into a page lies in two, which would take the card a
-    /// descriptor more.
+    /// Buffers of at least `place_bytes` bytes. A message that fits into a page never crosses a page boundary, which
+    /// would cost a second descriptor.
     pub(crate) fn new(place_bytes: usize) -> Result<Self, Failure> {
         let place_bytes = place_bytes.next_power_of_two();
         let bytes = PLACES * place_bytes;
@@ -38,8 +38,8 @@ impl Places {
         Ok(Self { memory, place_bytes, next: 0 })
     }
 
-    /// Sends a message of these parts, if the window lets it begin now, and does not wait until it has left. Once
-    /// round, all others must have left.
+    /// Sends a message of these parts if the window allows it now. Does not wait until it has left, except at the first
+    /// buffer: then all earlier messages must have left.
     pub(crate) fn try_send(
         &mut self,
         port: &mut Port,
@@ -62,21 +62,21 @@ impl Places {
     }
 }
 
-/// An active port that talks to the same port of one peer.
+/// An active port that communicates with the same port of one peer.
 pub struct ActiveChannel {
     port: Port,
     peer_address: Address,
     peer: String,
     timeout: Duration,
     received: u64,
-    /// A message: room for the tag, and the pattern.
+    /// Memory of a message: room for the tag, then the pattern.
     outgoing: Vec<u8>,
-    /// Messages that are not waited for.
+    /// Buffers of messages that the program does not wait for.
     places: Places,
 }
 
 impl ActiveChannel {
-    /// Opens the port, for messages of so many bytes.
+    /// Opens the port for messages of up to `payload_bytes`.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl ActiveChannel {
         peer: u32,
         payload_bytes: usize,
     ) -> Result<Self, Failure> {
-        // Room for what both ends tell one another beside data.
+        // Room for the control messages of both ends too.
         let bytes = TAG_BYTES + payload_bytes.max(64);
         let buffer_bytes = bytes.next_multiple_of(64);
         let buffers = (RECEIVE_BYTES / buffer_bytes).clamp(2, options.slices as usize);
@@ -113,7 +113,7 @@ fn bytes_of(tag: Tag) -> [u8; TAG_BYTES] {
     (u128::from(first) | u128::from(second) << 64).to_le_bytes()
 }
 
-/// A message has come, the `number`-th: its tag, and its front.
+/// Checks received message `number`. Returns its tag, and its first bytes in `buffer`.
 fn accept(
     message: &Message<'_>,
     buffer: &mut [u8],
@@ -154,7 +154,7 @@ pub fn check_size(bytes: usize) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "--size {bytes}: a message between active ports has a payload of up to {most} bytes"
+        "--size {bytes}: a message between active ports carries at most {most} bytes of payload: lower --size"
     )))
 }
 

@@ -6,7 +6,7 @@ use niclab_user::slices::Flags;
 
 use crate::Failure;
 
-/// Byte `index` of the pattern that measured messages carry: any but zeros, which a lazy transport could compress or
+/// Byte `index` of the pattern that measured messages carry. It is not all zeros, which a transport could compress or
 /// skip.
 pub const fn pattern(index: usize) -> u8 {
     index as u8 ^ 0xa5
@@ -14,57 +14,57 @@ pub const fn pattern(index: usize) -> u8 {
 
 /// A connection to one peer. No call allocates once the channel is set up.
 pub trait Channel {
-    /// The peer, for messages to the user.
+    /// Name of the peer, for messages to the user.
     fn peer(&self) -> &str;
 
-    /// Sends if that is possible at once; `false` when not.
+    /// Sends if that is possible at once; otherwise returns `false`.
     ///
     /// # Errors
     ///
-    /// What the transport says.
+    /// Those of the transport.
     fn try_send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<bool, Failure>;
 
-    /// Sends, and waits for room while there is none.
+    /// Sends, and waits for room if there is none.
     ///
     /// # Errors
     ///
-    /// What the transport says; a time-out.
+    /// Those of the transport; a timeout.
     fn send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure>;
 
-    /// [`Channel::try_send`] of a payload that is the begin of the [`pattern`]. A transport that keeps the pattern in
-    /// memory which its NIC reads sends it from there.
+    /// [`Channel::try_send`] of a payload that is the beginning of the [`pattern`]. A transport that keeps the pattern
+    /// in memory readable by its NIC sends it from there.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Channel::try_send`].
     fn try_send_pattern(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<bool, Failure> {
         self.try_send(payload, tag, flags)
     }
 
-    /// [`Channel::send`] of a payload that is the begin of the [`pattern`].
+    /// [`Channel::send`] of a payload that is the beginning of the [`pattern`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Channel::send`].
     fn send_pattern(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure> {
         self.send(payload, tag, flags)
     }
 
-    /// The next message if it is there: its payload into the front of `buffer`, as much as that holds.
+    /// Receives the next message, if there is one. Copies as much of its payload into `buffer` as fits.
     ///
     /// # Errors
     ///
-    /// What the transport says; [`Failure::OutOfStep`] for a message that is not of this program.
+    /// Those of the transport; [`Failure::OutOfStep`] for a message of another program.
     fn try_receive(&mut self, buffer: &mut [u8]) -> Result<Option<Tag>, Failure>;
 
-    /// The next message.
+    /// Waits for the next message.
     ///
     /// # Errors
     ///
-    /// As [`Channel::try_receive`]; a time-out.
+    /// As [`Channel::try_receive`]; a timeout.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Tag, Failure>;
 
-    /// Doorbells rung so far, where the transport counts them.
+    /// Doorbells rung so far; 0 if the transport does not count them.
     fn doorbells(&self) -> u64 {
         0
     }
@@ -73,26 +73,26 @@ pub trait Channel {
     ///
     /// # Errors
     ///
-    /// What the transport says; a time-out.
+    /// Those of the transport; a timeout.
     fn flush(&mut self) -> Result<(), Failure>;
 }
 
 /// A channel whose messages can interrupt their receiver.
 pub trait Interrupting: Channel {
-    /// Interrupts for this end since the last call; sleeps up to `timeout` for the first one.
+    /// Returns the interrupts for this end since the last call. Sleeps up to `timeout` for the first one.
     ///
     /// # Errors
     ///
-    /// What the NIC says.
+    /// Those of the NIC.
     fn wait_interrupts(&mut self, timeout: Duration) -> Result<u64, Failure>;
 }
 
-/// What a message is for.
+/// Purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// "I am here": number is the sender's nonce, payload tells what it is about to run.
+    /// "I am here": number is the sender's nonce, payload is a digest of its plan.
     Hello,
-    /// "I have seen you": number is the nonce of the one that is answered.
+    /// "I have seen you": number is the nonce of the Hello that this answers.
     Welcome,
     /// A measured message, numbered from 1.
     Data,
@@ -106,10 +106,10 @@ impl Kind {
     const ALL: [Self; 5] = [Self::Hello, Self::Welcome, Self::Data, Self::Done, Self::Bye];
 }
 
-/// The 16 bytes beside the payload, on every transport alike, so that transports do equal work.
+/// The 16 bytes in addition to the payload, the same on every transport, so that transports do equal work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// What the message is for.
+    /// Purpose of the message.
     pub kind: Kind,
     /// Step of the run that it belongs to.
     pub step: u8,
@@ -123,16 +123,16 @@ impl Tag {
     /// Upper 16 bits of the first word.
     const MAGIC: u64 = 0x6e70;
 
-    /// Bits of the first word that all tags have, above 48 bits that differ.
+    /// Bits of the first word that all tags have in common. The lower 48 bits differ.
     pub const COMPARED: u64 = Self::MAGIC << 48;
 
-    /// As the NIC carries it: two words.
+    /// The two words that the NIC carries.
     pub fn encode(self) -> [u64; 2] {
         let kind = self.kind as u64;
         [Self::MAGIC << 48 | kind << 40 | u64::from(self.step) << 32 | u64::from(self.bytes), self.number]
     }
 
-    /// `None` when the words are not a tag of this program.
+    /// `None` if the words are not a tag of this program.
     pub fn decode([first, number]: [u64; 2]) -> Option<Self> {
         if first >> 48 != Self::MAGIC {
             return None;
@@ -141,7 +141,7 @@ impl Tag {
         Some(Self { kind, step: (first >> 32) as u8, bytes: first as u32, number })
     }
 
-    /// Fails unless the message is the one that is due.
+    /// Fails unless this is the expected message.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl std::fmt::Display for Tag {
     }
 }
 
-/// A receive that skips greetings: they are repeated until answered, so that late ones may follow.
+/// Receives, and skips greetings: an end repeats them until it is answered, so late ones may follow.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
-//! The transport of cards with channels: one logical channel to the same one of the peer. A message without payload is
-//! a short one, all others are bulk messages; the tag is the four integers. What is longer than a bulk message goes
-//! into memory that the peer has exposed, and a short message behind it says that it is there.
+//! The transport of cards with channels: one logical channel to the same channel of the peer. A message without payload
+//! is a short message, others are bulk messages. The tag is in the four integers. A payload longer than a bulk message
+//! goes into memory that the peer has exposed; a short message after it says that it is complete.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::channel::{Channel, Interrupting, Kind, Tag};
 use crate::nic::NicOptions;
 use crate::pattern::{WHOLE_EVERY, compare};
 
-/// Most bytes that go as memory messages.
+/// Maximum payload of memory messages.
 const MAX_MEMORY_BYTES: usize = 64 << 20;
 
 /// A channel to the same channel of one peer.
@@ -26,11 +26,11 @@ pub struct PushChannel {
     peer: String,
     timeout: Duration,
     received: u64,
-    /// Both ends know of each other.
+    /// Both ends have met.
     is_met: bool,
-    /// Memory for what is longer than a bulk message, if anything will be, and its name here.
+    /// Exposed memory for payloads longer than a bulk message, if there are any, and its name at this node.
     memory: Option<(Region, u32)>,
-    /// The peer's, once a message has said it.
+    /// Name of the peer's memory, as its last message said.
     peer_memory: u32,
 }
 
@@ -41,8 +41,8 @@ impl PushChannel {
     ///
     /// [`Failure::Nic`].
     pub fn open(device: &Device, options: &NicOptions, peer: u32, bytes: usize) -> Result<Self, Failure> {
-        // Room for as long a message in each slice: what waits in the card's memory fills that, and is then refused for
-        // a while.
+        // Room for one longest message in each slice. Payloads that wait in the card's memory use up this room, and the
+        // card then refuses messages for a while.
         let room = bytes.min(MAX_BULK_BYTES as usize).next_multiple_of(64) * options.slices as usize;
         let terms = Terms::of(device.info());
         let terms = Terms { payload_bytes: terms.payload_bytes.max(room), ..terms };
@@ -69,8 +69,8 @@ impl PushChannel {
         })
     }
 
-    /// What is about to be sent is more than a greeting: the peer is there. Greetings that found nobody were refused,
-    /// which the card has said before it stored the first message of the peer.
+    /// Runs before each send. If this is the first message after the greetings, the peer is there. The card refused
+    /// greetings that arrived before it was, and has reported these refusals before it stored the peer's first message.
     #[inline]
     fn before(&mut self, tag: Tag) -> Result<(), Failure> {
         if !self.is_met && !matches!(tag.kind, Kind::Hello | Kind::Welcome) {
@@ -80,7 +80,7 @@ impl PushChannel {
         Ok(())
     }
 
-    /// The number of the handler says which memory the sender has exposed, so that greetings tell it.
+    /// The handler number carries the name of the sender's exposed memory, so greetings announce it.
     #[inline]
     fn message(&self, bytes: usize, tag: Tag, flags: Flags) -> Outgoing {
         let [first, second] = tag.encode();
@@ -97,8 +97,8 @@ impl PushChannel {
         }
     }
 
-    /// Copies a payload into the peer's memory. The next one goes to the same place: of a stream the receiver sees that
-    /// all is the pattern, and from the short message that all of this one is there.
+    /// Copies a payload into the peer's memory. The next payload goes to the same place. The receiver checks that the
+    /// memory holds the pattern, and learns from the short message that this payload is complete.
     fn send_memory(&mut self, payload: &[u8]) -> Result<(), Failure> {
         let (target, region) = (self.peer_address, self.peer_memory);
         let piece = self.port.sender.piece_bytes();
@@ -110,7 +110,7 @@ impl PushChannel {
         Ok(())
     }
 
-    /// The message at the front of the queue, if it is there: its tag, and its front.
+    /// Takes the message at the front of the queue, if there is one. Returns its tag, and its first bytes in `buffer`.
     fn take(&mut self, buffer: &mut [u8]) -> Result<Option<Tag>, Failure> {
         let Self { port, memory, peer_memory, peer, peer_address, received, .. } = self;
         let taken = port.receiver.try_receive(|message| {
@@ -136,7 +136,7 @@ fn forgive_absence(result: Result<(), Error>) -> Result<(), Error> {
     }
 }
 
-/// A message has come, the `number`-th: its tag, and its front.
+/// Checks received message `number`. Returns its tag, and its first bytes in `buffer`.
 fn accept(
     message: &Message<'_>,
     memory: Option<&Region>,
@@ -172,7 +172,7 @@ fn accept(
     Ok(tag)
 }
 
-/// Refuses payloads that cannot be carried.
+/// Refuses payloads that are too long for this card and run.
 ///
 /// # Errors
 ///
@@ -254,8 +254,8 @@ impl Interrupting for PushChannel {
     }
 }
 
-/// Channels by which measured messages go in turn; all others go by the first. Both ends begin anew with the first
-/// where a stream ends.
+/// Several channels. Measured messages use them round robin, all others use the first. Both ends start again with the
+/// first channel when a stream ends.
 pub struct InTurn {
     channels: Vec<PushChannel>,
     sent: usize,
@@ -268,7 +268,7 @@ impl InTurn {
         Self { channels, sent: 0, received: 0 }
     }
 
-    /// The channel that the next message with this tag goes by.
+    /// The channel for the next message with this tag.
     #[inline]
     fn turn(&mut self, tag: Tag) -> &mut PushChannel {
         let place = if tag.kind == Kind::Data { self.sent } else { 0 };

@@ -49,7 +49,7 @@ pub enum Command {
     /// each operation late. The device's counters must then show that no other host was woken. If a check fails, the
     /// command exits with 1.
     Collective(CollectiveArguments),
-    /// Run this rank's part of a workload as the simulator's hosts do; `niclab check` releases it at each cue
+    /// Run this rank's part of a workload, as the simulator's hosts do; `niclab check` releases it at each cue
     Workload(WorkloadArguments),
 }
 
@@ -82,7 +82,12 @@ pub struct RunArguments {
     #[arg(long)]
     pub acknowledge: bool,
     /// Match cards: post this many receives that match no message before those that match
-    #[arg(long, default_value_t = 0, value_name = "RECEIVES", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    #[arg(
+        long,
+        default_value_t = 0,
+        value_name = "RECEIVES",
+        value_parser = clap::value_parser!(u32).range(..=1_000_000)
+    )]
     pub depth: u32,
     /// Match cards: who searches for the receive of a message; `host` is the baseline
     #[arg(long, value_enum, default_value_t = Matcher::Card)]
@@ -122,7 +127,13 @@ pub struct InterruptArguments {
     #[command(flatten)]
     pub world: WorldArguments,
     /// Messages in each direction
-    #[arg(short = 'n', long, default_value_t = 100, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(
+        short = 'n',
+        long,
+        default_value_t = 100,
+        value_name = "COUNT",
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000)
+    )]
     pub iterations: u64,
     /// Request an interrupt with each K-th message; 0: with no message, and none must arrive
     #[arg(short = 'k', long, default_value_t = 10, value_name = "K")]
@@ -150,7 +161,12 @@ pub struct WorkloadArguments {
     #[arg(long, value_name = "PATH")]
     pub device: Option<PathBuf>,
     /// Longest wait for anything to happen, in seconds
-    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(
+        long,
+        default_value_t = 30,
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
+    )]
     pub timeout: u64,
     /// Print a JSON document instead of a table
     #[arg(long)]
@@ -177,7 +193,13 @@ pub struct CollectiveArguments {
     #[arg(long, value_delimiter = ',', value_parser = |name: &str| named(&ELEMENTS, name))]
     pub element: Vec<Element>,
     /// Measured repetitions of each operation
-    #[arg(short = 'n', long, default_value_t = 100, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(
+        short = 'n',
+        long,
+        default_value_t = 100,
+        value_name = "COUNT",
+        value_parser = clap::value_parser!(u64).range(1..=100_000_000)
+    )]
     pub iterations: u64,
     /// Character device of the NIC; the first one when not given
     #[arg(long, value_name = "PATH")]
@@ -186,7 +208,12 @@ pub struct CollectiveArguments {
     #[arg(long, value_enum, default_value = "spin")]
     pub poll: Poll,
     /// Longest wait for anything to happen, in seconds
-    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(
+        long,
+        default_value_t = 30,
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
+    )]
     pub timeout: u64,
     /// Print a JSON document instead of a table
     #[arg(long)]
@@ -283,7 +310,12 @@ pub struct WorldArguments {
     #[arg(long, value_enum)]
     pub poll: Option<Poll>,
     /// Longest wait for the peer, and for any message, in seconds
-    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(
+        long,
+        default_value_t = 30,
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
+    )]
     pub timeout: u64,
     /// Print a JSON document instead of a table
     #[arg(long)]
@@ -444,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn the_command_line_is_valid() {
         Cli::command().debug_assert();
     }
 
@@ -467,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_does_not_talk_to_itself() {
+    fn a_rank_cannot_be_its_own_peer() {
         assert!(world("--peer 1").pair(1, Some(2)).is_err());
     }
 

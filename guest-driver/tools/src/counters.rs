@@ -8,19 +8,19 @@ use serde::Serialize;
 
 use crate::Failure;
 
-/// Counts of one node's NIC that tell how a run was carried.
+/// Counters of one node's NIC for a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Interrupts raised.
     pub interrupts: u64,
     /// Doorbells rung by the guest.
     pub doorbells: u64,
-    /// Launches found by polling, without a doorbell.
+    /// Posts that the device found by polling, without a doorbell.
     pub doorbells_spared: u64,
 }
 
 impl Counters {
-    /// As the device has them now.
+    /// Reads the device's current counters.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// What the run added.
+    /// The counts of the run alone.
     pub fn difference(&self) -> Counters {
         Counters {
             interrupts: self.after.interrupts.wrapping_sub(self.before.interrupts),
@@ -94,7 +94,7 @@ impl InterruptLine {
     ///
     /// # Errors
     ///
-    /// [`Failure::Read`] when sysfs does not say which virtio device it is.
+    /// [`Failure::Read`] if sysfs does not name its virtio device.
     pub fn of(device: &Device) -> Result<Self, Failure> {
         let path = device.sysfs().join("device");
         let target = fs::canonicalize(&path).map_err(|source| Failure::Read { path, source })?;
@@ -102,7 +102,7 @@ impl InterruptLine {
         Ok(Self { name })
     }
 
-    /// Interrupts on the line since the machine was booted, all processors together.
+    /// Interrupts on the line since the machine booted, summed over all processors.
     ///
     /// # Errors
     ///
@@ -142,14 +142,14 @@ NMI:          1          2   Non-maskable interrupts
 ";
 
     #[test]
-    fn a_line_is_found_by_its_device_and_summed_over_processors() {
+    fn interrupt_line_is_summed_over_processors() {
         assert_eq!(count_line(SAMPLE, "virtio1"), Some(123));
         assert_eq!(count_line(SAMPLE, "virtio10"), Some(12));
         assert_eq!(count_line(SAMPLE, "virtio2"), None);
     }
 
     #[test]
-    fn spans_survive_as_words() {
+    fn spans_round_trip_through_words() {
         let span = Span::from_words([1, 2, 3, 11, 22, 33]);
         assert_eq!(span.to_words(), [1, 2, 3, 11, 22, 33]);
         assert_eq!(span.difference(), Counters { interrupts: 10, doorbells: 20, doorbells_spared: 30 });

@@ -132,8 +132,8 @@ pub enum Failure {
 
     /// A host was woken during an operation that its card carries out alone.
     #[error(
-        "{task}: while this node waited for its card, it received {interrupts} interrupts instead of {expected}, and its \
-         card received {rung} doorbells from the host instead of none"
+        "{task}: while this node waited for its card, it received {interrupts} interrupts instead of {expected}, and \
+         its card received {rung} doorbells from the host instead of none"
     )]
     Woken {
         /// The operation.
@@ -187,7 +187,10 @@ pub enum Failure {
     },
 
     /// The NIC lacks a counter that the run reads.
-    #[error("{} has no counter {name}: driver, device and program are from different builds; rebuild them together", .device.display())]
+    #[error(
+        "{} has no counter {name}: driver, device and program are from different builds; rebuild them together",
+        .device.display()
+    )]
     NoCounter {
         /// The device.
         device: PathBuf,

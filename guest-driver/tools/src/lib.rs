@@ -1,18 +1,17 @@
-//! What `niclab-perf` is made of: benchmarks between two nodes of a cluster, over a NIC's user library, over TCP or
-//! UDP.
+//! Library of `niclab-perf`: benchmarks between two nodes of a cluster over a NIC's user library, TCP or UDP.
 //!
-//! - [`cli`]: the command line, and who talks to whom;
-//! - [`channel`]: what a benchmark needs of a transport; [`slices`], [`lists`], [`posts`], [`channels`], [`active`] and
-//!   [`tcp`] are transports; [`udp`], which loses messages, is none, and streams in its own way;
-//! - [`software`]: the matching of messages by the host, which that of the NIC is compared with;
-//! - [`meeting`]: both ends find each other through the channel itself, and part without losing the last message;
-//! - [`cue`]: where a coordinated workload stops until it is told to go on;
-//! - [`mod@bench`]: one module per benchmark; [`workload`]: a whole workload, as the simulator performs it;
-//! - [`collective`]: what groups of cards do among themselves;
+//! - [`cli`]: the command line, and the pairing of ranks;
+//! - [`channel`]: the interface of a transport; [`slices`], [`lists`], [`posts`], [`channels`], [`active`] and [`tcp`]
+//!   implement it; [`udp`] loses messages, so it has a stream of its own instead;
+//! - [`software`]: matching of messages by the host, as a comparison for that of the NIC;
+//! - [`meeting`]: both ends meet over the channel itself, and end the run without losing the last message;
+//! - [`cue`]: cues, at which a coordinated benchmark waits for its coordinator;
+//! - [`mod@bench`]: one module per benchmark; [`workload`]: a whole workload, as in the simulator;
+//! - [`collective`]: collective operations that groups of cards carry out;
 //! - [`report`]: the table and the JSON document.
 //!
-//! Every time that is measured here is wall time of the guest; what the modelled hardware would have taken, the device
-//! knows and `niclab` reports.
+//! Every time that is measured here is wall time of the guest. The device knows the model time, and `niclab` reports
+//! it.
 
 pub mod active;
 pub mod bench;

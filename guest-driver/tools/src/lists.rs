@@ -1,13 +1,14 @@
-//! The transport of cards with lists: messages with posted receives, matched by the NIC or, to compare, by the program.
+//! The transport of cards with lists: messages with posted receives, matched by the NIC or, for comparison, by the
+//! program.
 //!
 //! Both ends post a number of receives ([`Window`]), each with memory of its own, and post each again once its message
-//! was taken. How many of its messages the peer has made room for is told with every message, or by an empty one where
-//! there is none: a sender never finds a receive missing. Greetings are apart from that: they have receives of their
-//! own, because the program that had the peer's port before may receive one instead of the peer.
+//! was taken. Every message tells the peer how many receives its sender has posted again; without a message, an empty
+//! one does. So a sender always finds a receive. Greetings have receives of their own, because a program that had the
+//! peer's port before may receive one instead of the peer.
 //!
-//! With a depth, so many receives that match nothing stand in front of these. Matched by the NIC, its match unit passes
-//! them for each message. Matched by the host, every message goes to an entry that takes anything, and the program
-//! passes them in a list of its own ([`crate::software`]) and copies the message to where it belongs.
+//! With a depth, that number of receives that match no message precedes the others. When the NIC matches, its match
+//! unit searches past them for each message. When the host matches, every message goes to an entry that accepts any
+//! message. The program then searches a list of its own ([`crate::software`]) and copies the message to its place.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -28,49 +29,49 @@ use crate::software::{Header, Item, List};
 
 /// Portal of messages.
 const MESSAGES: u32 = 0;
-/// Portal of empty messages, which tell how many receives were posted.
+/// Portal of empty messages, which carry the number of receives posted again.
 const CREDITS: u32 = 1;
-/// User value of the entry for those.
+/// User value of the entry for those messages.
 const OF_CREDITS: u64 = u64::MAX;
 /// Portal of greetings, which may arrive before the peer opens its port, or at the program that had the port before.
 const GREETINGS: u32 = 2;
-/// Receives for those, behind the others. One that finds none is lost, and said again.
+/// Receives for greetings, after those of messages. A greeting that finds none is lost, and repeated.
 const GREETING_RECEIVES: usize = 4;
 /// User value of answers to greetings.
 const OF_ANSWER: u64 = 1;
 
-/// Match bits: the tag's first word, but for its lower half, where the number of receives posted travels.
+/// Lower half of the match bits: the number of receives posted again. The rest is the tag's first word.
 const POSTED: u64 = 0xffff_ffff;
-/// Match bits of a tag that tell what the message is for; a receive takes any.
+/// Match bits of a tag that differ between messages; a receive accepts any value.
 const ANY_TAG: u64 = 0xffff_ffff_ffff;
 /// Match bits that no message has.
 const NEVER: u64 = 0xdead << 48;
 
 /// Largest payload.
 pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
-/// Largest payload besides the pattern's: greetings and partings.
+/// Largest payload other than the pattern: greetings and farewells.
 const SMALL_BYTES: usize = 64;
 /// Who matches messages, and the number of receives to search past.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Matching {
-    /// Receives in front of those that match.
+    /// Number of receives before those that match.
     pub depth: u32,
     /// Who matches.
     pub on: Matcher,
 }
 
-/// Who looks for the receive of a message.
+/// Who searches for the receive of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Matcher {
     /// The NIC's match unit, in the lists of the card
     #[default]
     Card,
-    /// The program, in a list of its own; the card has one entry for each message that takes anything
+    /// The program, in a list of its own; the card has one entry for each message, which accepts any message
     Host,
 }
 
-/// How many receives are posted, and how large their memory is.
+/// The number of posted receives, and the size of their memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Window {
     receives: usize,
@@ -78,9 +79,9 @@ struct Window {
 }
 
 impl Window {
-    /// Most receives.
+    /// Maximum number of receives.
     const RECEIVES: usize = 64;
-    /// Most memory of all together, where that leaves four of them.
+    /// Maximum memory of all receives, if that allows at least four.
     const BYTES: usize = 16 << 20;
 
     fn new(payload_bytes: usize, events: u32) -> Self {
@@ -93,7 +94,7 @@ impl Window {
         slot * self.slot_bytes
     }
 
-    /// Slots of messages, and behind them those of greetings.
+    /// Number of slots: those of messages, then those of greetings.
     fn slots(&self) -> usize {
         self.receives + GREETING_RECEIVES
     }
@@ -102,12 +103,12 @@ impl Window {
         slot >= self.receives
     }
 
-    /// Where greetings to the peer lie among what is small, behind a place for each message.
+    /// Offset of greetings to the peer in the region of small messages, after one slot for each message.
     fn greeting(&self) -> usize {
         self.receives * SMALL_BYTES
     }
 
-    /// Where the greetings lie there that are received in `slot`.
+    /// Offset in that region of a greeting received in `slot`.
     fn greeting_in(&self, slot: usize) -> usize {
         (slot + 1) * SMALL_BYTES
     }
@@ -129,9 +130,9 @@ pub struct ListChannel {
     incoming: Region,
     /// The pattern, ready to be sent.
     pattern: Region,
-    /// Answers and partings, one behind the other, and behind them greetings.
+    /// Small messages: answers and farewells, then greetings.
     small: Region,
-    /// Messages that came before their turn.
+    /// Messages that came while the program waited for something else.
     inbox: VecDeque<Event>,
     /// Events that were read while a command waited for a slot.
     read: VecDeque<Event>,
@@ -143,16 +144,16 @@ pub struct ListChannel {
     counts: Counts,
 }
 
-/// What went to and fro; each number only grows.
+/// Counts of messages and receives; each number only grows.
 #[derive(Debug, Default)]
 struct Counts {
     /// Messages sent.
     sent: u64,
-    /// Of these, receives that the peer has posted again.
+    /// Receives that the peer has posted again for them.
     posted_by_peer: u64,
     /// Receives that were posted again.
     posted: u64,
-    /// Of these, told to the peer.
+    /// Those of them that the peer was told of.
     told: u64,
     /// Messages sent with notification.
     notified: u64,
@@ -179,11 +180,11 @@ impl ListChannel {
         Self::new(port, options, peer, payload_bytes, matching)
     }
 
-    /// As [`ListChannel::open`], with a port that is open.
+    /// As [`ListChannel::open`], with an open port.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`ListChannel::open`].
     pub fn new(
         mut port: Port,
         options: &NicOptions,
@@ -234,11 +235,11 @@ impl ListChannel {
         }
         let credits = Append::put(CREDITS, region.span(0..0)?).persistent().user(OF_CREDITS);
         self.launch(&credits)?;
-        // Last: who is greeted can be sent to.
+        // Posted last: an end that was greeted must be ready to receive messages.
         (self.window.receives..self.window.slots()).try_for_each(|slot| self.post_greeting(slot))
     }
 
-    /// Posts the receive of a greeting. It is the card's to match, whoever matches messages.
+    /// Posts the receive of a greeting. The card matches greetings, also if the host matches messages.
     fn post_greeting(&mut self, slot: usize) -> Result<(), Failure> {
         let region = self.small.clone();
         let begin = self.window.greeting_in(slot);
@@ -252,7 +253,8 @@ impl ListChannel {
         self.launch(&entry)
     }
 
-    /// Posts the receive of `slot`: in the card, or in the list with memory in the card for whatever comes.
+    /// Posts the receive of `slot`: in the card, or in the host's list together with an entry in the card for any
+    /// message.
     fn post(&mut self, slot: usize) -> Result<(), Failure> {
         let region = self.incoming.clone();
         let begin = self.window.begin(slot);
@@ -270,8 +272,8 @@ impl ListChannel {
         }
     }
 
-    /// Posts the receives again whose messages were taken, and tells the peer where it hears of it in no other way
-    /// soon.
+    /// Posts receives again whose messages were taken. Tells the peer with an empty message if half of the receives are
+    /// posted again and the peer was not told.
     fn post_again(&mut self) -> Result<(), Failure> {
         // One doorbell for all of them.
         self.port.hold();
@@ -300,14 +302,14 @@ impl ListChannel {
 
     fn launch(&mut self, command: &impl Command) -> Result<(), Failure> {
         self.port.launch_reading(command, &mut self.read, self.timeout)?;
-        // What says that there is room is looked at now: whoever waits for room waits for other events.
+        // Process these events now: a caller that waits for room waits for new events, and would miss these.
         while let Some(event) = self.read.pop_front() {
             self.sort(event)?;
         }
         Ok(())
     }
 
-    /// Puts the first bytes of a region's part that begins at `begin`.
+    /// Sends `bytes` bytes of a region from `begin` on.
     fn put(
         &mut self,
         region: &Region,
@@ -327,7 +329,7 @@ impl ListChannel {
         if flags.contains(Flags::NOTIFY) {
             put = put.sent();
         }
-        // Who is answered may be gone, and that must be known: no receive was used up by the answer then.
+        // The program that is answered may be gone. Its card reports that, and the answer has then used up no receive.
         let is_answer = tag.kind == Kind::Welcome;
         if is_answer {
             put = put.user(OF_ANSWER);
@@ -339,30 +341,30 @@ impl ListChannel {
         self.counts.sent += 1;
         self.counts.told = posted;
         self.counts.notified += u64::from(flags.contains(Flags::NOTIFY));
-        // While the message is on its way.
+        // Post while the message is in flight.
         self.post_batch()
     }
 
-    /// Posts receives again once a quarter of them is free: few round trips have a post in them then.
+    /// Posts receives again once a quarter of them is free, so that few round trips include a post.
     fn post_batch(&mut self) -> Result<(), Failure> {
         if self.free.len() * 4 < self.window.receives { Ok(()) } else { self.post_again() }
     }
 
     fn put_small(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure> {
         let payload = payload.get(..SMALL_BYTES).unwrap_or(payload);
-        // A place is used again after as many messages as the peer has receives: it has taken this one's then.
+        // A slot is reused only when the peer has taken its message, because there are as many slots as receives.
         let begin = (self.counts.sent % self.window.receives as u64) as usize * SMALL_BYTES;
         let region = self.small.clone();
         region.write(begin, payload)?;
         self.put(&region, begin, payload.len(), tag, flags)
     }
 
-    /// Says a greeting, which uses up no receive of the messages: whoever has the peer's port now may be another than
-    /// the one that is met.
+    /// Sends a greeting, which uses up no receive of messages: another program than the expected peer may have the
+    /// peer's port now.
     fn greet(&mut self, payload: &[u8], tag: Tag) -> Result<(), Failure> {
         let payload = payload.get(..SMALL_BYTES).unwrap_or(payload);
         let region = self.small.clone();
-        // Its own place, for it is the same each time.
+        // Greetings share one slot, because each is the same.
         let begin = self.window.greeting();
         region.write(begin, payload)?;
         let [first, number] = tag.encode();
@@ -426,10 +428,10 @@ impl ListChannel {
         Ok(())
     }
 
-    /// The peer has posted so many receives again, of which the lower half is known.
+    /// Updates the number of receives that the peer has posted again; `posted` has its lower 32 bits.
     fn learn(&mut self, posted: u64) {
         let more = (posted as u32).wrapping_sub(self.counts.posted_by_peer as u32);
-        // Never more than messages were sent, whatever it says. (A message may be older than an empty one before it.)
+        // Attack: a peer may claim more than were sent. (An honest number may also be old, from an overtaken message.)
         if u64::from(more) <= self.counts.sent - self.counts.posted_by_peer {
             self.counts.posted_by_peer += u64::from(more);
         }
@@ -445,7 +447,7 @@ impl ListChannel {
         Ok(None)
     }
 
-    /// A message was received: looks at it, matches it if that is the host's part, and copies its front.
+    /// Processes a received message: checks it, matches it if the host matches, and copies its first bytes to `buffer`.
     fn accept(&mut self, event: &Event, buffer: &mut [u8]) -> Result<Tag, Failure> {
         let bytes = usize::try_from(event.moved_bytes).unwrap_or(usize::MAX);
         let words = [event.match_bits & !POSTED | bytes as u64 & POSTED, event.header_data];

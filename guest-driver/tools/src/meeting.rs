@@ -1,9 +1,8 @@
-//! Both ends find each other through the channel itself, and part without losing the last message.
+//! How both ends meet over the channel itself, and end the run without losing the last message.
 //!
-//! A greeting can be lost: the peer may not have opened its port yet. It is repeated until both ends know of each
-//! other. Each end says Hello with a nonce until the other says Welcome with that nonce; it is done when it was
-//! welcomed and has welcomed the other. The Welcome that ends the meeting cannot be lost, because it answers a Hello:
-//! the peer is there.
+//! A greeting can be lost: the peer may not have opened its port yet. Each end sends Hello with a nonce repeatedly
+//! until the other sends Welcome with that nonce. An end has met the peer once it was welcomed and has welcomed the
+//! peer. The last Welcome cannot be lost: it answers a Hello, so the peer is there.
 
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,15 +14,15 @@ use crate::channel::{Channel, Kind, Tag, receive};
 
 /// Time between two greetings.
 const GREETING_INTERVAL: Duration = Duration::from_millis(10);
-/// Pause between two looks for one. Nothing is measured yet, and the peer may need this core to come up.
+/// Pause between two polls for a greeting. Nothing is measured yet, and the peer may need this core to start.
 const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 
-/// Meets the peer, which must run the same `plan`: a text that names the benchmark and all options that matter to both.
+/// Meets the peer, which must run the same `plan`: a text with the benchmark and all options that concern both ends.
 ///
 /// # Errors
 ///
-/// After `timeout` [`Failure::PeerAbsent`], or [`Failure::OutOfStep`] where something else than greetings came;
-/// [`Failure::Mismatch`], or what the channel says.
+/// After `timeout` [`Failure::PeerAbsent`], or [`Failure::OutOfStep`] if other messages than greetings came;
+/// [`Failure::Mismatch`], or those of the channel.
 pub fn meet(
     channel: &mut impl Channel,
     command: &'static str,
@@ -45,7 +44,7 @@ pub fn meet(
             return Err(Failure::PeerAbsent { peer: channel.peer().into(), waited: timeout, command });
         }
         if now >= next_hello {
-            // A page full of greetings that nobody took yet is no reason to wait.
+            // If the page is full of greetings that the peer has not taken yet, this one is skipped.
             channel.try_send(&digest, greeting(Kind::Hello, nonce), Flags::NONE)?;
             next_hello = now + GREETING_INTERVAL;
         }
@@ -63,20 +62,20 @@ pub fn meet(
             Kind::Welcome if tag.number == nonce => welcomed = true,
             // An answer to an earlier run of this program.
             Kind::Welcome => {}
-            // In order: who sends data has met us, and has welcomed us before. So this is of the program before, whose
-            // card still had it when the port was opened anew; or messages are lost, and then nobody welcomes us any
-            // more.
+            // Messages arrive in order, and a peer that sends data has welcomed this end before. So this message is
+            // from an earlier program of the peer, and the card still had it when the port was opened. Or messages are
+            // lost, and no Welcome will come.
             Kind::Data | Kind::Done | Kind::Bye => stray = stray.or(Some(tag)),
         }
     }
     Ok(())
 }
 
-/// Parts from the peer: exchanges 48 bytes, and returns the peer's once ours left this node.
+/// Ends the run: exchanges 48 bytes, and returns the peer's bytes after this end's have left the node.
 ///
 /// # Errors
 ///
-/// [`Failure::OutOfStep`], or what the channel says.
+/// [`Failure::OutOfStep`], or those of the channel.
 pub fn part(channel: &mut impl Channel, step: u8, ours: [u64; 6]) -> Result<[u64; 6], Failure> {
     let mut payload = [0; 48];
     for (bytes, word) in payload.as_chunks_mut::<8>().0.iter_mut().zip(ours) {
@@ -93,11 +92,11 @@ pub fn part(channel: &mut impl Channel, step: u8, ours: [u64; 6]) -> Result<[u64
     Ok(theirs)
 }
 
-/// Waits until both ends are here.
+/// Waits until both ends have reached this point.
 ///
 /// # Errors
 ///
-/// [`Failure::OutOfStep`], or what the channel says.
+/// [`Failure::OutOfStep`], or those of the channel.
 pub fn barrier(channel: &mut impl Channel, step: u8) -> Result<(), Failure> {
     let done = Tag { kind: Kind::Done, step, bytes: 0, number: 0 };
     channel.send(&[], done, Flags::NONE)?;
@@ -108,7 +107,7 @@ fn greeting(kind: Kind, number: u64) -> Tag {
     Tag { kind, step: 0, bytes: 8, number }
 }
 
-/// FNV-1a of the plan: both ends must agree, nobody attacks it.
+/// FNV-1a of the plan. It only detects differing options; it need not resist attacks.
 fn digest(plan: &str) -> u64 {
     plan.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -126,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// A channel that loses its first messages, as a NIC does whose peer has not opened its port.
+    /// A channel that loses its first messages, like a NIC whose peer has not opened its port.
     struct Lossy {
         to: Sender<(Vec<u8>, Tag)>,
         from: Receiver<(Vec<u8>, Tag)>,
@@ -148,7 +147,7 @@ mod tests {
             if self.lose > 0 {
                 self.lose -= 1;
             } else {
-                // The peer may have finished and left: it needs no more greetings.
+                // The peer may have finished and exited; it needs no more greetings.
                 let _ = self.to.send((payload.to_vec(), tag));
             }
             Ok(true)
@@ -160,7 +159,7 @@ mod tests {
 
         fn try_receive(&mut self, buffer: &mut [u8]) -> Result<Option<Tag>, Failure> {
             Ok(self.from.try_recv().ok().map(|(payload, tag)| {
-                // Of what is longer the front, as the others do.
+                // Truncates a longer payload, as the real channels do.
                 let bytes = payload.len().min(buffer.len());
                 buffer[..bytes].copy_from_slice(&payload[..bytes]);
                 tag
@@ -168,7 +167,7 @@ mod tests {
         }
 
         fn receive(&mut self, buffer: &mut [u8]) -> Result<Tag, Failure> {
-            // The other end may have failed, and sends nothing more.
+            // A time limit, because the other end may have failed.
             let (payload, tag) = self.from.recv_timeout(LONG).expect("it comes");
             buffer[..payload.len()].copy_from_slice(&payload);
             Ok(tag)
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_program_before_had_sent_is_passed_over() {
+    fn messages_of_an_earlier_program_are_skipped() {
         let [mut a, mut b] = pair([0, 0]);
         a.to.send(data(1)).expect("b is there");
         a.to.send((vec![0; 48], Tag { kind: Kind::Bye, step: 1, bytes: 48, number: 0 })).expect("b is there");
@@ -231,7 +230,7 @@ mod tests {
         let [mut a, b] = pair([0, 0]);
         b.to.send(data(1)).expect("a is there");
         b.to.send(data(2)).expect("a is there");
-        let error = meet(&mut a, "rate", "plan", Duration::from_millis(30)).expect_err("nobody greets");
+        let error = meet(&mut a, "rate", "plan", Duration::from_millis(30)).expect_err("no greeting");
         let Failure::OutOfStep { found, .. } = &error else { panic!("{error}") };
         assert!(found.starts_with("Data number 1 "), "{error}");
     }
@@ -239,7 +238,7 @@ mod tests {
     #[test]
     fn an_absent_peer_is_named() {
         let [mut a, _b] = pair([0, 0]);
-        let error = meet(&mut a, "rate", "plan", Duration::from_millis(30)).expect_err("nobody there");
+        let error = meet(&mut a, "rate", "plan", Duration::from_millis(30)).expect_err("no peer");
         let text = error.to_string();
         assert!(text.contains("the other end") && text.contains("niclab-perf rate"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! Which NIC, and how to use it: what all transports over one have in common.
+//! Opening a NIC: the options that all of its transports share.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,14 +7,14 @@ use niclab_user::{Device, WaitPolicy};
 
 use crate::Failure;
 
-/// How to open the NIC and which peer to talk to.
+/// How to open and use the NIC.
 #[derive(Clone, Debug)]
 pub struct NicOptions {
-    /// The character device, or none for the first.
+    /// The character device; `None`: the first one.
     pub device: Option<PathBuf>,
     /// The port, at both ends.
     pub port: u32,
-    /// Slices of the receive queue, all of them set aside for the peer (cards with slices), or events (cards with
+    /// Slices of the receive queue, all of them reserved for the peer (cards with slices), or events (cards with
     /// lists).
     pub slices: u32,
     /// How to wait.
@@ -23,7 +23,7 @@ pub struct NicOptions {
     pub timeout: Duration,
 }
 
-/// Opens the NIC of this character device, or the first.
+/// Opens the NIC of this character device, or the first one.
 ///
 /// # Errors
 ///

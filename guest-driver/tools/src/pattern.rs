@@ -1,15 +1,15 @@
-//! That a measured message is what was sent.
+//! Checks that a measured message is the one that was sent.
 
 use std::ops::Range;
 
 use crate::Failure;
 use crate::channel::pattern;
 
-/// Bytes at each end of a large message that are compared with what was sent.
+/// Bytes at each end of a large message that are compared with the pattern.
 const COMPARED_BYTES: usize = 64;
-/// The pattern begins anew after so many bytes.
+/// Period of the pattern.
 const PATTERN_BYTES: usize = 256;
-/// The pattern, as far as what is compared at once can begin anywhere in it.
+/// The pattern, one period plus one comparison, so that a comparison can begin anywhere in a period.
 static PATTERN: [u8; PATTERN_BYTES + COMPARED_BYTES] = {
     let mut bytes = [0; PATTERN_BYTES + COMPARED_BYTES];
     let mut index = 0;
@@ -19,11 +19,11 @@ static PATTERN: [u8; PATTERN_BYTES + COMPARED_BYTES] = {
     }
     bytes
 };
-/// Every n-th message is compared as a whole.
+/// One in this many messages is compared as a whole.
 pub const WHOLE_EVERY: u64 = 256;
 
-/// A message must be the pattern: both ends of it always, and all of it where that is wanted. `read` copies its bytes
-/// from an offset on.
+/// Checks a message against the pattern: always both ends of it, and all bytes if `is_whole`. `read` copies bytes of
+/// the message from an offset on.
 ///
 /// # Errors
 ///
@@ -54,7 +54,7 @@ fn compare_part(
     for first in part.clone().step_by(COMPARED_BYTES) {
         let found = &mut found[..COMPARED_BYTES.min(part.end - first)];
         read(first, found)?;
-        // As a whole: under emulation, byte by byte would take longer than the message.
+        // One comparison of all bytes: under emulation, a loop over bytes would take longer than the message.
         if PATTERN.get(first % PATTERN_BYTES..).is_some_and(|expected| expected.starts_with(found)) {
             continue;
         }

@@ -1,5 +1,6 @@
-//! The transport of cards that messages are posted to: each end posts room, and again once a message was taken. A
-//! sender needs not know of it: the card holds it back, where its protocol is reliable.
+//! The transport of cards that messages are posted to. Each end posts receive buffers, and posts each again once its
+//! message was taken. A sender need not know of them: if the protocol is reliable, the card holds back messages without
+//! a buffer.
 
 use std::collections::VecDeque;
 
@@ -14,30 +15,30 @@ use crate::channel::{Channel, Kind, Tag, pattern};
 use crate::nic::NicOptions;
 use crate::pattern::{WHOLE_EVERY, compare};
 
-/// Bytes of the tag, which stands before the payload.
+/// Bytes of the tag, which precedes the payload.
 const TAG_BYTES: usize = 16;
-/// The longest payload of this program's own: what ends say when they part.
+/// The longest control payload: the farewell.
 const LEAST_BYTES: usize = 48;
-/// Most places for messages to send, and as many for those that come.
+/// Maximum number of send buffers, and of receive buffers.
 const PLACES: usize = 64;
-/// Most memory of each, where that leaves four of them.
+/// Maximum memory of each kind, if that allows at least four buffers.
 const BYTES: usize = 16 << 20;
 
-/// The port of a card, talking to one peer.
+/// A port that communicates with one peer.
 pub struct PostChannel {
     port: Port,
     node: u32,
     peer: String,
     options: NicOptions,
     place_bytes: usize,
-    /// Of a place: as long as any message.
+    /// Bytes of a buffer that a message may use.
     room_bytes: usize,
     incoming: Region,
     outgoing: Region,
-    /// Places for messages to send; each holds the pattern but where a greeting was written.
+    /// Free send buffers; each holds the pattern, except where a greeting overwrote it.
     free: Vec<usize>,
     places: usize,
-    /// Messages that have come, and other events that were read before their turn.
+    /// Messages that have come, and other events that were read early.
     inbox: VecDeque<Event>,
     received: u64,
 }
@@ -59,7 +60,7 @@ impl PostChannel {
         let room_bytes = (TAG_BYTES + payload_bytes.max(LEAST_BYTES)).next_multiple_of(UNIT_BYTES as usize);
         // Whole cache lines.
         let place_bytes = room_bytes.next_multiple_of(64);
-        // A place of the queue for each of them, and some to spare.
+        // The queue has a slot for each event of them, and spare ones.
         let places = (BYTES / place_bytes).clamp(4, PLACES).min(options.slices as usize / 4).max(1);
         let bytes: Vec<u8> = (0..place_bytes - TAG_BYTES).map(pattern).collect();
         let outgoing = port.allocate(places * place_bytes)?;
@@ -84,7 +85,7 @@ impl PostChannel {
         Ok(channel)
     }
 
-    /// Posts room.
+    /// Posts a receive buffer.
     fn post(&mut self, place: usize) -> Result<(), Failure> {
         let region = self.incoming.clone();
         let begin = place * self.place_bytes;
@@ -93,21 +94,21 @@ impl PostChannel {
         Ok(())
     }
 
-    /// Sends what is in a place, behind the tag.
+    /// Sends the tag and the payload in a buffer.
     fn send_place(&mut self, place: usize, bytes: usize, tag: Tag) -> Result<(), Failure> {
         let region = self.outgoing.clone();
         let begin = place * self.place_bytes;
         let [first, second] = tag.encode();
         region.write(begin, &first.to_le_bytes())?;
         region.write(begin + 8, &second.to_le_bytes())?;
-        // The tag says how many bytes of it are the message's.
+        // The length is rounded up; the tag has the exact length.
         let bytes = (TAG_BYTES + bytes).next_multiple_of(UNIT_BYTES as usize);
         let send = Send::new(self.node, region.span(begin..begin + bytes)?).user(place as u64).tell_sent();
         self.port.launch_reading(&send, &mut self.inbox, self.options.timeout)?;
         Ok(())
     }
 
-    /// Takes what is no message, and keeps messages for later.
+    /// Processes an event, or keeps a message for later.
     fn sort(&mut self, event: Event) -> Result<(), Failure> {
         match event.kind {
             EventKind::Sent => self.free.push((event.user as usize).min(self.places - 1)),
@@ -125,10 +126,10 @@ impl PostChannel {
         Failure::Posted { peer: self.peer.clone(), operation, outcome }
     }
 
-    /// A free place, if there is one.
+    /// A free send buffer, if there is one.
     fn place(&mut self) -> Result<Option<usize>, Failure> {
         if self.free.is_empty() {
-            // What was read while something was launched may be what frees one.
+            // Events that were read during a post may free a buffer.
             for event in core::mem::take(&mut self.inbox) {
                 self.sort(event)?;
             }
@@ -149,18 +150,18 @@ impl PostChannel {
         }
     }
 
-    /// A payload that is not the pattern: what follows in the place is made the pattern again once it is sent again.
+    /// Writes a payload other than the pattern. [`Self::restore`] writes the pattern again before the next use.
     fn write(&mut self, place: usize, payload: &[u8]) -> Result<(), Failure> {
         Ok(self.outgoing.write(place * self.place_bytes + TAG_BYTES, payload)?)
     }
 
     fn restore(&mut self, place: usize, bytes: usize) -> Result<(), Failure> {
-        // Only greetings and partings overwrite a place, and they are short.
+        // Only greetings and farewells overwrite a buffer, and they are short.
         let front: Vec<u8> = (0..bytes.min(64)).map(pattern).collect();
         self.write(place, &front)
     }
 
-    /// A message has come: its tag, its front, and room for the next.
+    /// Processes a received message: returns its tag and first bytes, and posts its buffer again.
     fn accept(&mut self, event: &Event, buffer: &mut [u8]) -> Result<Tag, Failure> {
         let place = event.user as usize;
         let begin = place.min(self.places - 1) * self.place_bytes;
@@ -215,7 +216,7 @@ pub fn check_size(device: &Device, bytes: usize) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "--size {bytes}: with its tag this is a message of {needed} bytes, and this card's have up to {most}: raise \
+        "--size {bytes}: with its tag the message has {needed} bytes, but this card's limit is {most}: raise \
          `max_message_bytes` in the [nic] table of the cluster to {needed} or more, or lower --size"
     )))
 }

@@ -1,4 +1,4 @@
-//! The table and the JSON document. Every time in both is wall time, and says so.
+//! The table and the JSON document. Every time in both is labelled as wall time.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::lists::{Matcher, Matching};
 /// Version of the JSON document: raised when a key changes its meaning or goes away.
 pub const VERSION: u32 = 1;
 
-/// All that one invocation found.
+/// Results of one invocation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Document {
     /// [`VERSION`].
@@ -20,7 +20,7 @@ pub struct Document {
     pub tool: &'static str,
     /// The subcommand.
     pub command: &'static str,
-    /// Which clock all times are of: `wall`.
+    /// Clock of all times: `wall`.
     pub clock: &'static str,
     /// The name of the transport.
     pub transport: &'static str,
@@ -28,17 +28,17 @@ pub struct Document {
     pub rank: u32,
     /// The other rank.
     pub peer: u32,
-    /// Who matches messages, and how many receives are in front; with lists.
+    /// With lists: who matches messages, and the number of receives before those that match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matching: Option<Matching>,
     /// One section for each benchmark.
     pub sections: Vec<Section>,
-    /// Interrupts, where they are what is asked for.
+    /// Interrupts, for the subcommand `interrupts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<interrupts::Account>,
-    /// Counts of this node's NIC; none over TCP or UDP.
+    /// Counters of this node's NIC; `None` over TCP or UDP.
     pub device: Option<Span>,
-    /// Counts of the peer's NIC over the same run.
+    /// Counters of the peer's NIC over the same run.
     pub peer_device: Option<Span>,
 }
 
@@ -54,11 +54,11 @@ pub struct Section {
 /// One benchmark at one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// Payload of a message; each carries a tag of 16 bytes besides.
+    /// Payload bytes of a message, without its tag of 16 bytes.
     pub payload_bytes: usize,
     /// Measured messages in each direction.
     pub iterations: u64,
-    /// Time of all of them.
+    /// Total time.
     pub elapsed_wall_ns: u64,
     /// Messages per second, both directions together.
     pub messages_per_s_wall: f64,
@@ -66,18 +66,18 @@ pub struct Row {
     pub payload_bytes_per_s_wall: f64,
     /// Round trips: request and answer.
     pub round_trip: Option<Latency>,
-    /// What it takes the program to send one, where that is measured.
+    /// Cost of sending a message for the program, if measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub injection: Option<Injection>,
-    /// Datagrams that never came, of those measured: over UDP. The rates are of those that came.
+    /// Over UDP: measured datagrams that never arrived. The rates count only those that arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_datagrams: Option<u64>,
 }
 
 impl Row {
-    /// Of so many messages of this payload.
+    /// The row of a step with `iterations` messages of this payload.
     pub fn new(payload_bytes: usize, iterations: u64, outcome: &Outcome) -> Self {
-        // A clock too coarse to see the run must not make the rate infinite, which JSON cannot say.
+        // A coarse clock must not make the rate infinite, which JSON cannot represent.
         let seconds = outcome.elapsed.as_secs_f64().max(1e-9);
         let messages_per_s_wall = outcome.messages as f64 / seconds;
         Self {
@@ -92,7 +92,7 @@ impl Row {
         }
     }
 
-    /// What was taken message by message.
+    /// The distribution that this row has, if it has one.
     fn latency(&self) -> Option<&Latency> {
         self.round_trip.as_ref().or(self.injection.as_ref().map(|injection| &injection.each))
     }
@@ -102,7 +102,7 @@ impl Row {
 ///
 /// # Errors
 ///
-/// Of `out`.
+/// Those of `out`.
 pub fn write_json(document: &Document, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, document)?;
     writeln!(out)
@@ -112,7 +112,7 @@ pub fn write_json(document: &Document, out: &mut impl Write) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Of `out`.
+/// Those of `out`.
 pub fn write_text(document: &Document, out: &mut impl Write) -> io::Result<()> {
     let Document { transport, rank, peer, .. } = document;
     if let Some(Matching { depth, on }) = document.matching {
@@ -120,7 +120,7 @@ pub fn write_text(document: &Document, out: &mut impl Write) -> io::Result<()> {
             Matcher::Card => "card",
             Matcher::Host => "host",
         };
-        writeln!(out, "matched on the {who}, {depth} receives that match nothing in front")?;
+        writeln!(out, "matched on the {who}, after {depth} receives that match no message")?;
     }
     for section in &document.sections {
         writeln!(
@@ -152,20 +152,20 @@ pub fn write_text(document: &Document, out: &mut impl Write) -> io::Result<()> {
             if let Some(lost) = row.lost_datagrams {
                 writeln!(
                     out,
-                    "lost datagrams: {lost} of {}; the rates are of those that came",
+                    "lost datagrams: {lost} of {}; the rates count only those that arrived",
                     row.iterations
                 )?;
             }
         }
         if section.rows.iter().any(|row| row.round_trip.is_some()) {
-            writeln!(out, "a latency is that of a round trip, request and answer")?;
+            writeln!(out, "each latency is a round trip, request and reply")?;
         }
         for injection in section.rows.iter().filter_map(|row| row.injection) {
             let what = if injection.is_silent { "without a doorbell" } else { "doorbells included" };
             let look = injection.look_wall_ns;
             writeln!(
                 out,
-                "a time is that of sending one message, {what}; each burst has a look at the clock, of {look} ns"
+                "each time is that of sending one message, {what}; each burst includes a clock read of {look} ns"
             )?;
         }
     }
@@ -207,6 +207,6 @@ fn write_counters(rank: u32, span: &Span, out: &mut impl Write) -> io::Result<()
     writeln!(
         out,
         "NIC of rank {rank}: interrupts {interrupts} ({i0} to {i1}), doorbells {doorbells} ({d0} to {d1}), \
-         spared {doorbells_spared} ({s0} to {s1})"
+         suppressed {doorbells_spared} ({s0} to {s1})"
     )
 }

@@ -47,8 +47,8 @@ impl Benchmark {
         }
     }
 
-    /// Messages measured and before, unless the user says otherwise: well under a minute even where each takes a
-    /// millisecond.
+    /// Default numbers of measured messages and of warm-up messages. A run takes well under a minute even if each
+    /// message takes a millisecond.
     fn counts(self) -> (u64, u64) {
         match self {
             Self::Pingpong => (2_000, 200),
@@ -71,14 +71,14 @@ impl Benchmark {
     }
 }
 
-/// What to run, at both ends alike.
+/// What to run; the same at both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Plan {
     command: &'static str,
     parts: Vec<Part>,
     flags: FlagPlan,
     matching: Matching,
-    /// Channels that messages go by in turn.
+    /// Number of channels, used round robin.
     channels: u32,
     /// Stop at cues; then there is one part of one size.
     is_coordinated: bool,
@@ -164,7 +164,7 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
         return bench_sockets(world, plan, transport);
     }
     if world.transport == Some(Transport::Slices) {
-        // Known to be wrong before there is a NIC.
+        // Checked before the NIC is opened: the limit is the same on all cards.
         plan.sizes().try_for_each(slices::check_size)?;
     }
     let options = nic_options(world, world.policy());
@@ -207,7 +207,9 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
             refuse_matching(transport, plan)?;
             if plan.flags != FlagPlan::default() {
                 return Err(Failure::Usage(
-                    "messages between active ports have no flags: drop --interrupt-every, --notify and --acknowledge".into(),
+                    "messages between active ports have no flags: drop --interrupt-every, --notify and \
+                     --acknowledge"
+                        .into(),
                 ));
             }
             plan.sizes().try_for_each(active::check_size)?;
@@ -225,12 +227,12 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
     }
 }
 
-/// What the command line says, or as the NIC can.
+/// The transport of the command line, or else that of the NIC's features.
 fn transport_of(world: &WorldArguments, device: &Device) -> Transport {
     world.transport.unwrap_or_else(|| natural_transport(device))
 }
 
-/// As the NIC is used.
+/// The transport of the NIC's features.
 fn natural_transport(device: &Device) -> Transport {
     let natural = [
         (FEATURE_LISTS, Transport::Lists),
@@ -247,7 +249,7 @@ fn refuse_channels(transport: Transport, plan: &Plan) -> Result<(), Failure> {
         return Ok(());
     }
     let name = transport.name();
-    Err(Failure::Usage(format!("there are no channels with --transport {name}: drop --channels")))
+    Err(Failure::Usage(format!("--transport {name} has no channels: drop --channels")))
 }
 
 fn refuse_matching(transport: Transport, plan: &Plan) -> Result<(), Failure> {
@@ -256,7 +258,7 @@ fn refuse_matching(transport: Transport, plan: &Plan) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "messages are not matched with --transport {}: drop --depth and --match-on, or choose --transport match",
+        "--transport {} does not match messages: drop --depth and --match-on, or choose --transport match",
         transport.name()
     )))
 }
@@ -271,7 +273,7 @@ struct Setting<'a> {
 
 fn bench_nic(setting: &Setting<'_>, plan: &Plan, mut channel: impl Channel) -> Result<(), Failure> {
     let &Setting { world, device, pair, transport } = setting;
-    // A conductor makes both ends meet, and greetings would be counted with what is measured.
+    // In a coordinated run the coordinator synchronises both ends, and greetings would count as measured messages.
     if !plan.is_coordinated {
         meeting::meet(&mut channel, plan.command, &format!("{plan:?}"), world.timeout())?;
     }
@@ -289,7 +291,7 @@ fn bench_nic(setting: &Setting<'_>, plan: &Plan, mut channel: impl Channel) -> R
     print(world, pair, &document)
 }
 
-/// Performs this rank's part of a workload.
+/// Runs this rank's part of a workload.
 fn perform(arguments: &WorkloadArguments) -> Result<(), Failure> {
     let WorkloadArguments { spec, rank, device, timeout, json } = arguments;
     let workload = workload::read(spec)?;
@@ -342,7 +344,7 @@ fn bench_sockets(world: &WorldArguments, plan: &Plan, transport: Transport) -> R
     print(world, pair, &Document { sections, ..document(transport, plan.command, pair) })
 }
 
-/// Refuses what sockets, or those of UDP, do not carry.
+/// Refuses options that sockets do not support.
 fn check_sockets(world: &WorldArguments, plan: &Plan, transport: Transport) -> Result<(), Failure> {
     let is_udp = transport == Transport::Udp;
     let (name, most) = if is_udp { ("UDP", udp::MAX_PAYLOAD_BYTES) } else { ("TCP", tcp::MAX_PAYLOAD_BYTES) };
@@ -357,17 +359,17 @@ fn check_sockets(world: &WorldArguments, plan: &Plan, transport: Transport) -> R
         )));
     }
     if is_udp && plan.parts.iter().any(|part| part.benchmark != Benchmark::Stream) {
-        let only =
-            "datagrams may be lost, which only a stream can be measured with: run `niclab-perf stream`";
+        let only = "datagrams may be lost, and only a stream tolerates that: run `niclab-perf stream`";
         return Err(Failure::Usage(only.into()));
     }
     if is_udp && world.policy() != WaitPolicy::Block {
-        return Err(Failure::Usage("datagrams are waited for by poll(2): drop --poll".into()));
+        return Err(Failure::Usage("UDP always waits in poll(2): drop --poll".into()));
     }
     Ok(())
 }
 
-/// Runs a step; where it is coordinated, in two parts with cues around them, each numbered from 1.
+/// Runs a step. A coordinated step has two parts, warm-up and measurement, each numbered from 1 and with cues around
+/// it.
 fn run_step(
     step: &Step,
     is_coordinated: bool,
@@ -389,7 +391,7 @@ fn run_step(
 /// How a channel runs a step of a benchmark.
 type Run<C> = fn(Benchmark, &mut C, &Step, &mut Buffers) -> Result<Option<Outcome>, Failure>;
 
-/// Runs all steps; at the first end, their rows. Also the number of steps.
+/// Runs all steps. Returns their rows, which only the first end has, and the number of steps.
 fn run_parts<C>(
     channel: &mut C,
     plan: &Plan,
@@ -425,12 +427,13 @@ fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
     if let Some(transport) = world.transport.filter(|transport| transport.is_of_sockets()) {
         let name = transport.name();
         return Err(Failure::Usage(format!(
-            "{name} interrupts nobody through a NIC: choose another --transport"
+            "{name} raises no interrupts of the NIC: choose another --transport"
         )));
     }
     if world.poll.is_some_and(|poll| poll != crate::cli::Poll::Spin) {
         return Err(Failure::Usage(
-            "a receiver that waits by --poll block or adaptive asks for interrupts of its own: drop --poll"
+            "with --poll block or adaptive the receiver requests additional interrupts, which would be counted: \
+             drop --poll"
                 .into(),
         ));
     }
@@ -446,11 +449,13 @@ fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
             count_interrupts_over(&setting, arguments, channel)
         }
         Transport::Posts => Err(Failure::Usage(
-            "a sender of posted messages cannot ask for interrupts: the receiver does, as `niclab-perf workload` shows".into(),
+            "a sender of posted messages cannot request interrupts: the receiver's rules do, as in `niclab-perf \
+             workload`"
+                .into(),
         )),
         Transport::Active => Err(Failure::Usage(
-            "a sender to an active port cannot ask for interrupts: the card raises them by `interrupt_frames` in the [nic] table of \
-             the cluster"
+            "a sender to an active port cannot request interrupts: the card raises them by `interrupt_frames` in the \
+             [nic] table of the cluster"
                 .into(),
         )),
         Transport::Channels => {
@@ -463,7 +468,7 @@ fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
     }
 }
 
-/// Payload of a message that interrupts.
+/// Payload bytes of a message with an interrupt.
 const INTERRUPT_BYTES: usize = 16;
 
 fn count_interrupts_over(
@@ -487,7 +492,7 @@ fn count_interrupts_over(
     let mut buffers = Buffers::new(INTERRUPT_BYTES);
     let account = interrupts::run(&mut channel, device, &step, &mut buffers, world.timeout())?;
     meeting::part(&mut channel, step.number, [0; 6])?;
-    // Both ends print: each counted its own interrupts.
+    // Both ends print, because each counted its own interrupts.
     write(world.json, &Document { interrupts: Some(account), ..document(transport, COMMAND, pair) })?;
     account.check()
 }
@@ -512,7 +517,7 @@ fn nic_pair(world: &WorldArguments, device: &Device) -> Result<Option<Pair>, Fai
 }
 
 fn announce_idle(rank: u32) {
-    eprintln!("niclab-perf: rank {rank} has no neighbour to talk to");
+    eprintln!("niclab-perf: rank {rank} has no neighbour, so it sends no messages");
 }
 
 fn document(transport: Transport, command: &'static str, pair: Pair) -> Document {
@@ -532,7 +537,7 @@ fn document(transport: Transport, command: &'static str, pair: Pair) -> Document
     }
 }
 
-/// The first end prints.
+/// Prints the report at the first end.
 fn print(world: &WorldArguments, pair: Pair, document: &Document) -> Result<(), Failure> {
     match pair.end {
         End::First => write(world.json, document),

@@ -46,7 +46,7 @@ impl SliceChannel {
     }
 }
 
-/// Refuses payloads that a packet cannot carry.
+/// Refuses payloads that a slice cannot carry.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub fn check_size(bytes: usize) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "--size {bytes}: a slice carries 0 to {PAYLOAD_BYTES} bytes in whole words of 8"
+        "--size {bytes}: a slice carries 0 to {PAYLOAD_BYTES} bytes: give a multiple of 8"
     )))
 }
 

@@ -1,9 +1,9 @@
-//! Matching on the host: the list of posted receives in the program's memory, searched by the processor.
+//! Matching on the host: the processor searches a list of posted receives in the program's memory.
 //!
-//! The rule is the NIC's (docs/use/MATCH.md), an item is 64 bytes as the NIC's is, and the list is linked as those of MPI
-//! libraries are.
+//! The rule is the NIC's (docs/use/MATCH.md). An item has 64 bytes, like the NIC's, and the list is linked like those
+//! of MPI libraries.
 
-/// A header, as far as the rule looks at it.
+/// The fields of a message header that the rule uses.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
     /// Match bits.
@@ -22,26 +22,26 @@ pub struct Header {
 pub struct Item {
     /// Match bits.
     pub match_bits: u64,
-    /// Bits of them that do not count.
+    /// Match bits to ignore.
     pub ignore_bits: u64,
-    /// The node that it takes messages of; none: any.
+    /// The only node that it accepts messages from; `None`: any.
     pub node: Option<u32>,
-    /// The port likewise.
+    /// The only port, likewise.
     pub port: Option<u32>,
     /// Bytes of its memory. A longer message does not match.
     pub bytes: u64,
-    /// What the program knows it by.
+    /// The program's own value for it.
     pub user: u32,
     next: u32,
 }
 
 impl Item {
-    /// A receive of messages with these match bits, but for those to ignore.
+    /// A receive of messages with these match bits, except for those to ignore.
     pub fn new(match_bits: u64, ignore_bits: u64, bytes: u64, user: u32) -> Self {
         Self { match_bits, ignore_bits, node: None, port: None, bytes, user, next: END }
     }
 
-    /// The same, of messages from this port alone.
+    /// The same receive, for messages from this port only.
     #[must_use]
     pub fn only_from(self, node: u32, port: u32) -> Self {
         Self { node: Some(node), port: Some(port), ..self }
@@ -58,7 +58,7 @@ impl Item {
 
 const END: u32 = u32::MAX;
 
-/// Posted receives, in the order of their posting.
+/// Posted receives, in posting order.
 #[derive(Debug)]
 pub struct List {
     items: Vec<Item>,
@@ -94,7 +94,7 @@ impl List {
         self.last = at;
     }
 
-    /// Takes the first receive that the message matches out of the list.
+    /// Removes and returns the first receive that the message matches.
     #[inline]
     pub fn take(&mut self, header: &Header) -> Option<Item> {
         let (mut before, mut at) = (END, self.first);
@@ -129,9 +129,11 @@ mod tests {
     const _: () = assert!(size_of::<Item>() == 64, "an item is as large as the NIC's");
 
     proptest! {
-        /// The list is what a plain vector would be, searched from its begin.
+        /// The list behaves like a vector that is searched from the front.
         #[test]
-        fn the_first_that_matches_is_taken(steps in proptest::collection::vec((any::<bool>(), 0..4_u64, 0..4_u64, 0..3_u32), 1..200)) {
+        fn the_first_matching_receive_is_taken(
+            steps in proptest::collection::vec((any::<bool>(), 0..4_u64, 0..4_u64, 0..3_u32), 1..200),
+        ) {
             let (mut list, mut plain) = (List::default(), Vec::new());
             for (number, &(is_append, bits, ignore, node)) in steps.iter().enumerate() {
                 if is_append {
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn node_port_and_length_count() {
+    fn node_port_and_length_must_match() {
         let item = Item { node: Some(1), port: Some(2), ..Item::new(5, 0, 8, 0) };
         let header = Header { match_bits: 5, node: 1, port: 2, bytes: 8 };
         assert!(item.takes(&header));

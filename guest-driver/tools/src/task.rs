@@ -1,11 +1,11 @@
-//! What groups are asked for, and by what names.
+//! Collective operations of groups, and their names.
 
 use niclab_user::posts::{Element, Operator};
 
 /// Operators of reductions, by name.
 pub const OPERATORS: [(&str, Operator); 3] =
     [("sum", Operator::Sum), ("min", Operator::Min), ("max", Operator::Max)];
-/// And what they combine.
+/// Element types of reductions, by name.
 pub const ELEMENTS: [(&str, Element); 5] = [
     ("i32", Element::Signed32),
     ("i64", Element::Signed64),
@@ -14,14 +14,14 @@ pub const ELEMENTS: [(&str, Element); 5] = [
     ("f64", Element::Double),
 ];
 
-/// What groups are asked for.
+/// A collective operation of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Of all members.
+    /// A barrier of all members.
     Barrier,
-    /// By each member in turn.
+    /// A multicast by each member in turn.
     Multicast,
-    /// Of the values of all.
+    /// A reduction of the values of all members.
     Reduce(Operator, Element),
 }
 

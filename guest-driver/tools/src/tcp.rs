@@ -1,7 +1,7 @@
 //! The TCP transport: the baseline, one connection with `TCP_NODELAY`.
 //!
-//! A message on the wire is the tag, 16 bytes, and the payload: the same words that a slice carries. One message is one
-//! system call at each end as long as the socket's buffers have room.
+//! A message on the wire consists of the tag, 16 bytes, and the payload: the words that a slice would carry. A message
+//! takes one system call at each end as long as the socket's buffers have room.
 
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -25,7 +25,7 @@ pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 /// Pause between two attempts to connect to a peer that does not listen yet.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Whom to connect to, and how to wait.
+/// The connection to open, and how to wait.
 #[derive(Clone, Debug)]
 pub struct TcpOptions {
     /// Address at which the lower rank of the pair listens.
@@ -57,7 +57,7 @@ pub struct TcpChannel {
 }
 
 impl TcpChannel {
-    /// Listens or connects, whichever is this end's part, until the peer is there.
+    /// Listens or connects, depending on the end, until the peer is there.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl TcpChannel {
         self.outgoing.extend_from_slice(payload);
     }
 
-    /// The next message out of what was received; `None` when it is not complete.
+    /// Takes the next message out of the received bytes; `None` if it is not complete.
     fn decode(&mut self, buffer: &mut [u8]) -> Result<Option<Tag>, Failure> {
         let bytes = self.incoming.get(self.begin..self.end).unwrap_or_default();
         let Some((first, rest)) = bytes.split_first_chunk::<8>() else { return Ok(None) };
@@ -116,7 +116,7 @@ impl TcpChannel {
         Ok(Some(tag))
     }
 
-    /// Receives some bytes; `false` when there are none, which a blocking call answers only after its time-out.
+    /// Receives some bytes; `false` if there are none. A blocking call returns `false` only after its timeout.
     fn fill(&mut self, flags: MsgFlags) -> Result<bool, Failure> {
         if self.begin == self.end {
             (self.begin, self.end) = (0, 0);
@@ -137,7 +137,7 @@ impl TcpChannel {
         }
     }
 
-    /// Hands the kernel what it takes of the message being sent; whether that was all.
+    /// Passes the message being sent to the kernel, as far as it has room. Returns whether all of it was passed.
     fn try_flush(&mut self) -> Result<bool, Failure> {
         while let Some(rest) = self.outgoing.get(self.sent..).filter(|rest| !rest.is_empty()) {
             match send(self.stream.as_raw_fd(), rest, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
@@ -150,7 +150,7 @@ impl TcpChannel {
         Ok(true)
     }
 
-    /// Receives without sleeping for as long as the policy says; whether a message came.
+    /// Polls for a message for as long as the policy says.
     fn spin(&mut self, buffer: &mut [u8]) -> Result<Option<Tag>, Failure> {
         let limit = match self.policy {
             WaitPolicy::Block => return Ok(None),
@@ -225,7 +225,7 @@ impl Channel for TcpChannel {
     }
 }
 
-/// What a socket could not do with whom.
+/// Makes a [`Failure::Socket`] of an operation, an address and an I/O error.
 pub fn socket_failure(operation: &'static str, address: &str) -> impl Fn(io::Error) -> Failure {
     move |source| Failure::Socket { operation, address: address.to_owned(), source }
 }
@@ -246,7 +246,7 @@ fn accept(options: &TcpOptions, command: &'static str) -> Result<TcpStream, Fail
             Err(errno) => return Err(failure(errno.into())),
         }
         let (stream, address) = listener.accept().map_err(&failure)?;
-        // Whoever else connects is sent away: the port is open to the whole network.
+        // Attack: the port is open to the whole network, so connections from other hosts are closed.
         if address.ip() == options.peer {
             return Ok(stream);
         }
@@ -262,7 +262,7 @@ fn connect(options: &TcpOptions, command: &'static str) -> Result<TcpStream, Fai
         }
         match TcpStream::connect_timeout(&options.listen, left) {
             Ok(stream) => return Ok(stream),
-            // The peer does not listen, or its node is not up, yet: nothing announces when it will.
+            // The peer does not listen yet, or its node is not up. No event announces that, so retry.
             Err(error) if is_early(&error) => thread::sleep(RETRY.min(left)),
             Err(source) => return Err(socket_failure("connect to", &options.listen.to_string())(source)),
         }

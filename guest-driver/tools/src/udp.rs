@@ -1,8 +1,8 @@
-//! The UDP transport: a stream of datagrams, of which the receiver counts those that come.
+//! The UDP transport: a stream of datagrams; the receiver counts those that arrive.
 //!
-//! Whatever must not be lost goes by a TCP connection: greetings, cues' company, and when all was sent. A datagram is a
-//! tag and a payload, as a message over TCP is. Nothing but the sender's socket paces it, so where the receiver is
-//! slower, some are lost; none is sent again.
+//! Messages that must not be lost use a TCP connection: greetings, the exchange at cues, and the end of a stream. A
+//! datagram consists of a tag and a payload, like a message over TCP. Only the sender's socket paces it, so a slower
+//! receiver loses datagrams; none is retransmitted.
 
 use std::io;
 use std::net::{IpAddr, UdpSocket};
@@ -19,31 +19,30 @@ use crate::bench::{Buffers, End, Outcome, Step};
 use crate::channel::{Channel, Kind, Tag, receive};
 use crate::tcp::{TAG_BYTES, TcpChannel, socket_failure};
 
-/// Bytes of a datagram, tag included: every Ethernet frame has room for them.
+/// Bytes of a datagram with its tag. It fits into any Ethernet frame.
 const DATAGRAM_BYTES: usize = 1408;
 /// Largest payload.
 pub const MAX_PAYLOAD_BYTES: usize = DATAGRAM_BYTES - TAG_BYTES;
-/// After the last was sent, those on their way have this long to come, each after the one before: more than any link
-/// takes.
+/// Longest gap between datagrams in flight after the last one was sent: longer than the delay of any link.
 const QUIET: Duration = Duration::from_millis(200);
-/// Datagrams that are taken before the connection is looked at again: whoever floods the port does not hold up the run.
+/// Datagrams taken between two polls of the connection. Attack: a host that floods the port cannot block the run.
 const BATCH: usize = 256;
 
-/// A socket for datagrams beside the connection to the same peer.
+/// A socket for datagrams, and the connection to the same peer.
 pub struct UdpChannel {
     control: TcpChannel,
     socket: UdpSocket,
     timeout: Duration,
-    /// Streams so far, as each datagram says: one that comes late does not count in the next.
+    /// Number of the stream. Each datagram carries it, so that a late one does not count in the next stream.
     streams: u8,
 }
 
 impl UdpChannel {
-    /// Tells the peer, which has been met over `control`, where datagrams may come, and learns the same.
+    /// Exchanges the UDP ports with the peer, which both ends have met over `control`.
     ///
     /// # Errors
     ///
-    /// [`Failure::Socket`], [`Failure::OutOfStep`], or what the connection says.
+    /// [`Failure::Socket`], [`Failure::OutOfStep`], or those of the connection.
     pub fn open(
         mut control: TcpChannel,
         own: IpAddr,
@@ -65,17 +64,17 @@ impl UdpChannel {
         Ok(Self { control, socket, timeout, streams: 0 })
     }
 
-    /// The connection, to part by.
+    /// The connection, for the end of the run.
     pub fn control(&mut self) -> &mut TcpChannel {
         &mut self.control
     }
 
-    /// Runs the step: a stream to warm up, if there is one, then the measured one. The first end sends and gets the
+    /// Runs the step: a warm-up stream, if there is one, then the measured stream. The first end sends and gets the
     /// outcome.
     ///
     /// # Errors
     ///
-    /// [`Failure::Socket`], [`Failure::OutOfStep`], or what the connection says.
+    /// [`Failure::Socket`], [`Failure::OutOfStep`], or those of the connection.
     pub fn stream(&mut self, step: &Step, buffers: &mut Buffers) -> Result<Option<Outcome>, Failure> {
         let mut outcome = None;
         for count in [step.warmup, step.iterations].into_iter().filter(|count| *count > 0) {
@@ -92,7 +91,7 @@ impl UdpChannel {
         Tag { kind: Kind::Done, step: self.streams, bytes, number }
     }
 
-    /// Sends so many datagrams, and asks how many came.
+    /// Sends `count` datagrams, and asks the peer how many arrived.
     fn send(&mut self, count: u64, payload: &[u8]) -> Result<Outcome, Failure> {
         let mut datagram = [&[0; TAG_BYTES], payload].concat();
         let began = Instant::now();
@@ -114,7 +113,7 @@ impl UdpChannel {
         Ok(Outcome { messages: arrived, elapsed, lost: Some(count - arrived), ..Outcome::default() })
     }
 
-    /// Counts which of so many datagrams come, and says so.
+    /// Counts arriving datagrams of a stream of `count`, and reports their number to the sender.
     fn count(&mut self, count: u64) -> Result<Option<Outcome>, Failure> {
         let mut seen = Seen::new(self.streams, count);
         let mut last = Instant::now();
@@ -142,16 +141,16 @@ impl UdpChannel {
         while missing > 0 && Instant::now() < deadline && self.await_any(&[self.socket.as_fd()], QUIET)? {
             missing = take(self, &mut last)?;
         }
-        // What was waited for in vain is nobody's time.
+        // The time spent waiting for lost datagrams is not part of the stream's time.
         let waited = if missing > 0 { last.elapsed() } else { Duration::ZERO };
         let answer = self.done(8, count - missing);
         self.control.send(&(waited.as_nanos() as u64).to_le_bytes(), answer, Flags::NONE)?;
         Ok(None)
     }
 
-    /// Takes what has come.
+    /// Takes the datagrams that have arrived.
     fn take(&self, seen: &mut Seen) -> Result<(), Failure> {
-        // One byte more than any of ours, so that a longer one shows.
+        // One byte more than the longest datagram, so that a longer one is recognised.
         let mut datagram = [0; DATAGRAM_BYTES + 1];
         for _ in 0..BATCH {
             match recv(self.socket.as_raw_fd(), &mut datagram, MsgFlags::MSG_DONTWAIT) {
@@ -166,7 +165,7 @@ impl UdpChannel {
         Ok(())
     }
 
-    /// Sleeps until there is something to read, or it took too long; whether there may be something.
+    /// Sleeps until a file is readable or `limit` has passed. Returns whether a file may be readable.
     fn await_any(&self, files: &[BorrowedFd<'_>], limit: Duration) -> Result<bool, Failure> {
         let mut files: Vec<PollFd<'_>> =
             files.iter().map(|file| PollFd::new(*file, PollFlags::POLLIN)).collect();
@@ -178,7 +177,7 @@ impl UdpChannel {
     }
 }
 
-/// Which datagrams of a stream have come.
+/// The datagrams of a stream that have arrived.
 struct Seen {
     stream: u8,
     count: u64,
@@ -189,11 +188,11 @@ struct Seen {
 
 impl Seen {
     fn new(stream: u8, count: u64) -> Self {
-        // As many as the command line allows take 12.5 MB.
+        // The maximum of the command line takes 12.5 MB.
         Self { stream, count, came: vec![0; (count / 64) as usize + 1], arrived: 0 }
     }
 
-    /// Counts it if it is of this stream and whole, the first time.
+    /// Counts a datagram if it is intact, of this stream, and not a duplicate.
     fn note(&mut self, datagram: &[u8]) {
         let Some((tag, payload)) = datagram.split_first_chunk::<TAG_BYTES>() else { return };
         let &[first, second] = tag.as_chunks::<8>().0 else { return };
@@ -232,7 +231,7 @@ mod tests {
         UdpChannel::open(TcpChannel::open(&options, "stream").unwrap(), HERE, HERE, LONG).unwrap()
     }
 
-    /// Sender and receiver.
+    /// A sender and a receiver.
     fn pair() -> [UdpChannel; 2] {
         let listener = std::net::TcpListener::bind((HERE, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -247,7 +246,7 @@ mod tests {
         Step { number: 1, end, payload_bytes: 16, iterations, warmup, flags: FlagPlan::default() }
     }
 
-    /// What the sender learns of a stream.
+    /// Runs a stream. Returns the sender's outcome.
     fn stream([sender, receiver]: &mut [UdpChannel; 2], iterations: u64, warmup: u64) -> Outcome {
         thread::scope(|scope| {
             let other = scope.spawn(|| {
@@ -261,9 +260,9 @@ mod tests {
         })
     }
 
-    /// A link between both ends that treats each datagram as `fate` says by its number, until an empty one comes: it
-    /// passes it on so often, and before it one that it held back; those that are held back at the end it passes on
-    /// once the sender rests.
+    /// A link between both ends that treats each datagram as `fate` says, by its number, until an empty one comes. It
+    /// passes a datagram on the given number of times, and then those that it held back. Once the sender is idle, it
+    /// passes on all that are still held back.
     fn link(link: &UdpSocket, to: SocketAddr, fate: &dyn Fn(u64) -> Fate) {
         let (mut held, mut datagram) = (Vec::new(), [0; 2048]);
         link.set_read_timeout(Some(Duration::from_millis(30))).unwrap();
@@ -290,7 +289,7 @@ mod tests {
         Passed(u32),
     }
 
-    /// What the sender learns of a stream over such a link.
+    /// Runs a stream over such a link. Returns the sender's outcome.
     fn stream_over(fate: &(dyn Fn(u64) -> Fate + Sync), iterations: u64, warmup: u64) -> Outcome {
         let mut ends = pair();
         let between = UdpSocket::bind((HERE, 0)).unwrap();
@@ -305,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn all_come_on_a_sound_link() {
+    fn all_datagrams_arrive_on_a_fault_free_link() {
         let mut ends = pair();
         for (iterations, warmup) in [(100, 10), (1, 0), (64, 64)] {
             let outcome = stream(&mut ends, iterations, warmup);
@@ -314,11 +313,11 @@ mod tests {
     }
 
     #[test]
-    fn those_that_came_are_counted_once_in_any_order() {
+    fn datagrams_in_any_order_are_counted_once() {
         let fate = |number: u64| match number {
             _ if number.is_multiple_of(7) => Fate::Passed(0),
             _ if number.is_multiple_of(5) => Fate::Passed(3),
-            // Among them the last: it comes when all else was sent, and that was said.
+            // This includes the last one, which arrives after the sender announced the end.
             _ if number % 4 == 2 || number == 99 => Fate::Held,
             _ => Fate::Passed(1),
         };
@@ -327,20 +326,20 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_of_the_stream_before_does_not_count() {
+    fn late_datagrams_of_an_earlier_stream_do_not_count() {
         let mut ends = pair();
         stream(&mut ends, 10, 0);
         let late = Tag { kind: Kind::Data, step: ends[0].streams, bytes: 0, number: 1 };
         ends[0].socket.send(late.encode().map(u64::to_le_bytes).as_flattened()).unwrap();
-        // Into nothing.
-        let nobody = UdpSocket::bind((HERE, 0)).unwrap();
-        ends[0].socket.connect(nobody.local_addr().unwrap()).unwrap();
+        // To a socket that the receiver does not read.
+        let elsewhere = UdpSocket::bind((HERE, 0)).unwrap();
+        ends[0].socket.connect(elsewhere.local_addr().unwrap()).unwrap();
         let outcome = stream(&mut ends, 10, 0);
         assert_eq!((outcome.messages, outcome.lost), (0, Some(10)));
     }
 
     #[test]
-    fn nothing_is_counted_but_whole_datagrams_of_this_stream() {
+    fn only_intact_datagrams_of_this_stream_are_counted() {
         let datagram = |kind, step, bytes: u32, number, payload: usize| {
             let words = Tag { kind, step, bytes, number }.encode().map(u64::to_le_bytes);
             [words.as_flattened(), &vec![0; payload]].concat()
@@ -367,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_leaves_is_no_loss() {
+    fn a_sender_that_leaves_is_an_error_and_no_loss() {
         let [sender, mut receiver] = pair();
         drop(sender);
         let failed = receiver.stream(&step(End::Second, 5, 0), &mut Buffers::new(16));

@@ -1,4 +1,4 @@
-//! The program as a user runs it: two processes over TCP on the loopback, and what it says without a NIC.
+//! The program as a user runs it: two processes over TCP on the loopback, and its messages without a NIC.
 
 use std::process::{Child, Command, Output, Stdio};
 
@@ -32,7 +32,7 @@ fn start(rank: u32, port: u16, arguments: &str) -> Child {
         .expect("the program")
 }
 
-/// Runs both ranks; the output of rank 0 and that of rank 1.
+/// Runs both ranks. Returns the output of rank 0 and of rank 1.
 fn run_pair(arguments: [&str; 2]) -> [Output; 2] {
     let port = free_port();
     let children = [1, 0].map(|rank| start(rank, port, arguments[rank as usize]));
@@ -80,7 +80,7 @@ fn a_stream_of_large_messages_arrives() {
 }
 
 #[test]
-fn datagrams_that_came_and_those_that_did_not_are_all_that_were_sent() {
+fn arrived_and_lost_datagrams_add_up_to_those_sent() {
     let document = document("stream --transport udp --size 1392 -n 2000 -w 20 --json");
     assert_eq!(document["transport"], "udp");
     let row = &document["sections"][0]["rows"][0];
@@ -93,7 +93,7 @@ fn datagrams_that_came_and_those_that_did_not_are_all_that_were_sent() {
 }
 
 #[test]
-fn datagrams_carry_what_they_can() {
+fn options_that_datagrams_do_not_support_are_refused() {
     for (arguments, part) in [
         ("pingpong", "niclab-perf stream"),
         ("demo", "niclab-perf stream"),
@@ -106,7 +106,7 @@ fn datagrams_carry_what_they_can() {
     }
 }
 
-/// Both ends fill the sockets' buffers at the same time: whoever only sent would never end.
+/// Both ends fill the sockets' buffers at the same time. An end that only sent would block forever.
 #[test]
 fn both_ends_send_at_once_without_locking_up() {
     let document = document("rate --size 65536 -n 500 -w 0 --json");
@@ -125,7 +125,7 @@ fn demo_table_names_the_clock() {
 }
 
 #[test]
-fn ends_that_disagree_are_told() {
+fn ends_with_different_plans_fail_with_a_mismatch() {
     let [zero, one] = run_pair(["pingpong --size 8", "pingpong --size 64"]);
     assert!(!zero.status.success() && !one.status.success());
     assert!(
@@ -151,7 +151,7 @@ fn tcp_without_a_rank_says_where_it_comes_from() {
 }
 
 #[test]
-fn a_payload_that_no_packet_carries_is_refused() {
+fn a_payload_that_no_slice_carries_is_refused() {
     for size in ["65", "72", "12"] {
         let output = program("pingpong --transport ultra --size").arg(size).output().expect("the program");
         assert!(!output.status.success() && stderr(&output).contains(size), "{}", stderr(&output));
@@ -159,7 +159,7 @@ fn a_payload_that_no_packet_carries_is_refused() {
 }
 
 #[test]
-fn what_is_not_matched_has_no_depth() {
+fn transports_without_matching_refuse_its_options() {
     for option in ["--depth=3", "--match-on=host"] {
         let output = program("pingpong --transport tcp --rank 0").arg(option).output().expect("the program");
         assert_eq!(output.status.code(), Some(1));
@@ -167,7 +167,7 @@ fn what_is_not_matched_has_no_depth() {
     }
 }
 
-/// What is said of this workload where there is no NIC.
+/// The error for this workload if there is no NIC.
 fn refusal(workload: &str) -> String {
     let path = std::env::temp_dir().join(format!("niclab-perf-workload-{}.json", std::process::id()));
     std::fs::write(&path, workload).expect("a file");
@@ -210,7 +210,7 @@ fn a_workload_is_read_strictly_before_there_is_a_nic() {
 }
 
 #[test]
-fn a_rank_without_a_neighbour_ends_well() {
+fn a_rank_without_a_neighbour_exits_successfully() {
     let output = program("stream --transport tcp --rank 2 --ranks 3").output().expect("the program");
     assert!(output.status.success() && stderr(&output).contains("no neighbour"), "{}", stderr(&output));
 }

@@ -1,4 +1,4 @@
-//! The memory of a port that a device of another thread or process shares.
+//! //! The memory that a port shares with a device in another thread or process.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,9 +14,9 @@ pub struct AtomicMemory<'a> {
     pub page: AtomicPage<'a>,
     /// The receive queue, and the completer page.
     pub records: AtomicRecords<'a>,
-    /// The region; empty where there is none.
+    /// The region; empty if the port has none.
     pub region: &'a [AtomicU64],
-    /// The payload region of the outbound queue; empty where there is none.
+    /// The payload region of the outbound queue; empty if the card has none.
     pub payload: &'a [AtomicU64],
 }
 
@@ -88,7 +88,7 @@ impl Memory for AtomicMemory<'_> {
         }
     }
 
-    /// The launch behind it makes it visible.
+    /// The launch word that the port stores next makes it visible.
     #[inline]
     fn push(&mut self, offset: u64, words: impl Iterator<Item = u64>) {
         let places = self.payload.get((offset / 8) as usize..).unwrap_or_default();
@@ -100,10 +100,10 @@ const fn mask(bytes: u64) -> u64 {
     if bytes >= 8 { u64::MAX } else { (1 << (8 * bytes)) - 1 }
 }
 
-/// Replaces some bits of a word. The others may be written by a device at the same time, and are not lost.
+/// Replaces some bits of a word. A device may write the other bits at the same time; they are not lost.
 fn merge(word: Option<&AtomicU64>, mask: u64, value: u64) {
     let Some(word) = word.filter(|_| mask != 0) else { return };
-    // The closure always has a new value, so that this cannot fail.
+    // The closure always returns a new value, so this cannot fail.
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(old & !mask | value));
 }
 
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_at_any_offset_are_stored_and_loaded_and_their_neighbours_stay() {
+    fn unaligned_stores_change_only_their_own_bytes() {
         for offset in 0..16 {
             for bytes in 0..=8 {
                 let region: [AtomicU64; 3] = core::array::from_fn(|_| AtomicU64::new(u64::MAX));

@@ -1,11 +1,13 @@
-//! Messages over a port that is a logical channel: pushed into the card, and handed to a handler at the other end. A
-//! message without payload is a short one; all others are bulk messages, or, where programs expose memory, a memory
-//! message with a short one behind it.
+//! Messages over a port that is a logical channel: the program pushes them into the card, and a handler receives them
+//! at the other end. A message without payload is a short message. All others are bulk messages or, if programs expose
+//! memory, a memory message followed by a short message.
 //!
-//! Nobody is held back but by room: in the outbound queue, which the program sees, and at the receiver, which is the
-//! cards' concern. The four integers are the tag of the mark. Where programs expose memory, the number of the handler
-//! says which: who has not heard of the other's sends bulk messages until then. Memory is written again once its reader
-//! has answered, so that this is for pairs that take turns.
+//! Only room limits a sender: in the outbound queue, which the program sees, and at the receiver, which the cards
+//! handle. The four integers are the tag of the mark.
+//!
+//! If programs expose memory, the handler number of a message names the sender's exposed region. A program that does
+//! not know its partner's region yet sends bulk messages. It overwrites the memory once the reader has answered, so
+//! this is for ping-pong pairs.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -21,20 +23,20 @@ use niclab_port::{Queue, Reports, Requester};
 
 use crate::{End, FlowId, Listener, Mark, Memory, PortPlan, Read, Transport, Wrong};
 
-/// The handler of all messages, where no memory is exposed.
+/// The handler of all messages if no memory is exposed.
 const HANDLER: u32 = FIRST_HANDLER;
-/// The longest messages that a port has room for at a time.
+/// The number of messages of maximum length that a port has room for.
 const ROOM_MESSAGES: u64 = 16;
 /// Payload begins on whole cache lines.
 const ALIGNMENT: u64 = 64;
 
-/// What every port of a run is opened with.
+/// The settings that every port of a run is opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelTerms {
     max_bytes: u64,
-    /// Of the payload region of messages that come: so many of the longest ones.
+    /// Size of the payload region for incoming messages, in messages of maximum length.
     places: u64,
-    /// Of the payload region of the outbound queue.
+    /// Size of the payload region of the outbound queue.
     outbound_bytes: u64,
     first_segment_bytes: u64,
     /// Messages go to peripherals, which send them back.
@@ -44,9 +46,9 @@ pub struct ChannelTerms {
 }
 
 impl ChannelTerms {
-    /// For a receive queue of so many slices, messages of at most so many bytes, and an outbound queue with so much
-    /// payload, into which so much of it is pushed first. With `echoes` messages go to peripherals, which send them
-    /// back; with `exposes` payload goes into memory that its receiver exposes.
+    /// Terms for a receive queue of `slices` and messages of at most `max_bytes`. The outbound queue holds
+    /// `outbound_bytes` of payload, of which a message pushes `first_segment_bytes` first. With `echoes`, messages go
+    /// to peripherals, which send them back. With `exposes`, payload goes into memory that its receiver exposes.
     #[must_use]
     pub fn new(
         slices: u32,
@@ -60,12 +62,12 @@ impl ChannelTerms {
         Self { max_bytes, places, outbound_bytes, first_segment_bytes, echoes, exposes }
     }
 
-    /// The handler that messages are sent for, and that they come for.
+    /// The handler that messages are sent to, and the handler that incoming messages name.
     const fn handlers(&self) -> (u32, u32) {
         if self.echoes { (CHANNEL_PING, CHANNEL_PONG) } else { (HANDLER, HANDLER) }
     }
 
-    /// The payload region of messages that come. What is exposed, one of the longest messages, is behind it.
+    /// Size of the payload region for incoming messages. The exposed memory follows it: one message of maximum length.
     const fn room_bytes(&self) -> u64 {
         self.places * self.max_bytes.next_multiple_of(ALIGNMENT)
     }
@@ -76,16 +78,16 @@ impl ChannelTerms {
 pub struct ChannelTransport {
     end: End,
     terms: ChannelTerms,
-    /// The card's name of the region.
+    /// The region's number at the card.
     region: u32,
-    /// Where each flow goes.
+    /// The target of each flow.
     targets: BTreeMap<FlowId, End>,
     receives: bool,
     room: PayloadRoom,
     /// The message that is being pushed.
     pushing: Option<(Mark, Pushing)>,
-    /// The short message that says where its payload is, once it is pushed.
-    behind: Option<Pushing>,
+    /// The short message that reports where the payload is, posted after the payload.
+    notification: Option<Pushing>,
     /// Memory that others have exposed.
     exposed: BTreeMap<End, u32>,
 }
@@ -102,29 +104,29 @@ impl ChannelTransport {
             receives: !plan.partners.is_empty(),
             room: PayloadRoom::new(terms.outbound_bytes),
             pushing: None,
-            behind: None,
+            notification: None,
             exposed: BTreeMap::new(),
         }
     }
 
-    /// The handler that a message is sent for. Where memory is exposed its number says which.
+    /// The handler that a message is sent to. If memory is exposed, its number names the region.
     const fn handler(&self) -> u32 {
         if self.terms.exposes { HANDLER + self.region } else { self.terms.handlers().0 }
     }
 
-    /// Who has sent a message: what the peripheral that it was sent to sends back is this port's own.
+    /// The sender of a message. If a peripheral sends a message back, this is the port itself.
     fn sender_of(&self, mark: &Mark, source: End) -> End {
         let is_back = self.terms.echoes && self.targets.get(&mark.flow) == Some(&source);
         if is_back { self.end } else { source }
     }
 
-    /// Where in the region the payload of a message is, or what is wrong with it.
+    /// The offset in the region of the payload of a message, or what is wrong with the message.
     fn check(&mut self, incoming: &Incoming, mark: &Mark) -> Result<(u64, u32), &'static str> {
         let Incoming { source, handler, payload, .. } = *incoming;
         if self.terms.exposes && handler >= HANDLER {
             self.exposed.insert(source.into(), handler - HANDLER);
         } else if handler != self.terms.handlers().1 {
-            return Err("is for another handler");
+            return Err("names another handler");
         }
         let (offset, bytes) = match payload {
             Some(Payload { offset, bytes }) => (u64::from(offset), bytes),
@@ -132,7 +134,7 @@ impl ChannelTransport {
             None => (0, 0),
         };
         if bytes != mark.bytes || offset + u64::from(bytes) > self.region_bytes() {
-            return Err("has payload of another length, or elsewhere");
+            return Err("has a payload of another length or at another place");
         }
         Ok((offset, bytes))
     }
@@ -145,7 +147,7 @@ impl Transport for ChannelTransport {
     const STANDS_ALONE: bool = true;
     const OWES_LAUNCHES: bool = true;
 
-    /// The room of payload comes back with slices, and there may be less of it than slices.
+    /// Each slice returns its payload room, and there may be less room than slices.
     fn release_interval(&self, slices: u32) -> u64 {
         let slices = u64::from(slices / 4);
         let slices = if self.terms.max_bytes == 0 { slices } else { slices.min(self.terms.places / 4) };
@@ -166,7 +168,7 @@ impl Transport for ChannelTransport {
         if self.receives { self.terms.room_bytes() + exposed } else { 0 }
     }
 
-    /// The card may store anywhere in the region: what it must not store to yet, the contents of messages tell.
+    /// The card may store anywhere in the region. The contents of messages show if it stores to a place too early.
     fn is_posted(&self, offset: u64, bytes: u64) -> bool {
         offset + bytes <= self.region_bytes()
     }
@@ -223,7 +225,7 @@ impl Transport for ChannelTransport {
         };
         self.pushing = Pushing::new(message, segments).ok().map(|pushing| (*mark, pushing.at(offset)));
         if region.is_some() && self.room.take(0, memory).is_some() {
-            self.behind = Pushing::new(Outgoing::Short(short), segments).ok();
+            self.notification = Pushing::new(Outgoing::Short(short), segments).ok();
         }
     }
 
@@ -234,7 +236,7 @@ impl Transport for ChannelTransport {
         memory.push(place, mark.payload().take(words.end).skip(words.start));
         pushing.launch(requester, memory, received);
         self.pushing = if pushing.is_done() {
-            self.behind.take().map(|behind| (mark, behind))
+            self.notification.take().map(|notification| (mark, notification))
         } else {
             Some((mark, pushing))
         };

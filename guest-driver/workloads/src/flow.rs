@@ -1,4 +1,4 @@
-//! Who sends to whom, and the messages.
+//! Flows between ports, and the marks of their messages.
 
 use alloc::vec::Vec;
 
@@ -24,7 +24,7 @@ impl From<End> for niclab_port::Address {
 
 impl From<niclab_port::Address> for End {
     fn from(niclab_port::Address { node, port }: niclab_port::Address) -> Self {
-        // Neither has more bits anywhere in the contract.
+        // No contract uses more bits than these types have.
         Self { node: node as u16, port: port as u16 }
     }
 }
@@ -32,9 +32,9 @@ impl From<niclab_port::Address> for End {
 /// Messages from one port to another, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Who sends.
+    /// The sender.
     pub from: End,
-    /// Who receives.
+    /// The receiver.
     pub to: End,
 }
 
@@ -43,16 +43,17 @@ pub struct Flow {
 pub struct PortPlan {
     /// The card's number of the port.
     pub number: u32,
-    /// The flows that it sends over, and the port at the other end of each. One, unless the card's ports send to many.
+    /// The flows that the port sends over, with the port at the other end. Only one, unless the card's ports send to
+    /// many.
     pub sends: Vec<(FlowId, End)>,
-    /// The flows that come to it, and the port at the other end of each.
+    /// The flows that the port receives from, with the port at the other end.
     pub partners: Vec<(FlowId, End)>,
-    /// The nodes of the group that it is in, if it is in any. What a node asks its group for is a message of its own to
-    /// itself: it is received when it is done. Flows have the numbers of their nodes' places.
+    /// The nodes of the port's group; empty if it is in none. A group operation is a message of a node to itself, which
+    /// arrives when the operation completes. The number of a flow is the place of its node in this list.
     pub group: Vec<u16>,
 }
 
-/// What a message carries so that it can be known again: in its tag or match bits, and as a pattern in its payload.
+/// What identifies a message: the mark is in its tag or match bits, and generates the pattern of its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The flow.
@@ -70,8 +71,8 @@ impl Mark {
         [(self.flow as u64) << 32 | self.bytes as u64, self.number]
     }
 
-    /// What this message of all nodes of a group makes, whose flows have the first numbers: the sum of their payloads,
-    /// word by word.
+    /// The result of this message over all nodes of a group, whose flows have the first numbers: the sum of their
+    /// payloads, word by word.
     pub fn sum(&self, members: FlowId) -> impl Iterator<Item = u64> + use<> {
         let mut payloads: Vec<_> = (0..members).map(|flow| Self { flow, ..*self }.payload()).collect();
         (0..self.bytes.div_ceil(8))
@@ -84,7 +85,7 @@ impl Mark {
         Self { flow: (first >> 32) as u32, bytes: first as u32, number }
     }
 
-    /// The words of the payload. What the last one has beyond the payload is zero.
+    /// The words of the payload. The bytes of the last word beyond the payload are zero.
     pub fn payload(&self) -> impl Iterator<Item = u64> + use<> {
         let mut random = Random::new(self.number, self.flow.into());
         let (whole, rest) = (self.bytes / 8, self.bytes % 8);
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_survive_a_tag() {
+    fn tag_encodes_the_whole_mark() {
         let mark = Mark { flow: u32::MAX, bytes: 64, number: u64::MAX };
         assert_eq!(Mark::from_tag(mark.tag()), mark);
         assert_eq!(mark.payload().count(), 8);

@@ -1,17 +1,16 @@
-//! Workloads: who sends what to whom, as programs without clock and system call.
+//! Workloads: which node sends what to which node, as programs without clock and system calls.
 //!
-//! A program is a [`Script`], which says what to send next and hears what arrived, over one [`Transport`] for each
-//! port, which knows how messages of one kind of NIC are sent and received: what is posted for them, who may be how far
-//! ahead of whom. Both run over [`niclab_port`], and the same code in guests and in the simulator's hosts, so that both
-//! do the same operations in the same order: that is what makes their model times equal.
+//! A program is a [`Script`], which decides what to send next and is notified of what arrives. For each port it has one
+//! [`Transport`], which knows how one kind of NIC sends and receives: what it posts, and what limits a sender. Both run
+//! over [`niclab_port`]. Guests and the simulator's hosts run the same code, so both do the same operations in the same
+//! order. That makes their model times equal.
 //!
-//! A [`Workload`] says it all in plain data, and a [`Plan`] makes flows, ports and scripts of it, the same wherever it
-//! is made.
+//! A [`Workload`] is the description in plain data. A [`Plan`] derives flows, ports and scripts from it, the same on
+//! every node.
 //!
-//! A [`Program`] goes on by itself, as it does in guests and in process.
+//! A [`Program`] runs without a simulator: in guests and in process.
 //!
-//! Each message carries its [`Mark`], by which whoever receives it knows what it must be; a [`Verifier`] holds it to
-//! that.
+//! Each message carries its [`Mark`], which determines what the receiver must see; a [`Verifier`] checks it.
 
 #![no_std]
 

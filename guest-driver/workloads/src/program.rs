@@ -1,4 +1,4 @@
-//! A program that goes on by itself: its script over its ports, without waiting.
+//! A program outside the simulator: its script over its ports, without waiting.
 //!
 //! A simulated host does the same operations in the same order, each at its instant of model time.
 
@@ -11,9 +11,9 @@ use niclab_port::{Fault, Queue, Requester, Turn, Turns};
 
 use crate::{FlowId, Listener, Mark, Memory, Outgoing, PortPlan, Read, Script, Transport};
 
-/// The ports of a program, as it reaches them.
+/// The ports of a program, as the program reaches them.
 pub trait Ports {
-    /// The memory of one.
+    /// The memory of one port.
     type Memory<'a>: Memory
     where
         Self: 'a;
@@ -21,21 +21,21 @@ pub trait Ports {
     /// The memory of a port, in the order in which the ports were opened.
     fn memory(&mut self, place: usize) -> Self::Memory<'_>;
 
-    /// A page was stored to: the device is told, if it wants to be.
+    /// Notifies the device of a store to a page, if it wants notifications.
     fn announce(&mut self);
 
-    /// The completer page of the port that was opened first, over which the program takes turns.
+    /// The completer page of the port that was opened first, which carries the lockstep grants.
     fn completer(&self) -> &[AtomicU64];
 }
 
-/// What became of a look for a turn.
+/// The result of a poll for a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InTurn {
-    /// It is another's.
+    /// Another program has the grant.
     Waits,
-    /// It did what it could.
+    /// The program did its operation.
     Taken,
-    /// Nothing is under way, and nobody has anything to do.
+    /// Nothing is in flight, and no program has an operation to do.
     Over,
 }
 
@@ -57,7 +57,7 @@ pub struct Program<T: Transport> {
     /// Messages received.
     received: u64,
     turns: Turns,
-    /// Model time, where the program takes turns.
+    /// Model time, in lockstep only.
     now_ps: Option<u64>,
 }
 
@@ -76,8 +76,8 @@ impl<T: Transport> Default for Program<T> {
 }
 
 impl<T: Transport> Program<T> {
-    /// Takes a port over that is just open for this, with a receive queue of `records`, before anybody may send to it:
-    /// it is told when records are released.
+    /// Adds a port that was just opened for this plan, with a receive queue of `records`. Call it before any partner
+    /// may send to the port, because it sets when the queue reports released records.
     pub fn open(&mut self, plan: &PortPlan, transport: T, records: u32, ports: &mut impl Ports) {
         let mut queue = Queue::new(records, 0);
         let mut memory = ports.memory(self.ports.len());
@@ -90,21 +90,21 @@ impl<T: Transport> Program<T> {
         self.ports.push(Open { transport, requester: Requester::new(0), queue });
     }
 
-    /// The region of a port is registered by this name, and its partners may send to it. Returns what the card is then
-    /// asked for: control requests, each with its body.
+    /// The region of a port is registered as `region`, and its partners may send to it. Returns the control requests
+    /// that the card must execute next, each with its body.
     pub fn begin(&mut self, place: usize, region: u32) -> Vec<(u32, Vec<u8>)> {
         let Some(port) = self.ports.get_mut(place) else { return Vec::new() };
         port.transport.begin(region);
         port.transport.requests()
     }
 
-    /// Performs this from now on.
+    /// Runs this script from now on.
     pub fn perform(&mut self, script: Script) {
         self.script = script;
         self.script.begin(0);
     }
 
-    /// Performs this from now on, in turns: all nodes' programs begin together.
+    /// Runs this script from now on in lockstep: all nodes' programs begin together.
     pub fn perform_in_turns(&mut self, script: Script, ports: &mut impl Ports) {
         self.script = script;
         self.now_ps = None;
@@ -112,7 +112,7 @@ impl<T: Transport> Program<T> {
         ports.announce();
     }
 
-    /// Does one operation, if it is its turn.
+    /// Does one operation, if the program has a grant.
     ///
     /// # Errors
     /// [`Fault`] of the device.
@@ -146,13 +146,13 @@ impl<T: Transport> Program<T> {
         self.received
     }
 
-    /// Whether it has sent all that it has to, and owes nothing to others.
+    /// Whether the script has sent all its messages and no command waits to be posted.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.script.unsent() == 0 && self.ports.iter().all(|port| !port.transport.has_launches())
     }
 
-    /// Does one operation: reads a record, launches what is owed, or sends. False when there is none to do.
+    /// Does one operation: reads a record, posts a waiting command, or sends. Returns false if there is none to do.
     ///
     /// # Errors
     /// [`Fault`] of the device.
@@ -186,14 +186,14 @@ impl<T: Transport> Program<T> {
         true
     }
 
-    /// Launches what waits longest at a port, if a slot is free.
+    /// Posts the oldest waiting command of a port, if a slot is free.
     fn launch(&mut self, place: usize, ports: &mut impl Ports) -> Result<bool, Fault> {
         let Open { transport, requester, queue } = &mut self.ports[place];
         let mut memory = ports.memory(place);
         let is_launched =
             requester.has_slot(&memory)? && transport.launch(requester, &mut memory, queue.received());
         drop(memory);
-        // In turns, the end of the turn is announced.
+        // In lockstep, the end of the operation is announced instead.
         if is_launched && self.now_ps.is_none() {
             ports.announce();
         }
@@ -203,12 +203,12 @@ impl<T: Transport> Program<T> {
     /// What the script wants to send next, if nothing blocks it.
     fn next(&mut self, ports: &mut impl Ports) -> Option<Outgoing> {
         let Self { ports: open, senders, script, .. } = self;
-        // The script only asks; whoever answers needs the memory all the same.
-        let asked = RefCell::new(&mut *ports);
+        // `is_blocked` is a `Fn`, but needs the ports mutably.
+        let shared = RefCell::new(&mut *ports);
         let is_blocked = |flow| {
             let port = senders.get(&flow).and_then(|place| Some((*place, open.get(*place)?)));
             let Some((place, Open { transport, requester, .. })) = port else { return true };
-            let mut ports = asked.borrow_mut();
+            let mut ports = shared.borrow_mut();
             let memory = ports.memory(place);
             !requester.would_have_slot(&memory) || transport.is_blocked(&memory)
         };

@@ -1,4 +1,4 @@
-//! Messages over a port with slices: one slot and one slice each, held back by credits.
+//! Messages over a port with slices: each takes one slot and one slice, and credits limit the sender.
 
 use niclab_port::slices::{self, Flags, PAYLOAD_WORDS, Slice};
 use niclab_port::{Queue, Reports, Requester};

@@ -1,4 +1,4 @@
-//! Who holds what a program receives against what was sent to it.
+//! The check of received messages against sent messages.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -9,37 +9,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::{End, Flow, Listener, Mark, Wrong};
 
-/// The furthest that a message may be ahead of the one before it, where it may: what is further was never sent.
+/// The largest gap before a message if messages may be lost or reordered. A number beyond it was never sent.
 const MAX_AHEAD: u64 = 1 << 20;
 
-/// What cards promise of each message on the network that they are in.
+/// What the cards guarantee for each message on their network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Promise {
-    /// It arrives.
+    /// Each message arrives.
     pub is_delivered: bool,
-    /// It arrives no more than once.
+    /// No message arrives twice.
     pub is_once: bool,
-    /// It arrives before those of its flow that were sent later.
+    /// Messages of a flow arrive in the order in which they were sent.
     pub is_in_order: bool,
 }
 
 impl Promise {
-    /// Everything.
+    /// All guarantees.
     pub const ALL: Self = Self { is_delivered: true, is_once: true, is_in_order: true };
 }
 
-/// What came of a flow.
+/// The numbers of a flow that arrived.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     /// The highest number.
     last: u64,
-    /// Those below it that did not come, where they may still.
+    /// Numbers below it that have not arrived and still may.
     missing: BTreeSet<u64>,
 }
 
-/// Wants every message of a flow at its port, from its port, as it was sent; and as often, and in the order, as the
-/// cards promise.
+/// Checks that each message arrives at the port of its flow, from the port of its flow, and with its payload. It also
+/// checks the number of arrivals and their order against the cards' promise.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     flows: Vec<Flow>,
@@ -49,24 +49,24 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// Of a run with these flows, of which nothing has come yet.
+    /// The verifier of a run with these flows, before any message.
     #[must_use]
     pub fn new(flows: Vec<Flow>, promise: Promise) -> Self {
         Self { seen: vec![Seen::default(); flows.len()], flows, promise, wrong: None }
     }
 
-    /// Takes the first thing that is not as it must be.
+    /// Takes the first failure.
     pub const fn take_wrong(&mut self) -> Option<String> {
         self.wrong.take()
     }
 }
 
 impl Seen {
-    /// A message of this number came. Whether that was due.
+    /// Records a message of this number. Returns whether the promise allows it.
     fn on_number(&mut self, number: u64, promise: Promise) -> bool {
         let before = self.last;
         let Some(ahead) = number.checked_sub(before + 1) else {
-            // In order, what was passed over is lost; out of order, it may come once.
+            // In order, a skipped message is lost; out of order, it may arrive once.
             let is_first = self.missing.remove(&number);
             return number > 0
                 && (is_first || !promise.is_once && (!promise.is_in_order || number == before));
@@ -86,9 +86,9 @@ impl Listener for Verifier {
             seen.on_number(mark.number, self.promise) && (flow.from, flow.to) == (from, at)
         });
         if !is_due {
-            self.wrong.get_or_insert_with(|| format!("{mark:?} at {at:?} from {from:?}, which is not due"));
+            self.wrong.get_or_insert_with(|| format!("{mark:?} at {at:?} from {from:?} is not due"));
         } else if !payload.eq(mark.payload()) {
-            self.wrong.get_or_insert_with(|| format!("{mark:?} at {at:?} has another payload"));
+            self.wrong.get_or_insert_with(|| format!("{mark:?} at {at:?} has a wrong payload"));
         }
     }
 
@@ -116,23 +116,23 @@ mod tests {
             marks.iter().for_each(|m| v.on_message(B, A, m, m.payload()))
         };
         assert_eq!(wrong(all), None);
-        let told = |receive: fn(&mut Verifier, [Mark; 3])| wrong(receive).unwrap_or_default();
-        assert!(told(|v, [_, b, _]| v.on_message(B, A, &b, b.payload())).contains("not due"), "one was lost");
+        let failure = |receive: fn(&mut Verifier, [Mark; 3])| wrong(receive).unwrap_or_default();
+        assert!(failure(|v, [_, b, _]| v.on_message(B, A, &b, b.payload())).contains("not due"), "a message is missing");
         assert!(
-            told(|v, [a, ..]| [a, a].iter().for_each(|m| v.on_message(B, A, m, m.payload())))
+            failure(|v, [a, ..]| [a, a].iter().for_each(|m| v.on_message(B, A, m, m.payload())))
                 .contains("not due")
         );
-        assert!(told(|v, [a, ..]| v.on_message(A, A, &a, a.payload())).contains("not due"), "another port");
-        assert!(told(|v, [a, ..]| v.on_message(B, B, &a, a.payload())).contains("not due"), "another sender");
-        assert!(told(|v, [a, b, _]| v.on_message(B, A, &a, b.payload())).contains("another payload"));
+        assert!(failure(|v, [a, ..]| v.on_message(A, A, &a, a.payload())).contains("not due"), "another port");
+        assert!(failure(|v, [a, ..]| v.on_message(B, B, &a, a.payload())).contains("not due"), "another sender");
+        assert!(failure(|v, [a, b, _]| v.on_message(B, A, &a, b.payload())).contains("a wrong payload"));
         assert!(
-            told(|v, [a, ..]| v.on_message(B, A, &Mark { flow: 1, ..a }, a.payload())).contains("not due")
+            failure(|v, [a, ..]| v.on_message(B, A, &Mark { flow: 1, ..a }, a.payload())).contains("not due")
         );
-        assert_eq!(told(|v, _| v.on_wrong(Wrong::Port, || "what".into())), "what");
+        assert_eq!(failure(|v, _| v.on_wrong(Wrong::Port, || "what".into())), "what");
     }
 
     #[test]
-    fn each_promise_is_held_by_itself() {
+    fn each_promise_is_checked_independently() {
         let bits = [false, true];
         let all = bits.map(|a| bits.map(|b| bits.map(|c| (a, b, c)))).concat().concat();
         for (is_delivered, is_once, is_in_order) in all {

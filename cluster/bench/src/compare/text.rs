@@ -1,4 +1,4 @@
-//! The comparison as a table. Every heading of a time says which clock it is of.
+//! The comparison as a table. Each heading of a time names its clock.
 
 use niclab_cluster::output::table;
 
@@ -21,8 +21,8 @@ const HEADINGS: [&str; 11] = [
 pub(super) fn text(comparison: &Comparison) -> String {
     let workload = &comparison.workload;
     let mut text = format!(
-        "{} of {} messages of {} bytes, two nodes, profile {}; medians of latency; the last five columns are of a message, both \
-         nodes together\n",
+        "{} of {} messages of {} bytes, two nodes, profile {}; latencies are medians; the last five columns are per \
+         message, both nodes together\n",
         workload.kind.name(),
         messages(workload),
         workload.message_bytes,
@@ -40,7 +40,8 @@ pub(super) fn text(comparison: &Comparison) -> String {
         }
     }
     if comparison.rows.iter().any(|row| row.figures.is_some_and(|figures| !figures.model_is_exact)) {
-        text += "~: an estimate, since wall time decided the order of some operations (docs/use/LEDGER.md, \"Live runs\")\n";
+        text += "~: an estimate, because wall time decided the order of some operations (docs/use/LEDGER.md, \"Live \
+                 runs\")\n";
     }
     text
 }

@@ -1,68 +1,68 @@
-//! A paper's number beside ours: where ours comes from, and what may be said of it.
+//! A paper's number next to the model's: the origin of the model's number, and the verdict.
 //!
-//! A number that a constant was chosen for proves nothing, so it is never said to hold: it is said what was chosen, and
-//! what that leaves on the numbers which it was not chosen for. A number that is known to be another than the paper's
-//! is declared so, with the reason; if it comes to agree, the declaration is wrong, and that is found too.
+//! If a constant was fitted to a number, the number proves nothing, so its verdict is never "holds". Instead, a note
+//! gives the constant and its effect on the other numbers. If the model's number is known to differ from the paper's,
+//! the row declares the difference with its reason. A declared difference that does not occur is an error, too.
 
 use niclab_cluster::output::table;
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 
-/// Where a number of ours comes from.
+/// The origin of a model's number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Provenance {
     /// From the mechanism, and from constants that a source gives.
     Emergent,
-    /// A constant was chosen so that it is what it is: which.
+    /// This constant was chosen to reproduce the number.
     Fitted(&'static str),
-    /// From a fit to another number: of which constant.
+    /// The number depends on this constant, which was fitted to another number.
     Follows(&'static str),
-    /// From a constant that no source gives, and that was chosen for no number of the paper: which.
+    /// The number depends on this constant, which no source gives and which was not fitted to a number of the paper.
     Assumed(&'static str),
-    /// Taken from the paper as it stands there, or built to be it: what was.
+    /// The number is an input from the paper, or built in; this says which.
     Given(&'static str),
 }
 
-/// What a paper says of a number.
+/// A paper's statement about a number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Published {
-    /// It is this, or about this: ours is the same if it is no farther off than `within`.
+    /// The number is this, or about this. The model's agrees if it differs by at most `within`.
     Number {
         /// The paper's number.
         value: f64,
-        /// How far off counts as the same, in the same unit.
+        /// The allowed difference, in the same unit.
         within: f64,
     },
-    /// It is less.
+    /// The number is less than this.
     Below(f64),
-    /// It is more.
+    /// The number is more than this.
     Above(f64),
-    /// It lies between these.
+    /// The number is between these two.
     Between(f64, f64),
-    /// Words stand for it, and ours agrees with them or not.
+    /// A statement in words, with which the model agrees or not.
     Words {
-        /// As the paper has them.
+        /// The paper's words.
         said: String,
-        /// Whether ours is so.
+        /// Whether the model agrees.
         agrees: bool,
     },
 }
 
 impl Published {
-    /// This number, of which ours may miss a hundredth.
+    /// This number, with an allowed difference of 1 %.
     #[must_use]
     pub fn number(value: f64) -> Self {
         Self::within_percent(value, 1.0)
     }
 
-    /// This number, of which ours may miss so many hundredths.
+    /// This number, with an allowed difference in percent.
     #[must_use]
     pub fn within_percent(value: f64, percent: f64) -> Self {
         Self::Number { value, within: (value * percent / 100.0).abs() }
     }
 
-    /// Words, and whether ours agrees with them.
+    /// Words, and whether the model agrees with them.
     #[must_use]
     pub fn words(said: &str, agrees: bool) -> Self {
         Self::Words { said: said.to_owned(), agrees }
@@ -70,7 +70,7 @@ impl Published {
 
     fn agrees_with(&self, ours: f64) -> bool {
         match self {
-            // A little more than the bound: neither number has a last binary digit that means something.
+            // A little more than the bound allows for rounding errors of binary fractions.
             Self::Number { value, within } => (ours - value).abs() <= within * (1.0 + 1e-9),
             Self::Below(bound) => ours < *bound,
             Self::Above(bound) => ours > *bound,
@@ -91,7 +91,7 @@ impl Published {
         }
     }
 
-    /// What ours is held against as a number.
+    /// The number to compute the difference from.
     const fn value(&self) -> Option<f64> {
         match self {
             Self::Number { value, .. } | Self::Below(value) | Self::Above(value) => Some(*value),
@@ -100,29 +100,29 @@ impl Published {
     }
 }
 
-/// With so many decimals, but no zeros at their end.
+/// A number with this number of decimals, without trailing zeros.
 fn trimmed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// What may be said of a row.
+/// The verdict on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Ours agrees with the paper, and nothing was chosen for it.
+    /// The model agrees with the paper, and no constant was fitted to this number.
     Holds,
-    /// A constant was chosen for it: it proves nothing.
+    /// A constant was fitted to the number, so agreement proves nothing.
     Fitted,
-    /// It was taken from the paper or built to be so: it proves nothing.
+    /// The number is an input, so agreement proves nothing.
     Given,
-    /// It is another number, as is declared.
+    /// The numbers differ, as declared.
     KnownDifference,
-    /// It is another number, and nobody declared it.
+    /// The numbers differ, but no difference is declared.
     DoesNotHold,
-    /// It was fitted or given, and is another number all the same.
+    /// The number was fitted or given, but differs from the paper's.
     Lost,
-    /// It is declared to be another number, and is not.
+    /// A difference is declared, but the numbers agree.
     HoldsAfterAll,
 }
 
@@ -139,29 +139,29 @@ impl Verdict {
     }
 }
 
-/// A number of a paper beside ours.
+/// A paper's number next to the model's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// Where the paper says it.
+    /// Section or figure of the paper.
     pub place: &'static str,
-    /// What is counted or measured.
+    /// The quantity.
     pub what: String,
-    /// Of both numbers; empty where there is none.
+    /// The unit of both numbers; may be empty.
     pub unit: &'static str,
-    /// What the paper says.
+    /// The paper's statement.
     pub published: Published,
-    /// What it is here, in model time where it is a time; none where only a direction is compared.
+    /// The model's number; a time is model time. `None` if only words are compared.
     pub ours: Option<f64>,
-    /// How many digits are shown behind the point.
+    /// Number of decimals to show.
     pub decimals: usize,
-    /// Where ours comes from.
+    /// The origin of the model's number.
     pub provenance: Provenance,
-    /// Why ours is another number, where it is known to be.
+    /// The reason for a known difference.
     pub known_difference: Option<String>,
 }
 
 impl Compared {
-    /// A row without number of ours, emergent as long as nothing else is said.
+    /// A row without a number of the model; its provenance is emergent until another one is set.
     #[must_use]
     pub fn new(
         place: &'static str,
@@ -181,43 +181,43 @@ impl Compared {
         }
     }
 
-    /// With our number, of which so many digits behind the point are shown.
+    /// Sets the model's number, with the number of decimals to show.
     #[must_use]
     pub fn ours(self, value: f64, decimals: usize) -> Self {
         Self { ours: Some(value), decimals, ..self }
     }
 
-    /// `constant` was chosen for it.
+    /// Sets the provenance: `constant` was fitted to this number.
     #[must_use]
     pub fn fitted(self, constant: &'static str) -> Self {
         Self { provenance: Provenance::Fitted(constant), ..self }
     }
 
-    /// It follows from a choice of `constant` for another row.
+    /// Sets the provenance: the number depends on `constant`, which was fitted to another row.
     #[must_use]
     pub fn follows(self, constant: &'static str) -> Self {
         Self { provenance: Provenance::Follows(constant), ..self }
     }
 
-    /// It rests on `constant`, which no source gives, and which was chosen for no number of the paper.
+    /// Sets the provenance: the number depends on `constant`, which no source gives and which was not fitted.
     #[must_use]
     pub fn assumed(self, constant: &'static str) -> Self {
         Self { provenance: Provenance::Assumed(constant), ..self }
     }
 
-    /// It was taken from the paper, or built to be so.
+    /// Sets the provenance: the number is an input.
     #[must_use]
     pub fn given(self, what: &'static str) -> Self {
         Self { provenance: Provenance::Given(what), ..self }
     }
 
-    /// It is known to be another number, because of this.
+    /// Declares a difference with its reason.
     #[must_use]
     pub fn differs(self, reason: impl Into<String>) -> Self {
         Self { known_difference: Some(reason.into()), ..self }
     }
 
-    /// What may be said of it. A number that is none agrees with nothing.
+    /// The verdict. NaN agrees with nothing.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let agrees = match (&self.published, self.ours) {
@@ -235,13 +235,13 @@ impl Compared {
         }
     }
 
-    /// Whether the row is as its author says.
+    /// Whether the verdict is the declared one.
     #[must_use]
     pub fn is_as_declared(&self) -> bool {
         !matches!(self.verdict(), Verdict::DoesNotHold | Verdict::Lost | Verdict::HoldsAfterAll)
     }
 
-    /// How far ours is from the paper's number: in hundredths of it, or in points where both are percentages.
+    /// The difference to the paper's number: in percent of it, or in percentage points if both are percentages.
     fn difference(&self) -> Option<String> {
         let (ours, paper) = (self.ours?, self.published.value()?);
         let (difference, unit, decimals) = match self.unit {
@@ -276,7 +276,7 @@ impl Compared {
     }
 }
 
-/// With its verdict, for programs.
+/// For JSON, with the verdict.
 impl Serialize for Compared {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut row = serializer.serialize_struct("Compared", 8)?;
@@ -292,7 +292,7 @@ impl Serialize for Compared {
     }
 }
 
-/// Whether every row is as its author says.
+/// Whether every row has its declared verdict.
 #[must_use]
 pub fn are_as_declared(rows: &[Compared]) -> bool {
     rows.iter().all(Compared::is_as_declared)
@@ -305,7 +305,7 @@ fn cells(rows: &[Compared]) -> Vec<Vec<String>> {
     std::iter::once(heading).chain(rows.iter().map(Compared::cells)).collect()
 }
 
-/// A table for terminals, what the fits leave, and why numbers differ.
+/// A table for terminals, with notes on fits and on differences.
 #[must_use]
 pub fn text(rows: &[Compared]) -> String {
     let mut text = table(&cells(rows));
@@ -319,7 +319,7 @@ pub fn text(rows: &[Compared]) -> String {
     text
 }
 
-/// The same as Markdown.
+/// The same table in Markdown.
 #[must_use]
 pub fn markdown(rows: &[Compared]) -> String {
     let mut text = String::new();
@@ -340,8 +340,8 @@ pub fn markdown(rows: &[Compared]) -> String {
     text
 }
 
-/// What each fit was made for, and what it leaves on the rows that follow from it; what rests on assumptions; and how
-/// many of all rows that nothing was chosen for hold.
+/// The notes: the purpose of each fit and the rows that depend on it, the rows that depend on each assumption, and how
+/// many of the rows without fitted constants hold.
 fn fits(rows: &[Compared]) -> Vec<String> {
     let mut notes = Vec::new();
     let mut seen: Vec<&'static str> = Vec::new();
@@ -365,14 +365,14 @@ fn fits(rows: &[Compared]) -> Vec<String> {
     notes
 }
 
-/// The rows that `constant` was chosen for.
+/// The rows that `constant` was fitted to.
 fn purpose(rows: &[Compared], constant: &str) -> String {
     let is_for = |row: &&Compared| matches!(row.provenance, Provenance::Fitted(by) if by == constant);
     let rows: Vec<&str> = rows.iter().filter(is_for).map(|row| row.what.as_str()).collect();
     if rows.is_empty() { String::new() } else { format!(", to: {}", rows.join("; ")) }
 }
 
-/// What `constant` leaves on the rows that rest on it.
+/// The differences of the other rows that depend on `constant`.
 fn rest(rows: &[Compared], constant: &str) -> String {
     let rests = |row: &&Compared| match row.provenance {
         Provenance::Follows(by) | Provenance::Assumed(by) => by == constant,
@@ -394,7 +394,7 @@ fn differences(rows: &[Compared]) -> impl Iterator<Item = String> {
     rows.iter().filter_map(|row| Some(format!("{}: {}.", row.what, row.known_difference.as_ref()?)))
 }
 
-/// The longest line of a note in text.
+/// Maximum line length of a note.
 const LINE: usize = 120;
 
 fn wrapped(note: &str) -> String {
@@ -423,11 +423,11 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_a_constant_was_chosen_for_never_holds() {
+    fn fitted_number_never_holds() {
         let fitted = row(Published::number(115.0)).ours(115.0, 0).fitted("send_ps");
         assert_eq!((fitted.verdict(), fitted.is_as_declared()), (Verdict::Fitted, true));
         assert!(!text(std::slice::from_ref(&fitted)).contains("holds"));
-        // A fit that is a fit no more is found.
+        // A fit that no longer fits is detected.
         let lost = fitted.ours(117.0, 0);
         assert_eq!((lost.verdict(), lost.is_as_declared()), (Verdict::Lost, false));
         let given = row(Published::number(44.0)).ours(44.0, 0).given("the program");
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_was_chosen_for_holds_on_its_side_or_within_its_bound() {
+    fn unfitted_number_holds_within_its_bound() {
         for (published, ours, holds) in [
             (Published::number(100.0), 101.0, true),
             (Published::number(100.0), 98.9, false),
@@ -455,12 +455,12 @@ mod tests {
                 assert_eq!(row.ours(ours, 1).verdict(), verdict, "{published:?} {ours}");
             }
         }
-        assert_eq!(row(Published::number(1.0)).verdict(), Verdict::DoesNotHold, "no number of ours");
+        assert_eq!(row(Published::number(1.0)).verdict(), Verdict::DoesNotHold, "the model has no number");
         assert_eq!(row(Published::words("more", true)).verdict(), Verdict::Holds);
     }
 
     #[test]
-    fn a_declared_difference_must_be_one() {
+    fn declared_difference_must_exist() {
         let differs = row(Published::number(20.0)).differs("no mechanism");
         let known = differs.clone().ours(6.0, 1);
         assert_eq!((known.verdict(), known.is_as_declared()), (Verdict::KnownDifference, true));
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fit_says_what_it_leaves() {
+    fn note_of_a_fit_lists_its_effects() {
         let rows = [
             row(Published::number(17.0)).ours(17.0, 2).fitted("send_ps"),
             row(Published::number(100.0)).ours(104.0, 2).follows("send_ps").differs("coarse"),
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn percentages_differ_by_points_and_others_by_hundredths() {
+    fn percentages_differ_by_points_and_others_by_percent() {
         let percent = Compared::new("", "share", "%", Published::Number { value: 19.0, within: 0.5 });
         assert_eq!(percent.ours(18.75, 2).difference().as_deref(), Some("-0.25 points"));
         assert_eq!(row(Published::number(115.0)).ours(115.0, 1).difference().as_deref(), Some("none"));
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_note_goes_on_below_its_beginning() {
+    fn long_note_is_wrapped_with_indentation() {
         let note = "word ".repeat(40);
         let text = wrapped(note.trim());
         assert!(text.lines().all(|line| line.chars().count() <= LINE), "{text}");

@@ -1,59 +1,59 @@
-//! Line plots as SVG: as much as the papers' figures need, and the same bytes for the same numbers.
+//! Line plots as SVG for the papers' figures. The same numbers give the same bytes.
 
 use std::fmt::Write as _;
 
 /// One plot: an area with axes and lines.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// What stands above it.
+    /// The heading.
     pub title: String,
     /// Name and unit of the horizontal axis.
     pub x_label: String,
     /// Name and unit of the vertical axis.
     pub y_label: String,
-    /// How numbers become places, on both axes.
+    /// The scale of both axes.
     pub scale: Scale,
-    /// Where the names of the series stand.
+    /// Position of the legend.
     pub legend: Legend,
-    /// What is drawn.
+    /// The series to draw.
     pub series: Vec<Series>,
 }
 
-/// How numbers become places.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// From 0 on, evenly.
+    /// Linear, from 0.
     Linear,
-    /// By their logarithms; all numbers are above 0.
+    /// Logarithmic; all numbers are above 0.
     Logarithmic,
 }
 
-/// Where the names of the series stand.
+/// Position of the legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Legend {
-    /// In the area's upper left, where lines that rise leave room.
+    /// In the upper left of the plot area, for rising lines.
     Inside,
-    /// To the right of the area.
+    /// To the right of the plot area.
     Beside,
 }
 
-/// Points that belong together.
+/// A series of points.
 #[derive(Clone, Debug)]
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// The style of its points.
     pub style: Style,
-    /// Across and up, in the units of the axes.
+    /// (x, y) in the units of the axes.
     pub points: Vec<(f64, f64)>,
 }
 
-/// How points are drawn.
+/// The style of points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Joined, with a mark at each, in this colour.
+    /// A line in this colour, with a mark at each point.
     Line(&'static str),
-    /// Rings of this colour, not joined: what somebody else measured.
+    /// Rings in this colour, without a line: published measurements.
     Rings(&'static str),
 }
 
@@ -63,12 +63,12 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 36.0;
 const BOTTOM: f64 = 52.0;
-/// Width of a legend beside the area.
+/// Width of a legend to the right of the plot area.
 const LEGEND: f64 = 160.0;
-/// About how many lines of a grid a reader can follow.
+/// Approximate number of grid lines.
 const GRID_LINES: f64 = 6.0;
 
-/// The panels, one below the other.
+/// The panels, from top to bottom.
 #[must_use]
 pub fn svg(panels: &[Panel]) -> String {
     let height = PANEL_HEIGHT * panels.len() as f64;
@@ -85,11 +85,11 @@ pub fn svg(panels: &[Panel]) -> String {
     svg + "</svg>\n"
 }
 
-/// One axis, with lines where people count.
+/// An axis with its ticks.
 #[derive(Clone, Debug, PartialEq)]
 struct Axis {
     scale: Scale,
-    /// Its first and last number, and where they are drawn.
+    /// The first and last number, and their positions.
     begin: f64,
     end: f64,
     from: f64,
@@ -97,11 +97,11 @@ struct Axis {
     ticks: Vec<f64>,
 }
 
-/// The steps in which people count, within ten.
+/// Distances of ticks within a decade.
 const NICE: [f64; 3] = [1.0, 2.0, 5.0];
 
 impl Axis {
-    /// For numbers from `smallest` to `largest`, drawn from one place to another.
+    /// For numbers from `smallest` to `largest`, drawn between two positions.
     fn new(scale: Scale, (smallest, largest): (f64, f64), (from, to): (f64, f64)) -> Self {
         let ticks = match scale {
             Scale::Linear => linear_ticks(largest),
@@ -121,7 +121,7 @@ impl Axis {
     }
 }
 
-/// From 0 in even steps to the first at or above `largest`.
+/// From 0 in equal steps to the first tick at or above `largest`.
 fn linear_ticks(largest: f64) -> Vec<f64> {
     let rough = largest.max(f64::MIN_POSITIVE) / GRID_LINES;
     let decade = 10_f64.powf(rough.log10().floor());
@@ -131,11 +131,11 @@ fn linear_ticks(largest: f64) -> Vec<f64> {
     (0..=steps).map(|tick| f64::from(tick) * step).collect()
 }
 
-/// 1, 2 and 5 of each decade, from the last at or below `smallest` to the first at or above `largest`.
+/// 1, 2 and 5 of each decade, from the last tick at or below `smallest` to the first at or above `largest`.
 fn logarithmic_ticks(smallest: f64, largest: f64) -> Vec<f64> {
     let smallest = smallest.max(f64::MIN_POSITIVE);
     let decades = smallest.log10().floor() as i32..=largest.max(smallest).log10().floor() as i32 + 1;
-    // Decades below 1 by division: the quotient is the nearest number there is, and is written so.
+    // Below 1 by division: the quotient is the number closest to the decimal value, and is printed as such.
     let decade = |power: i32| if power < 0 { 1.0 / 10_f64.powi(-power) } else { 10_f64.powi(power) };
     let all: Vec<f64> = decades.flat_map(|power| NICE.map(|nice| nice * decade(power))).collect();
     let begin = all.iter().rposition(|tick| *tick <= smallest).unwrap_or_default();
@@ -245,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_axis_holds_its_largest_value_and_few_round_ticks(largest in 0.001..1e9_f64) {
+        fn axis_contains_its_maximum_and_has_few_round_ticks(largest in 0.001..1e9_f64) {
             let axis = Axis::new(Scale::Linear, (0.0, largest), (0.0, 100.0));
             prop_assert!(axis.end >= largest * 0.999_999 && axis.end <= largest * 2.0);
             prop_assert!((3..=8).contains(&axis.ticks.len()), "{:?}", axis.ticks);
@@ -253,7 +253,7 @@ mod tests {
         }
 
         #[test]
-        fn a_logarithmic_axis_holds_its_numbers_between_two_lines(smallest in 0.001..1e6_f64, times in 1.0..1e6_f64) {
+        fn logarithmic_axis_contains_its_numbers_between_ticks(smallest in 0.001..1e6_f64, times in 1.0..1e6_f64) {
             let axis = Axis::new(Scale::Logarithmic, (smallest, smallest * times), (0.0, 100.0));
             prop_assert!(axis.begin <= smallest && axis.begin * 2.5 >= smallest * 0.999_999, "{:?}", axis);
             prop_assert!(axis.end >= smallest * times && axis.ticks.len() >= 2, "{:?}", axis);

@@ -1,9 +1,9 @@
-//! The GAMMA paper's figures: TCP; throughput over size, without flow control and with windows of several sizes, and of
-//! the earlier card whose transfers the processor drives, on both processors; what section 3 says of a hundred nodes;
-//! and of damage on links.
+//! The GAMMA paper's figures: TCP; throughput over message size on both processors, without flow control, with windows
+//! of several sizes, and with the earlier card, whose transfers the processor drives. Also section 3's hundred nodes,
+//! and bit errors on links.
 //!
-//! As the paper did, all is taken from round trips of a polling program. A message of the simulator begins with 16
-//! bytes by which programs know their messages: they count as the message's.
+//! As in the paper, all values are from round trips of a polling program. A message of the simulator begins with a tag
+//! of 16 bytes, which counts as a part of the message.
 
 mod claims;
 mod guests;
@@ -29,7 +29,8 @@ pub(super) const BENCHES: Benches = Benches {
     figures: &[
         PaperFigures {
             name: "gamma",
-            help: "GAMMA: throughput over size, CPU-driven and with windows of 4 to 32 frames, on two processors; a hundred nodes; bit errors",
+            help: "GAMMA: throughput over size, CPU-driven and with windows of 4 to 32 frames, on two processors; a \
+                   hundred nodes; bit errors",
             file: "gamma.txt",
             make: |offline| {
                 let simulator = Simulator::locate(offline)?;
@@ -40,7 +41,8 @@ pub(super) const BENCHES: Benches = Benches {
         },
         PaperFigures {
             name: "gamma-live",
-            help: "GAMMA cards in guests that are booted for it, polled, interrupting for each frame, and mitigating: round trips, interrupts",
+            help: "GAMMA cards in guests, polled, with an interrupt per frame, and with mitigation: round trips, \
+                   interrupts",
             file: "gamma-live.txt",
             make: |offline| {
                 let figures = live::LiveFigures::measure(offline)?;
@@ -50,8 +52,9 @@ pub(super) const BENCHES: Benches = Benches {
     ],
     sections: &[BenchSection {
         name: "gamma-guests",
-        help: "Four guests: GAMMA cards, polled and interrupting, beside TCP over QEMU's network and over its tulip",
-        what: "four guests: GAMMA beside TCP over -netdev stream and over tulip",
+        help: "Four guests: GAMMA cards, polled and with interrupts, compared with TCP over QEMU's network and over \
+               its tulip",
+        what: "four guests: GAMMA compared with TCP over -netdev stream and over tulip",
         boots_guests: true,
         measure: guests::measure,
     }],
@@ -61,55 +64,56 @@ pub(super) const BENCHES: Benches = Benches {
 /// The version of [`GammaFigures`].
 pub const GAMMA_FIGURES_VERSION: u32 = 3;
 
-/// The processors of figures 2 and 3, the paper's shortest message on each, and the colour of its line.
+/// The processors of figures 2 and 3, each with the paper's time of the shortest message in us.
 const PLATFORMS: [(&str, f64); 2] = [("fast-ethernet-p133", 17.0), ("fast-ethernet-pii350", 14.0)];
-/// The same processors with the earlier card, whose transfers they drive.
+/// The same processors with the earlier card, whose transfers the processors drive.
 const DRIVEN: [&str; 2] = ["fast-ethernet-3c595-p133", "fast-ethernet-3c595-pii350"];
-/// The shortest message on it, and the throughput of long ones in MB/s (section 1).
+/// The earlier card's time of the shortest message in us, and the throughput of long messages in MB/s (section 1).
 const DRIVEN_PAPER: (f64, f64) = (12.7, 12.2);
-/// Messages that take so long that what they take at either end does not show, and how many of them go back and forth.
+/// Length of messages that hide the overhead at both ends, and their number of round trips.
 const LONG_BYTES: u32 = 1 << 20;
 const LONG_ROUND_TRIPS: u64 = 3;
 /// A message that fills one frame.
 const FULL_BYTES: u32 = 1_480;
-/// Bits in 10^10 that are wrong, in the paper and in the simulation, which would be long otherwise; and frames of the
-/// latter.
+/// Bit error rates: the paper's, and the simulation's, which would otherwise take too long. And the simulation's number
+/// of frames.
 const PAPER_BIT_ERRORS: f64 = 1e-10;
 const BIT_ERRORS: f64 = 1e-7;
 const DAMAGED_OF: u64 = 10_000;
-/// Bits of such a message on the wire that a check sequence covers: Ethernet's header, that of the driver, and both
-/// sequences.
+/// Bits of a full message on the wire that a check sequence covers: Ethernet's header, the driver's header, data, and
+/// the check sequence.
 const FULL_BITS: u32 = 8 * (14 + 8 + FULL_BYTES + 4);
-/// Windows of both figures; 0: no flow control.
+/// Windows of both figures, in frames; 0: no flow control.
 const WINDOWS: [u64; 5] = [0, 4, 8, 16, 32];
-/// Bytes of a message that no payload is.
+/// Bytes of a message's tag, which is no payload.
 const TAG_BYTES: u32 = 16;
 const SIZES: [u32; 13] = [16, 32, 64, 128, 256, 512, 1_024, 1_480, 2_048, 4_096, 8_192, 16_384, 32_768];
 const ROUND_TRIPS: u64 = 40;
 const WARMUP: u64 = 4;
-/// Receiving software that takes longer for a frame than the wire does.
+/// Receiver's software that takes longer for a frame than the wire does.
 const SLOW_RECEIVE_PS: u64 = 150_000_000;
-/// Section 3's cluster.
+/// Number of nodes in section 3's cluster.
 const NODES: u32 = 100;
 const MESSAGES_OF_EACH: u64 = 100;
-/// Messages behind which each node sends a datagram: of each sender one is under way with its window, 99 of 133.
+/// Each node sends a datagram after this number of messages. A sender has at most one datagram in flight per window, 99
+/// of 133 in total.
 const DATAGRAM_EVERY: u64 = 8;
 const PS_PER_S: u128 = 1_000_000_000_000;
 
 type Simulate<'a> = &'a mut dyn FnMut(&SimConfig) -> Result<Report>;
 
-/// All of it. Times are model time.
+/// All figures. Times are model time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GammaFigures {
     /// [`GAMMA_FIGURES_VERSION`].
     pub version: u32,
     /// Throughput over size.
     pub sizes: Vec<Size>,
-    /// The same messages, with nothing charged for the copy.
+    /// The same messages without the time of the copy.
     pub copies: Vec<Copy>,
-    /// A hundred nodes at once.
+    /// A hundred nodes at the same time.
     pub crowds: Vec<Crowd>,
-    /// What the processors do for a message of one full frame.
+    /// Processor time for a message of one full frame.
     pub labours: Vec<Labour>,
     /// Bit errors.
     pub damage: Damage,
@@ -130,7 +134,7 @@ pub struct Size {
     pub model_one_way_ps: u64,
 }
 
-/// What the receiver's copy takes.
+/// The effect of the receiver's copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Copy {
     /// The platform.
@@ -139,11 +143,11 @@ pub struct Copy {
     pub bytes: u32,
     /// Half of a round trip.
     pub model_one_way_ps: u64,
-    /// The same if copies took no time.
+    /// Half of a round trip if copies took no time.
     pub without_model_one_way_ps: u64,
 }
 
-/// What both processors do for one message, in both directions of a round trip alike.
+/// Time of both processors for one message, the same in both directions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Labour {
     /// The platform.
@@ -152,60 +156,60 @@ pub struct Labour {
     pub model_software_ps: u64,
     /// The copy.
     pub model_copy_ps: u64,
-    /// Programmed I/O: stores, and loads for which the processor waits.
+    /// Programmed I/O: stores, and loads that the processor waits for.
     pub model_programmed_ps: u64,
-    /// Transfers for which the processor waits.
+    /// Transfers that the processor waits for.
     pub model_transfers_ps: u64,
 }
 
 /// Frames on a link with bit errors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Damage {
-    /// Frames sent, each a message.
+    /// Number of sent frames; each is a message.
     pub sent: u64,
-    /// Those that came sound.
+    /// Frames that arrived intact.
     pub received: u64,
-    /// Those that came damaged, as the driver raised them.
+    /// Frames that arrived damaged, as the driver reported.
     pub damaged: u64,
-    /// Those that it raised as lost, since a later one has come.
+    /// Frames that the driver reported as lost, because a later one arrived.
     pub lost: u64,
 }
 
 /// Messages among a hundred nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Crowd {
-    /// Who sends to whom.
+    /// The workload.
     pub workload: &'static str,
-    /// What the receiving software takes for each frame; none: what the profile says.
+    /// Time of the receiver's software for each frame; `None`: as in the profile.
     pub slow_model_receive_ps: Option<u64>,
     /// Frames of the window; 0: no flow control.
     pub window: u64,
     /// Messages sent.
     pub sent: u64,
-    /// Those that came.
+    /// Messages received.
     pub received: u64,
-    /// Frames that found no buffer, at all nodes.
+    /// Frames without a receive buffer, at all nodes.
     pub missed_frames: u64,
     /// Acknowledgements sent.
     pub acknowledgements: u64,
-    /// Datagrams sent beside the messages, over the same rings.
+    /// Datagrams sent over the same rings as the messages.
     pub datagrams: u64,
-    /// Those that came.
+    /// Datagrams received.
     pub datagrams_received: u64,
 }
 
 impl Crowd {
-    /// Whether all came, and found a buffer.
+    /// Whether all messages and datagrams arrived, and all frames had a buffer.
     const fn is_whole(&self) -> bool {
         self.missed_frames == 0 && self.sent == self.received && self.datagrams == self.datagrams_received
     }
 }
 
 impl GammaFigures {
-    /// Measures them with a simulator.
+    /// Measures all figures with a simulator.
     ///
     /// # Errors
-    /// When a simulation fails, or its report lacks what belongs in it.
+    /// When a simulation fails, or its report is incomplete.
     pub fn measure(simulate: Simulate<'_>) -> Result<Self> {
         let (mut sizes, mut copies) = (Vec::new(), Vec::new());
         for (profile, _) in PLATFORMS {
@@ -258,40 +262,41 @@ impl GammaFigures {
         size.map_or(0, |size| size.model_one_way_ps)
     }
 
-    /// What a window takes of the throughput of the longest messages without flow control, in thousandths.
+    /// How much a window reduces the throughput of the longest messages, in thousandths of that without flow control.
     fn lost_permille(&self, profile: &str, window: u64) -> u64 {
         let [without, with] =
             [0, window].map(|window| self.one_way_ps(profile, window, SIZES[SIZES.len() - 1]));
         1_000_u64.saturating_sub((without * 1_000).checked_div(with).unwrap_or(0))
     }
 
-    /// Throughput of the longest messages, in MB/s.
+    /// Throughput of the 1 MiB messages, in MB/s.
     fn long_rate(&self, profile: &str) -> f64 {
         megabytes_per_s(LONG_BYTES, self.one_way_ps(profile, 0, LONG_BYTES))
     }
 
-    /// Whether the quicker processor takes less than a tenth of the latency of CPU-driven cards (section 5: virtually
+    /// Whether the faster processor reduces the latency of CPU-driven cards by less than a tenth (section 5: virtually
     /// insensitive).
     fn does_a_quick_processor_hardly_help(&self) -> bool {
         let [slow, quick] = DRIVEN.map(|profile| self.one_way_ps(profile, 0, SIZES[0]));
         quick <= slow && (slow - quick) * 10 < slow
     }
 
-    /// Throughput of a full frame by descriptors, in thousandths of what it is CPU-driven on the same processor.
+    /// Throughput of a full frame with descriptors, in thousandths of that of the CPU-driven card on the same
+    /// processor.
     fn of_driven_permille(&self, place: usize) -> u64 {
         let [descriptors, driven] =
             [PLATFORMS[place].0, DRIVEN[place]].map(|profile| self.one_way_ps(profile, 0, FULL_BYTES));
         (driven * 1_000).checked_div(descriptors).unwrap_or(0)
     }
 
-    /// Whether each message that did not come was raised once, and nothing else was.
+    /// Whether the driver reported each lost message once, and nothing else.
     const fn is_damage_raised(&self) -> bool {
         let Damage { sent, received, damaged, lost } = self.damage;
-        // The last one may be missing, with none after it by which anybody would know.
+        // The last message may be lost without a report, because no later one reveals the loss.
         damaged > 0 && damaged <= lost + 1 && (received + lost == sent || received + lost + 1 == sent)
     }
 
-    /// Whether the copy of a full frame takes a smaller part of its way on the quicker processor.
+    /// Whether the copy's share of a full frame's time is smaller on the faster processor.
     fn does_the_copy_diminish(&self) -> bool {
         let share = |profile: &str| {
             let mut copies = self.copies.iter();
@@ -344,7 +349,7 @@ impl GammaFigures {
     }
 }
 
-/// What the paper's lower bound of 7 us and 12.5 MB/s give, in MB/s.
+/// The paper's lower bound of 7 us and 12.5 MB/s, in MB/s.
 fn theory(bytes: u32) -> f64 {
     f64::from(bytes) / (7.0 + f64::from(bytes) / 12.5)
 }
@@ -380,7 +385,7 @@ fn round_trips(config: &SimConfig, count: u64, simulate: Simulate<'_>) -> Result
     Ok(report)
 }
 
-/// The longest messages, without flow control.
+/// The 1 MiB messages, without flow control.
 fn long(profile: &'static str, simulate: Simulate<'_>) -> Result<Size> {
     let config = configuration(profile, 0, LONG_BYTES, 2)?;
     let report = round_trips(&config, LONG_ROUND_TRIPS, simulate)?;
@@ -388,7 +393,7 @@ fn long(profile: &'static str, simulate: Simulate<'_>) -> Result<Size> {
     Ok(Size { profile, window: 0, bytes: LONG_BYTES, model_one_way_ps })
 }
 
-/// What the processors do for a message of one full frame, without flow control.
+/// Processor time for a message of one full frame, without flow control.
 fn labour(profile: &'static str, simulate: Simulate<'_>) -> Result<Labour> {
     let report = round_trips(&configuration(profile, 0, FULL_BYTES, 2)?, ROUND_TRIPS, simulate)?;
     let entries = || report.nodes.iter().flat_map(|node| &node.ledger);
@@ -405,7 +410,7 @@ fn labour(profile: &'static str, simulate: Simulate<'_>) -> Result<Labour> {
         model_software_ps: of(&["host_send", "host_receive"]),
         model_copy_ps: of(&["host_copy"]),
         model_programmed_ps: of(&["pio_write", "pio_read", "doorbell"]),
-        // Cards with descriptors transfer by themselves.
+        // Cards with descriptors transfer without the processor.
         model_transfers_ps: if is_driven { of(&["dma_read", "dma_write"]) } else { 0 },
     })
 }
@@ -415,7 +420,7 @@ fn damage(simulate: Simulate<'_>) -> Result<Damage> {
     let mut config = configuration(PLATFORMS[1].0, 0, FULL_BYTES, 2)?;
     config.workload = Workload { kind: WorkloadKind::Stream, count: DAMAGED_OF, ..config.workload };
     for node in &mut config.nodes {
-        // A frame goes over two links.
+        // A frame crosses two links.
         node.link.faults.bit_errors = BIT_ERRORS / 2.0;
     }
     let report = simulate(&config)?;
@@ -429,7 +434,7 @@ fn damage(simulate: Simulate<'_>) -> Result<Damage> {
     })
 }
 
-/// The part of full frames of which a bit is wrong.
+/// The fraction of full frames with at least one wrong bit.
 fn frame_errors(bit_errors: f64) -> f64 {
     -(f64::from(FULL_BITS) * (-bit_errors).ln_1p()).exp_m1()
 }
@@ -462,7 +467,7 @@ fn crowd(
     })
 }
 
-/// Bytes a second, where a message takes so long.
+/// Bytes per second, if a message takes this time.
 #[must_use]
 pub fn rate(bytes: u32, one_way_ps: u64) -> u64 {
     u64::try_from(u128::from(bytes) * PS_PER_S / u128::from(one_way_ps.max(1))).unwrap_or(u64::MAX)

@@ -1,12 +1,13 @@
-//! The GRIM paper's section 6: latency, overhead and gap of short messages, latency over channels, bandwidth over size.
+//! The figures of the GRIM paper's section 6: latency, overhead and gap of short messages, latency over channels,
+//! bandwidth over message size.
 //!
-//! As the paper did, latency and bandwidth are taken from round trips. A gap is the time between two launches, from the
-//! first of a burst to its last: when the last is launched follows from when it came and how long it took. So a gap is
-//! out by at most the processor's round over the channels, divided by the burst.
+//! As in the paper, latency and bandwidth are from round trips. A gap is the time between two posts, from the first to
+//! the last of a burst. The time of the last post follows from its message's arrival and latency. So the error of a gap
+//! is at most the duration of the processor's round over the channels, divided by the length of the burst.
 //!
-//! In a simulation a card's processor is always as far in its round when a message comes. On real hosts it is anywhere:
-//! latencies of short messages are means over runs in which software takes a part of a round longer, which is taken off
-//! again.
+//! In a simulation, the card's processor is always at the same position of its round when a message arrives; on real
+//! hosts the position is random. So latencies of short messages are means over runs in which software takes a fraction
+//! of a round longer; this time is subtracted again.
 
 mod claims;
 mod guests;
@@ -44,7 +45,7 @@ pub(super) const BENCHES: Benches = Benches {
         },
         PaperFigures {
             name: "grim-live",
-            help: "GRIM cards in guests that are booted for it: short messages, bandwidth over size with both injections, interrupts",
+            help: "GRIM cards in guests: short messages, bandwidth over size with both kinds of injection, interrupts",
             file: "grim-live.txt",
             make: |offline| {
                 let figures = live::LiveFigures::measure(offline)?;
@@ -54,8 +55,8 @@ pub(super) const BENCHES: Benches = Benches {
     ],
     sections: &[BenchSection {
         name: "grim-guests",
-        help: "Six guests: GRIM cards beside ULTRA's round trip of a short message and Match's puts",
-        what: "six guests, two of each model: GRIM beside ULTRA and Match",
+        help: "Six guests: GRIM cards compared with ULTRA's round trip of a short message and Match's puts",
+        what: "six guests, two of each model: GRIM compared with ULTRA and Match",
         boots_guests: true,
         measure: guests::measure,
     }],
@@ -65,33 +66,33 @@ pub(super) const BENCHES: Benches = Benches {
 /// The version of [`GrimFigures`].
 pub const GRIM_FIGURES_VERSION: u32 = 1;
 
-/// The paper's platform, and one of today.
+/// The paper's platform, and a current one.
 const PROFILES: [&str; 2] = ["lanai4-pci", "pcie4-100g"];
-/// Those of the paper's card while nothing is said of them.
+/// Default number of channels: that of the paper's card.
 const CHANNELS: u64 = 4;
 const CHANNEL_COUNTS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// So much payload leaves room for 64 channels in 1 MB.
+/// Payload region of a channel, small enough for 64 channels in 1 MB.
 const CHANNEL_PAYLOAD: u64 = 4_096;
-/// Runs over which the processor's round is spread.
+/// Numbers of runs over which the processor's round is spread.
 const PHASES: (u64, u64) = (8, 32);
 const ROUND_TRIPS: u64 = 20;
 const WARMUP: u64 = 2;
 const BURSTS: [u64; 10] = [10, 50, 100, 200, 300, 400, 600, 1_000, 1_500, 2_000];
-/// Such a burst is injected at the overhead alone.
+/// The injection of such a burst takes only the overhead.
 const OVERHEAD_BURST: u64 = 100;
 const SIZES: [u32; 11] = [4, 16, 64, 256, 1_024, 4_096, 8_192, 16_384, 24_576, 32_768, 49_152];
 const LONGEST: u32 = 49_152;
 const MTU_BYTES: u32 = 4_096;
-/// Messages that a program's receive queue holds.
+/// Length of a program's receive queue, in messages.
 const SLICES: u32 = 64;
-/// The first segment where a message cuts through (section 5.2); 0: it is stored whole.
+/// First segment of a message with cut-through (section 5.2), and 0 for a message that is stored completely.
 const CUT_THROUGH: u64 = 32;
 const STORED: u64 = 0;
 const PS_PER_S: u128 = 1_000_000_000_000;
 
 type Simulate<'a> = &'a mut dyn FnMut(&SimConfig) -> Result<Report>;
 
-/// All of it. Times are model time.
+/// All figures. Times are model time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GrimFigures {
     /// [`GRIM_FIGURES_VERSION`].
@@ -104,9 +105,9 @@ pub struct GrimFigures {
     pub sizes: Vec<Size>,
     /// Messages between a host and another node's I/O card.
     pub io_card: Vec<IoCard>,
-    /// What stores of the host carry, by the profile of the paper alone.
+    /// Bandwidth of the host's stores, in the paper's profile only.
     pub stores: Stores,
-    /// Gap and bandwidth where something else acts, on the paper's platform.
+    /// Gap and bandwidth with additional assumptions, on the paper's platform.
     pub assumed: Assumed,
 }
 
@@ -115,20 +116,20 @@ pub struct GrimFigures {
 pub struct Burst {
     /// The platform.
     pub profile: &'static str,
-    /// How many.
+    /// Number of messages.
     pub messages: u64,
-    /// From one launch to the next, on average.
+    /// Average time from one post to the next.
     pub model_gap_ps: u64,
 }
 
-/// Short messages of a card with so many channels.
+/// Short messages of a card with a number of channels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Latency {
     /// The platform.
     pub profile: &'static str,
     /// Channels of each card.
     pub channels: u64,
-    /// One way, on average over the processor's round.
+    /// One-way latency, averaged over the processor's round.
     pub model_latency_ps: u64,
 }
 
@@ -139,9 +140,9 @@ pub struct Size {
     pub profile: &'static str,
     /// Bytes of payload.
     pub bytes: u32,
-    /// Payload over half of a round trip, in segments that grow from 32 bytes.
+    /// Payload over half of a round trip, with segments that grow from 32 bytes.
     pub cut_through_model_bytes_per_s: u64,
-    /// The same, each message pushed whole before it goes.
+    /// Payload over half of a round trip, with each message pushed completely before it leaves.
     pub stored_model_bytes_per_s: u64,
 }
 
@@ -150,7 +151,7 @@ pub struct Size {
 pub struct IoCard {
     /// The platform.
     pub profile: &'static str,
-    /// A short message, from the host's program until the card has handled it.
+    /// A short message, from the host's program until the card has processed it.
     pub model_latency_ps: u64,
     /// A short message back, from the card's handler to the program.
     pub back_model_latency_ps: u64,
@@ -158,34 +159,34 @@ pub struct IoCard {
     pub model_bytes_per_s: u64,
 }
 
-/// What stores of the host carry.
+/// Bandwidth of the host's stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stores {
-    /// Word by word.
+    /// Without write combining.
     pub model_bytes_per_s: u64,
-    /// Combined.
+    /// With write combining.
     pub combined_model_bytes_per_s: u64,
 }
 
-/// The paper's numbers that do not come out, where something else acts.
+/// The paper's numbers that the model does not reproduce, with additional assumptions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Assumed {
-    /// The gap of the longest burst, if a frame waits for the acknowledgement of the one before.
+    /// The gap of the longest burst, if each frame waits for the acknowledgement of the previous one.
     pub one_frame_gap_ps: u64,
-    /// The same, if the receiving program takes 20 us for a message and its card has memory for 312.
+    /// The gap of the longest burst, if the receiving program takes 20 us per message and its card has memory for 312.
     pub slow_receiver_gap_ps: u64,
-    /// The longest messages, if stores are combined to 125 MB/s, the bus is never taken away, and firmware takes
-    /// nothing: in segments, and stored whole.
+    /// The longest messages, if combined stores reach 125 MB/s, no other master interrupts a DMA burst, and firmware
+    /// takes no time: in segments, and stored completely.
     pub free_model_bytes_per_s: [u64; 2],
-    /// A stream of messages of 16 KiB, of which several are under way: in segments, and stored whole.
+    /// A stream of messages of 16 KiB, several of them in flight: in segments, and stored completely.
     pub stream_model_bytes_per_s: [u64; 2],
 }
 
 impl GrimFigures {
-    /// Measures them with a simulator.
+    /// Measures all figures with a simulator.
     ///
     /// # Errors
-    /// When a simulation fails, or its report lacks what belongs in it.
+    /// When a simulation fails, or its report is incomplete.
     pub fn measure(simulate: Simulate<'_>) -> Result<Self> {
         let (mut bursts, mut channels, mut sizes, mut io_card) = (vec![], vec![], vec![], vec![]);
         for profile in PROFILES {
@@ -225,20 +226,20 @@ impl GrimFigures {
         row.map_or(0, |row| row.model_latency_ps)
     }
 
-    /// The longest messages of the paper's platform: cutting through, and stored.
+    /// Bandwidth of the longest messages on the paper's platform: cut-through, and stored completely.
     fn longest(&self) -> [u64; 2] {
         let mut sizes = self.sizes.iter();
         let size = sizes.find(|size| (size.profile, size.bytes) == (PROFILES[0], LONGEST));
         size.map_or([0; 2], |size| [size.cut_through_model_bytes_per_s, size.stored_model_bytes_per_s])
     }
 
-    /// Whether a short message takes longer the more channels there are, on the paper's platform (figure 6).
+    /// Whether the latency of a short message grows with the number of channels, on the paper's platform (figure 6).
     fn does_latency_grow(&self) -> bool {
         let of_paper = self.channels.iter().filter(|row| row.profile == PROFILES[0]);
         of_paper.map(|row| row.model_latency_ps).is_sorted()
     }
 
-    /// Whether a burst of 200 is injected as fast as one of half as many, to a hundredth.
+    /// Whether the gap of a burst of 200 equals that of half as many messages, within 1 %.
     fn is_gap_negligible(&self) -> bool {
         let [gap, overhead] = [200, OVERHEAD_BURST].map(|messages| self.gap_ps(PROFILES[0], messages));
         gap <= overhead + overhead / 100
@@ -322,7 +323,7 @@ impl IoCard {
 }
 
 impl Stores {
-    /// Of a line of the cache, and of a word that is not combined.
+    /// For a cache line, and for a single word that is not combined.
     fn of_paper() -> Result<Self> {
         let bus = configuration(PROFILES[0], &[], 0)?.profile.bus;
         let single = bus.pio_write_uncombined.as_ref().context("the profile prices no single stores")?;
@@ -338,8 +339,8 @@ impl Stores {
 impl Assumed {
     fn measure(simulate: Simulate<'_>) -> Result<Self> {
         const SLOW_PS: u64 = 20_000_000;
-        /// What a card of 4 channels takes for its queues, and frames of 74 bytes of 312 short messages: 256, and in
-        /// the place of the longest frame, which a card must have room for, 56.
+        /// Memory for the queues of a card with 4 channels, and for 312 frames of short messages of 74 bytes: 256 in
+        /// their queue, and 56 in the space of the longest frame, which a card must have.
         const SMALL_MEMORY: u64 = CHANNELS * (256 * 32 + (48 << 10)) + 312 * 74;
         let longest_burst = BURSTS[BURSTS.len() - 1];
         let one_frame = configuration(PROFILES[0], &[("window_frames", 1)], 0)?;
@@ -406,9 +407,9 @@ fn run(
     Ok(report)
 }
 
-/// The average time from one launch of a burst to the next.
+/// The average time from one post of a burst to the next.
 fn gap(config: &SimConfig, messages: u64, simulate: Simulate<'_>) -> Result<u64> {
-    // The last message is the one that takes longest, and what follows it is the same whatever the burst.
+    // The last message has the longest latency. What follows it is the same for all bursts.
     let mut last_launch = |count| -> Result<u64> {
         let model = run(config, WorkloadKind::Stream, count, 0, simulate)?.model;
         Ok(model.time_ps.saturating_sub(model.latency.max_ps))
@@ -425,7 +426,7 @@ fn latency(profile: &str, channels: u64, simulate: Simulate<'_>) -> Result<u64> 
     Ok(there.midpoint(back))
 }
 
-/// Latencies of short messages over the processor's round, on average: to the second node, and to the first.
+/// Latencies of short messages, averaged over the processor's round: to the second node, and to the first.
 fn spread(config: &SimConfig, kind: WorkloadKind, channels: u64, simulate: Simulate<'_>) -> Result<[u64; 2]> {
     let ni = &config.profile.ni;
     let scan = ni.machines.get("scan").context("the profile does not price the search of channels")?;
@@ -441,7 +442,7 @@ fn spread(config: &SimConfig, kind: WorkloadKind, channels: u64, simulate: Simul
             let node = report.nodes.get(place).context("the simulator's report lacks a node")?;
             let latency = &node.model_latency;
             ensure!(latency.count == ROUND_TRIPS, "a ping-pong over {channels} channels lost some");
-            // What its program takes longer is no part of it; a card beside the NIC has no such program.
+            // The additional time of the node's program is no part of the latency; an I/O card has no such program.
             let is_of_host = node.ledger.iter().any(|entry| entry.crossing == "host_receive");
             *sum_ps += (latency.sum_ps / latency.count).saturating_sub(if is_of_host { later_ps } else { 0 });
         }
@@ -455,7 +456,7 @@ fn round_trips(config: &SimConfig, simulate: Simulate<'_>) -> Result<u64> {
     per_s(u64::from(config.workload.message_bytes) * 2 * ROUND_TRIPS, time_ps)
 }
 
-/// Payload of a stream, between two of different length.
+/// Payload rate of a stream, from two streams of different length.
 fn streamed(config: &SimConfig, simulate: Simulate<'_>) -> Result<u64> {
     let mut time_ps =
         |count| -> Result<u64> { Ok(run(config, WorkloadKind::Stream, count, 0, simulate)?.model.time_ps) };

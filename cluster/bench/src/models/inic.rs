@@ -1,8 +1,8 @@
-//! The INIC paper's Table 1, its interrupts, the limit of its local bus, and what nobody has published: latency and
-//! bandwidth of its assemblies, and what they make of links that lose, double, reorder and damage.
+//! The INIC paper's Table 1, its interrupts, the limit of its local bus; and unpublished figures: latency and bandwidth
+//! of its assemblies, and their behaviour on links that lose, duplicate, reorder and damage frames.
 //!
-//! Nothing is computed that can be counted: interrupts are those of the component `mitigate` while 100 MB pass through
-//! a card. A rate is taken between two streams of different length, so that neither filling nor draining is in it.
+//! Values are counted where possible: interrupts are those of the component `mitigate` while 100 MB pass through a
+//! card. A rate is the difference of two streams of different length, which excludes filling and draining.
 
 mod claims;
 mod guests;
@@ -34,7 +34,8 @@ pub(super) const BENCHES: Benches = Benches {
     figures: &[
         PaperFigures {
             name: "inic",
-            help: "INIC: resources, interrupts, hosts' time, latency and bandwidth, and what faulty links cost each assembly",
+            help: "INIC: resources, interrupts, hosts' time, latency and bandwidth, and the effect of faulty links on \
+                   each assembly",
             file: "inic.txt",
             make: |offline| {
                 let simulator = Simulator::locate(offline)?;
@@ -45,7 +46,7 @@ pub(super) const BENCHES: Benches = Benches {
         },
         PaperFigures {
             name: "inic-live",
-            help: "UDP, TCP, MPI and INIC cards in guests that are booted for it: real, user and system time, and interrupts, of 100 MB",
+            help: "UDP, TCP, MPI and INIC cards in guests: real, user and system time, and interrupts, for 100 MB",
             file: "inic-live.txt",
             make: |offline| {
                 let figures = live::LiveFigures::measure(offline)?;
@@ -55,8 +56,8 @@ pub(super) const BENCHES: Benches = Benches {
     ],
     sections: &[BenchSection {
         name: "inic-guests",
-        help: "Two guests with INIC cards: bandwidth and processor time beside TCP over QEMU's -netdev stream",
-        what: "two guests: INIC cards, CONF4, beside TCP over QEMU's -netdev stream",
+        help: "Two guests with INIC cards: bandwidth and processor time compared with TCP over QEMU's -netdev stream",
+        what: "two guests: INIC cards, CONF4, compared with TCP over QEMU's -netdev stream",
         boots_guests: true,
         measure: guests::measure,
     }],
@@ -67,7 +68,7 @@ pub(super) const BENCHES: Benches = Benches {
 /// The version of [`InicFigures`].
 pub const INIC_FIGURES_VERSION: u32 = 1;
 
-/// The paper's platform, and one of today.
+/// The paper's platform, and a current one.
 const PROFILES: [&str; 2] = ["i960-32-33", "pcie4-100g"];
 const ASSEMBLIES: [(&str, &str); 4] = [
     ("conf1", "#1f77b4"),
@@ -75,20 +76,20 @@ const ASSEMBLIES: [(&str, &str); 4] = [
     ("unreliable_ordered", "#2ca02c"),
     ("selective_repeat", "#9467bd"),
 ];
-/// Bytes of the tag that each message of a workload begins with.
+/// Bytes of the tag at the beginning of each message of a workload.
 const TAG_BYTES: u32 = 16;
 const SIZES: [u32; 8] = [16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144];
-/// What the paper's interrupts were counted over (section 5.2), and in packets of how many bytes.
+/// The transfer for the paper's interrupt counts (section 5.2), and its packet size, in bytes.
 const TRANSFER_BYTES: u32 = 100_000_000;
 const PACKET_BYTES: u32 = 1_408;
-/// `rcv_chunk_size`, and the interrupts that follow from the paper's rule; 1: each packet interrupts.
+/// `rcv_chunk_size`, and the number of interrupts by the paper's rule; 1: an interrupt per packet.
 const CHUNKS: [(u32, u64); 5] =
     [(1, 71_023), (4 << 10, 24_415), (16 << 10, 6_104), (64 << 10, 1_526), (1 << 20, 96)];
-/// What the paper says that four crossings of the local bus leave (section 5.3): 264 Mb/s.
+/// The bandwidth that four crossings of the local bus allow, by the paper (section 5.3): 264 Mb/s.
 const LIMIT_BYTES_PER_S: u64 = 33_000_000;
 const FAULT_PERCENTS: [u32; 5] = [1, 5, 10, 20, 30];
 const FAULT_KINDS: [&str; 4] = ["loss", "duplicate", "reorder", "corrupt"];
-/// Messages of a stream over a faulty link, of three packets each.
+/// Number of messages of a stream over a faulty link; each has three packets.
 const FAULTY_MESSAGES: u64 = 100;
 const FAULTY_BYTES: u32 = 4_096;
 const ROUND_TRIPS: u64 = 20;
@@ -96,20 +97,20 @@ const PS_PER_S: u128 = 1_000_000_000_000;
 
 type Simulate<'a> = &'a mut dyn FnMut(&SimConfig) -> Result<Report>;
 
-/// All of it. Times are model time.
+/// All figures. Times are model time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InicFigures {
     /// [`INIC_FIGURES_VERSION`].
     pub version: u32,
     /// Table 1.
     pub configurations: Vec<Configuration>,
-    /// What its sums are of.
+    /// The components in Table 1's sums.
     pub components: Vec<Component>,
     /// Interrupts over [`TRANSFER_BYTES`].
     pub interrupts: Vec<Interrupts>,
-    /// Hosts' time over the same bytes.
+    /// Hosts' time for the same transfer.
     pub hosts: Vec<HostTime>,
-    /// Readings of the local bus's limit.
+    /// The local bus's limit, for each interpretation of the paper.
     pub limits: Vec<Limit>,
     /// Latency and bandwidth.
     pub sizes: Vec<Size>,
@@ -124,15 +125,15 @@ pub struct Configuration {
     pub name: String,
     /// The paper's numbers.
     pub paper: [u32; 2],
-    /// Sums of the components.
+    /// The sums of the components.
     pub sum: [u32; 2],
     /// The shares that the paper prints, in hundredths of a percent.
     pub printed_share: [u32; 2],
-    /// The shares that the numbers give.
+    /// The shares by the numbers, in hundredths of a percent.
     pub computed_share: [u32; 2],
 }
 
-/// What a component takes.
+/// The resources of a component.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Component {
     /// Its name.
@@ -148,26 +149,26 @@ pub struct Component {
 pub struct Interrupts {
     /// Bytes before the host is interrupted.
     pub chunk_bytes: u32,
-    /// What follows from the paper: what is over counts for the next.
+    /// The paper's rule: bytes above the chunk size count for the next interrupt.
     pub paper: u64,
-    /// What the card raised.
+    /// Interrupts that the card raised.
     pub counted: u64,
-    /// What it raised where the count begins anew at each.
+    /// Interrupts that the card raised with a count that restarts from 0 at each interrupt.
     pub counted_anew: u64,
 }
 
-/// The local bus under one reading of four crossings.
+/// The local bus under one interpretation of the four crossings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limit {
-    /// Crossings of a packet that is sent.
+    /// Crossings of a sent packet.
     pub send_crossings: u64,
-    /// Crossings of one that comes.
+    /// Crossings of a received packet.
     pub receive_crossings: u64,
     /// Whether both nodes send.
     pub both_ways: bool,
-    /// Data in one direction.
+    /// Data rate in one direction.
     pub model_bytes_per_s: u64,
-    /// The paper's limit, where this is what it is said of.
+    /// The paper's limit, if the paper states it for this case.
     pub paper_bytes_per_s: Option<u64>,
 }
 
@@ -178,11 +179,11 @@ pub struct Size {
     pub profile: &'static str,
     /// The assembly.
     pub assembly: &'static str,
-    /// Bytes of a message, its tag included.
+    /// Bytes of a message, including its tag.
     pub message_bytes: u32,
     /// From the start of the sender's software to the end of the receiver's.
     pub model_latency_ps: u64,
-    /// One way.
+    /// Data rate in one direction.
     pub model_bytes_per_s: u64,
 }
 
@@ -191,25 +192,25 @@ pub struct Size {
 pub struct Faulty {
     /// The platform.
     pub profile: &'static str,
-    /// What goes wrong.
+    /// The kind of fault.
     pub fault: &'static str,
-    /// With how many of a hundred frames.
+    /// Percentage of faulty frames.
     pub percent: u32,
     /// The assembly.
     pub assembly: &'static str,
-    /// Of [`FAULTY_MESSAGES`], those that came.
+    /// Received messages of [`FAULTY_MESSAGES`].
     pub messages: u64,
-    /// What came, over the time of all of it.
+    /// Received data over the total time.
     pub model_bytes_per_s: u64,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub retransmissions: u64,
 }
 
 impl InicFigures {
-    /// Measures them with a simulator.
+    /// Measures all figures with a simulator.
     ///
     /// # Errors
-    /// When a simulation fails, or its report lacks what belongs in it.
+    /// When a simulation fails, or its report is incomplete.
     pub fn measure(simulate: Simulate<'_>) -> Result<Self> {
         let interrupts = CHUNKS.iter().map(|(chunk, paper)| Interrupts::measure(*chunk, *paper, simulate));
         let interrupts = interrupts.collect::<Result<_>>()?;
@@ -312,7 +313,7 @@ fn components() -> Vec<Component> {
 
 impl Interrupts {
     fn measure(chunk_bytes: u32, paper: u64, simulate: Simulate<'_>) -> Result<Self> {
-        // Chunks of whole packets leave nothing over: the count begins anew at each interrupt.
+        // With chunks of whole packets, no bytes are left over: the count restarts from 0 at each interrupt.
         let whole_packets = chunk_bytes.next_multiple_of(PACKET_BYTES);
         let mut count = |chunk: u32| -> Result<u64> {
             let most = Value::Number(TRANSFER_BYTES.into());
@@ -375,7 +376,7 @@ impl Faulty {
     ) -> Result<Self> {
         let mut config = configuration(profile, assembly, 2, &[], FAULTY_BYTES)?;
         let share = f64::from(percent) / 100.0;
-        // On one of the two links, so that each frame meets it once.
+        // Faults on only one of the two links, so that each frame meets them once.
         let link = &mut config.nodes.get_mut(1).context("there are two nodes")?.link;
         link.faults = match fault {
             "loss" => Faults { loss: share, ..Faults::default() },
@@ -428,7 +429,7 @@ fn with(config: &SimConfig, kind: WorkloadKind, count: u64) -> SimConfig {
     SimConfig { workload, ..config.clone() }
 }
 
-/// What the second node receives in a second.
+/// The data rate at the second node.
 fn rate(config: &SimConfig, kind: WorkloadKind, simulate: Simulate<'_>) -> Result<u64> {
     let short = u64::from((1 << 18) / (config.workload.message_bytes + TAG_BYTES)).clamp(8, 400);
     let mut run = |count| -> Result<(u64, u64)> {

@@ -1,4 +1,4 @@
-//! What each NIC model brings of its own: the figures of its paper, and what `niclab bench` measures of it.
+//! What each NIC model adds: the figures of its paper, and its measurements for `niclab bench`.
 
 mod gamma;
 mod grim;
@@ -15,27 +15,27 @@ use crate::{
     sim::Load,
 };
 
-/// What one model brings.
+/// The benchmarks of one model.
 struct Benches {
     figures: &'static [PaperFigures],
     sections: &'static [BenchSection],
-    /// What the device's own benchmark reports of it.
+    /// Rows of the device's own benchmark.
     device: &'static [Row],
-    /// What the simulator is measured with.
+    /// Loads for the simulator's benchmark.
     simulated: &'static [Load],
-    /// What instructions are counted of.
+    /// Works whose instructions are counted.
     counted: &'static [Work],
-    /// Round trips between guests that are taken apart.
+    /// Round trips between guests that are analysed.
     round_trips: &'static [RoundTrip],
 }
 
 impl Benches {
-    /// Of a model that brings nothing.
+    /// For a model without any.
     const NONE: Self =
         Self { figures: &[], sections: &[], device: &[], simulated: &[], counted: &[], round_trips: &[] };
 }
 
-/// All models that bring something.
+/// All models with benchmarks.
 const MODELS: &[Benches] = &[ultra::BENCHES, matching::BENCHES, inic::BENCHES, grim::BENCHES, gamma::BENCHES];
 
 static FIGURES: LazyLock<Vec<PaperFigures>> =
@@ -51,22 +51,22 @@ pub(crate) fn figures() -> &'static [PaperFigures] {
     &FIGURES
 }
 
-/// What the device's own benchmark reports of models.
+/// The models' rows of the device's own benchmark.
 pub(crate) fn device_rows() -> impl Iterator<Item = &'static Row> {
     MODELS.iter().flat_map(|model| model.device)
 }
 
-/// What the simulator is measured with.
+/// The models' loads for the simulator's benchmark.
 pub(crate) fn loads() -> impl Iterator<Item = &'static Load> {
     MODELS.iter().flat_map(|model| model.simulated)
 }
 
-/// What instructions are counted of.
+/// The models' works whose instructions are counted.
 pub(crate) fn works() -> impl Iterator<Item = &'static Work> {
     MODELS.iter().flat_map(|model| model.counted)
 }
 
-/// Round trips between guests that are taken apart, one model's behind one another.
+/// The models' round trips between guests that are analysed, grouped by model.
 pub(crate) fn round_trips() -> impl Iterator<Item = &'static RoundTrip> {
     MODELS.iter().flat_map(|model| model.round_trips)
 }

@@ -1,21 +1,21 @@
 //! The ULTRA paper's figure 7, and the other numbers of its section 4.
 //!
-//! The paper measured the card alone: requester and completer connected to each other, and nothing else. So does this,
-//! with hosts, buses, links and a switch that cost nothing, so that what is left is the card:
+//! The paper measured the card alone: requester and completer connected to each other, and nothing else. These figures
+//! do the same: hosts, buses, links and switch take no time, so only the card's time remains:
 //!
 //! * latency at the card: from the first word of a burst at Load to the last word of the slice at Store, in a
 //!   ping-pong;
-//! * bandwidth at the card: what a stream carries. Packets are counted as the paper counts them, payload and tag.
+//! * bandwidth at the card: the rate of a stream. As in the paper, a packet counts with payload and tag.
 //!
-//! "End to end" is the whole way, from one program to the other, with software, bus, link and switch; the switch in
-//! both readings of the paper, about 90 ns (section 2) and 27 cycles (section 4), of 200 MHz. One port has all of the
-//! FIFO RAM, as the only one that is used.
+//! "End to end" is the path from one program to the other, with software, bus, link and switch. The switch has both
+//! values of the paper: about 90 ns (section 2) and 27 cycles (section 4), here of 200 MHz. One port has all of the
+//! FIFO RAM, because only one is used.
 //!
-//! Three cards are measured, and the two that the paper announces. The first has states that were read from the text
-//! and settled before anybody saw what they give; the second has the same states and machines that take packets whole;
-//! the third has the eight constants that were fitted.
+//! There are three cards, and the two that the paper announces. The first has states from the text, which were fixed
+//! before their results were known. The second has the same states, and machines that process whole packets. The third
+//! has the eight fitted constants.
 //!
-//! A rate is taken between two streams of different length, so that neither filling nor draining is in it.
+//! A rate is the difference of two streams of different length, which excludes filling and draining.
 
 use anyhow::{Result, ensure};
 use niclab_cluster::{output::table, programs::simulator::Simulator};
@@ -59,7 +59,7 @@ pub(super) const BENCHES: Benches = Benches {
         },
         Row {
             name: "device_ledger_rate",
-            what: "message rate: ledger on over off, in turns",
+            what: "message rate: ledger on over off, alternating",
             unit: ("times", 1.0),
             pointer: "/ultra/wall_rate_ledger_on_over_off",
             goal: Some(Goal::AtLeast(0.9)),
@@ -73,14 +73,14 @@ pub(super) const BENCHES: Benches = Benches {
         },
         Row {
             name: "device_two_pairs",
-            what: "message rate: two disjoint pairs on two cores over one pair, in turns",
+            what: "message rate: two disjoint pairs on two cores over one pair, alternating",
             unit: ("times", 1.0),
             pointer: "/ultra/wall_rate_two_pairs_over_one",
             goal: Some(Goal::AtLeast(1.8)),
         },
         Row {
             name: "device_two_pairs_apart",
-            what: "message rate: two disjoint pairs over two that share nothing, in turns",
+            what: "message rate: two disjoint pairs over two separate devices, alternating",
             unit: ("times", 1.0),
             pointer: "/ultra/wall_rate_two_pairs_over_apart",
             goal: Some(Goal::AtLeast(0.9)),
@@ -96,7 +96,7 @@ pub(super) const BENCHES: Benches = Benches {
         },
         Work {
             name: "ultra_message_rules",
-            unit: "the same, both ends held to the rules for drivers",
+            unit: "the same, with both ends checked for the rules for drivers",
             program: Program::Device,
             arguments: &["slices-rules"],
             units: 10_000,
@@ -117,51 +117,51 @@ pub(super) const BENCHES: Benches = Benches {
 /// The version of [`UltraFigures`].
 pub const ULTRA_FIGURES_VERSION: u32 = 3;
 
-/// The cards: what they are, on which platform, and what their machines do, where that is not the platform's way.
+/// The cards: description, platform profile, and how machines pass packets on, if not as in the profile.
 const CARDS: [(&str, &str, Option<&str>); 5] = [
-    ("word after word", "htx-200mhz", None),
-    ("the same states, packets whole", "htx-200mhz", Some("store-and-forward")),
-    ("fitted cycles, packets whole", "htx-200mhz-fitted", None),
-    ("word after word, an ASIC three times as fast", "htx-asic-600mhz", None),
-    ("word after word, an ASIC five times as fast", "htx-asic-1ghz", None),
+    ("word by word", "htx-200mhz", None),
+    ("the same states, whole packets", "htx-200mhz", Some("store-and-forward")),
+    ("fitted cycles, whole packets", "htx-200mhz-fitted", None),
+    ("word by word, an ASIC three times as fast", "htx-asic-600mhz", None),
+    ("word by word, an ASIC five times as fast", "htx-asic-1ghz", None),
 ];
-/// The switching delay of the ATOLL switch, 27 cycles (section 4), if they are cycles of the card's 200 MHz.
+/// The delay of the ATOLL switch, 27 cycles (section 4), if these are cycles of the card's 200 MHz.
 const SLOWER_SWITCH_PS: u64 = 27 * 5_000;
 const WORD_BYTES: u64 = 8;
-/// Words of the tag, which every packet carries (section 4).
+/// Words of the tag in each packet (section 4).
 const TAG_WORDS: u64 = 2;
 /// Words of the largest packet: a cache line and the tag (section 4).
 const MAX_WORDS: u64 = 10;
 /// Words of the FIFO RAM: 1 KB (section 3.1).
 const FIFO_WORDS: u64 = 128;
-/// So fast that the longest packet passes within a few picoseconds: requester and completer connected to each other.
+/// Bandwidth at which the longest packet takes only a few picoseconds: requester and completer connected directly.
 const UNLIMITED_BITS_PER_S: u64 = 1_000_000_000_000_000;
 const ROUND_TRIPS: u64 = 100;
 const SHORT_STREAM: u64 = 1_000;
 const LONG_STREAM: u64 = 3_000;
 const PS_PER_S: u128 = 1_000_000_000_000;
 
-/// Figure 7, and what the paper says in numbers. All times are model time.
+/// Figure 7, and the paper's other numbers. All times are model time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UltraFigures {
     /// [`ULTRA_FIGURES_VERSION`].
     pub version: u32,
-    /// [`CARDS`], in their order.
+    /// The cards, in the order of [`CARDS`].
     pub cards: Vec<Card>,
-    /// What the HyperTransport core and the software of both ends take together.
+    /// Total time of the HyperTransport core and the software at both ends.
     pub model_core_and_software_ps: u64,
-    /// The switch in the two readings: as the text has it, and as cycles of the card's clock at 200 MHz.
+    /// The switch's delay by both interpretations: as in the text, and as cycles of the card's clock at 200 MHz.
     pub model_switch_ps: [u64; 2],
 }
 
 /// One card, with packets of all sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Card {
-    /// What it is.
+    /// Its description.
     pub name: String,
     /// The platform profile.
     pub profile: String,
-    /// One for each size of a packet.
+    /// The results, one for each packet size.
     pub sizes: Vec<Size>,
 }
 
@@ -170,25 +170,25 @@ pub struct Card {
 pub struct Size {
     /// Payload and tag.
     pub packet_bytes: u64,
-    /// What the program sends.
+    /// The program's data.
     pub payload_bytes: u64,
     /// Load, TX, RX and Store.
     pub model_card_latency_ps: u64,
-    /// Payload and tag, where the card is the limit.
+    /// Rate of payload and tag, limited by the card.
     pub model_card_bytes_per_s: u64,
     /// From the start of the sender's software to the end of the receiver's.
     pub model_end_to_end_latency_ps: u64,
     /// The same with a switch that takes 27 cycles of 200 MHz.
     pub model_end_to_end_latency_slower_switch_ps: u64,
-    /// Payload and tag, where the sender's software takes its time as well.
+    /// Rate of payload and tag, with the sender's software.
     pub model_end_to_end_bytes_per_s: u64,
 }
 
 impl UltraFigures {
-    /// Measures them with a simulator.
+    /// Measures all figures with a simulator.
     ///
     /// # Errors
-    /// When a simulation fails, or its report lacks what belongs in it.
+    /// When a simulation fails, or its report is incomplete.
     pub fn measure(simulate: &mut dyn FnMut(&SimConfig) -> Result<Report>) -> Result<Self> {
         let mut cards = Vec::new();
         for (name, profile, passing) in CARDS {
@@ -213,7 +213,7 @@ impl UltraFigures {
         })
     }
 
-    /// Section 4 beside these.
+    /// The paper's section 4 next to these figures.
     #[must_use]
     pub fn compared(&self) -> Vec<Compared> {
         let ends = |card: &Card| Some((card.sizes.first()?.clone(), card.sizes.last()?.clone()));
@@ -228,19 +228,21 @@ impl UltraFigures {
         rows
     }
 
-    /// All as tables.
+    /// All figures as tables.
     #[must_use]
     pub fn text(&self, compared: &[Compared]) -> String {
-        let mut text = "ULTRA in the simulator; all times are model time. End to end: with a switch of about 90 ns, and in the \
-                        column beside it\nwith one of 27 cycles of 200 MHz.\n"
-            .to_owned();
+        let mut text =
+            "ULTRA in the simulator; all times are model time. End to end: with a switch of about 90 ns, and in the \
+                        next column\n\
+                        with one of 27 cycles of 200 MHz.\n"
+                .to_owned();
         for card in &self.cards {
             text += &format!("\n{}: profile {}\n\n{}", card.name, card.profile, card.table());
         }
         format!("{text}\n{}", compared::text(compared))
     }
 
-    /// The paper's figure 7, and the way end to end in the same areas.
+    /// The paper's figure 7, and the end-to-end results in the same plots.
     #[must_use]
     pub fn panels(&self) -> [Panel; 2] {
         let line = |card: usize, name: &str, colour, of: &dyn Fn(&Size) -> f64| Series {
@@ -270,8 +272,8 @@ impl UltraFigures {
                 "latency",
                 "model time (ns)",
                 vec![
-                    line(0, "at the card, word after word", "#1f77b4", &card_ns),
-                    line(1, "at the card, the same states, packets whole", "#2ca02c", &card_ns),
+                    line(0, "at the card, word by word", "#1f77b4", &card_ns),
+                    line(1, "at the card, the same states, whole packets", "#2ca02c", &card_ns),
                     line(2, "at the card, fitted", "#bbbbbb", &card_ns),
                     line(0, "end to end, with software, bus and switch", "#7f7f7f", &|size| {
                         ns(size.model_end_to_end_latency_ps)
@@ -283,9 +285,9 @@ impl UltraFigures {
                 "bandwidth",
                 "MB/s of model time",
                 vec![
-                    line(0, "at the card, either way of passing on", "#1f77b4", &card_rate),
+                    line(0, "at the card, both ways of passing packets on", "#1f77b4", &card_rate),
                     line(2, "at the card, fitted", "#bbbbbb", &card_rate),
-                    line(0, "end to end, one program that sends", "#7f7f7f", &|size| {
+                    line(0, "end to end, one sending program", "#7f7f7f", &|size| {
                         megabytes(size.model_end_to_end_bytes_per_s)
                     }),
                     rings(&[(16.0, 325.0), (80.0, 700.0)]),
@@ -322,23 +324,23 @@ impl Card {
     }
 }
 
-/// What was chosen so that Load, TX, RX and Store come to 23 and 76 cycles, and to 325 MB/s.
+/// The fitted constants: Load, TX, RX and Store then take 23 and 76 cycles, and reach 325 MB/s.
 const MACHINES: &str = "cycles of the card's four machines";
 
-/// What the states of Load, TX, RX and Store take: one cycle each, as the profile says.
-const STATES: &str = "one cycle a state and a word";
-/// What is not in the core's 18 cycles of the 300 ns.
+/// The times of the states of Load, TX, RX and Store: one cycle each, as in the profile.
+const STATES: &str = "one cycle per state and per word";
+/// The part of the 300 ns beyond the core's 18 cycles.
 const SOFTWARE: &str = "software of the host";
 
-/// What the paper does not say, and the states leave.
-const RESIDUAL: &str = "Four machines with a datapath of 64 bits take 1 cycle for each word more where they pass words on, and 4 where \
-                        they take packets whole, and the published card takes 6.6: something takes several cycles a word which \
-                        the text does not name. Nothing was tuned to find it";
-/// The same, where it stands elsewhere.
-const LEFT: &str = "as of each word more, and what the card takes beside its states and words";
+/// What neither the paper nor the states explain.
+const RESIDUAL: &str = "Four machines with a datapath of 64 bits take 1 cycle per additional word if they pass words \
+                        on, and 4 if they process whole packets, but the published card takes 6.6: something takes \
+                        several cycles per word, which the text does not name. Nothing was tuned to find it";
+/// A reference to [`RESIDUAL`] in other rows.
+const LEFT: &str = "as for each additional word, plus the card's time outside of its states and words";
 
 const PLACE: &str = "section 4";
-/// Figure 7 at its ends: (380 - 115) ns over 8 words, at 5 ns a cycle.
+/// The slope of figure 7: (380 - 115) ns over 8 words, at 5 ns per cycle.
 const CYCLES_A_WORD: f64 = (380.0 - 115.0) / 8.0 / CYCLE_NS;
 const CYCLE_NS: f64 = 5.0;
 
@@ -354,13 +356,13 @@ const fn below_a_microsecond() -> Published {
     Published::Below(1_000.0)
 }
 
-/// Cycles that each word more takes at the card.
+/// Cycles per additional word at the card.
 fn cycles_a_word(least: &Size, most: &Size) -> f64 {
     let more_ps = most.model_card_latency_ps.saturating_sub(least.model_card_latency_ps);
     ns(more_ps) / (MAX_WORDS - TAG_WORDS) as f64 / CYCLE_NS
 }
 
-/// The card whose machines pass words on: a prediction, with what it leaves.
+/// The card whose machines pass words on: a prediction, with its differences.
 fn of_words((least, most): &(Size, Size)) -> Vec<Compared> {
     let number = Published::number;
     let messages = least.model_card_bytes_per_s as f64 / (TAG_WORDS * WORD_BYTES) as f64 / 1e6;
@@ -368,7 +370,7 @@ fn of_words((least, most): &(Size, Size)) -> Vec<Compared> {
     vec![
         latency("latency at the card, 2 words", number(115.0), least.model_card_latency_ps).differs(LEFT),
         latency("latency at the card, 10 words", number(380.0), most.model_card_latency_ps).differs(LEFT),
-        Compared::new(PLACE, "each word more at the card, derived", "cycles", number(CYCLES_A_WORD))
+        Compared::new(PLACE, "each additional word at the card, derived", "cycles", number(CYCLES_A_WORD))
             .ours(cycles_a_word(least, most), 2)
             .differs(RESIDUAL),
         bandwidth("bandwidth at the card, 16 bytes", number(325.0), least.model_card_bytes_per_s)
@@ -395,13 +397,13 @@ fn of_words((least, most): &(Size, Size)) -> Vec<Compared> {
     .collect()
 }
 
-/// The same states where each machine takes packets whole.
+/// The same states with machines that process whole packets.
 fn of_whole((least, most): &(Size, Size)) -> Vec<Compared> {
     let number = Published::number;
     vec![
-        latency("packets whole: latency at the card, 2 words", number(115.0), least.model_card_latency_ps),
-        latency("packets whole: latency at the card, 10 words", number(380.0), most.model_card_latency_ps),
-        Compared::new(PLACE, "packets whole: each word more, derived", "cycles", number(CYCLES_A_WORD))
+        latency("whole packets: latency at the card, 2 words", number(115.0), least.model_card_latency_ps),
+        latency("whole packets: latency at the card, 10 words", number(380.0), most.model_card_latency_ps),
+        Compared::new(PLACE, "whole packets: each additional word, derived", "cycles", number(CYCLES_A_WORD))
             .ours(cycles_a_word(least, most), 2),
     ]
     .into_iter()
@@ -409,7 +411,7 @@ fn of_whole((least, most): &(Size, Size)) -> Vec<Compared> {
     .collect()
 }
 
-/// The card of eight constants.
+/// The card with the eight fitted constants.
 fn of_fitted((least, most): &(Size, Size)) -> Vec<Compared> {
     let number = Published::number;
     vec![
@@ -436,8 +438,8 @@ fn of_fitted((least, most): &(Size, Size)) -> Vec<Compared> {
         )
         .follows(MACHINES)
         .differs(
-            "with the published 380 ns at the card, the published sum is below 1 us at ten words only if the switch takes the \
-             90 ns of section 2; at 27 cycles of 200 MHz it is above",
+            "with the published 380 ns at the card, the published sum is below 1 us at ten words only if the switch \
+             takes the 90 ns of section 2; at 27 cycles of 200 MHz it is above",
         ),
     ]
 }
@@ -456,8 +458,8 @@ fn around(figures: &UltraFigures) -> Vec<Compared> {
         .fitted(SOFTWARE),
         switch("switch, as the text has it", as_text).given("about 90 ns"),
         switch("switch, as 27 cycles of 200 MHz", as_cycles).given("27 cycles").differs(
-            "27 cycles are 90 ns at 300 MHz, and 135 at the card's 200; whose cycles they are is not said. Both readings are \
-             measured end to end",
+            "27 cycles are 90 ns at 300 MHz, and 135 ns at the card's 200 MHz; the paper does not say which clock it \
+             means. Both interpretations are measured end to end",
         ),
     ]
 }
@@ -506,12 +508,12 @@ fn configuration(profile: &str, passing: Option<&str>) -> Result<SimConfig> {
     }
     let cluster = Source::default().resolve(&file)?;
     let mut workload = Workload::new(WorkloadKind::PingPong);
-    // So many that none of a ping-pong's has to be released, which the cards would tell each other.
+    // Enough slices that a ping-pong releases none, because a release makes the cards exchange messages.
     workload.slices = 4096;
     Ok(SimConfig::new(&cluster, "figures-ultra", &workload))
 }
 
-/// The same with nothing but the cards to take time.
+/// The same configuration, in which only the cards take time.
 fn card_alone(config: &SimConfig) -> SimConfig {
     let mut config = config.clone();
     let host = &mut config.profile.host;
@@ -532,7 +534,7 @@ fn card_alone(config: &SimConfig) -> SimConfig {
     config
 }
 
-/// The same with a switch that takes 27 cycles of 200 MHz.
+/// The same configuration, with a switch that takes 27 cycles of 200 MHz.
 fn with_slower_switch(config: &SimConfig) -> SimConfig {
     let mut config = config.clone();
     config.profile.network.switch_fall_through_ps.value = SLOWER_SWITCH_PS;
@@ -544,7 +546,7 @@ fn with(config: &SimConfig, kind: WorkloadKind, count: u64) -> SimConfig {
     SimConfig { workload, ..config.clone() }
 }
 
-/// How long a message of a ping-pong takes.
+/// The one-way time of a message in a ping-pong.
 fn one_way_ps(config: &SimConfig, simulate: &mut dyn FnMut(&SimConfig) -> Result<Report>) -> Result<u64> {
     let latency = simulate(&with(config, WorkloadKind::PingPong, ROUND_TRIPS))?.model.latency;
     ensure!(latency.count > 0, "no message arrived in the ping-pong");
@@ -581,18 +583,18 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_from_no_number_of_the_paper_is_never_said_to_be_fitted() {
+    fn unfitted_rows_are_not_marked_as_fitted() {
         let rows = of_words(&(size(2, 50, 400, 450), size(10, 130, 999, 1_044)));
         assert!(rows.iter().all(|row| row.provenance == compared::Provenance::Assumed(STATES)));
         let found = |what: &str| rows.iter().find(|row| row.what == what).unwrap();
-        assert_eq!(found("each word more at the card, derived").ours, Some(2.0));
+        assert_eq!(found("each additional word at the card, derived").ours, Some(2.0));
         assert!(found("end to end, 10 words").is_as_declared());
         let slower = found("end to end, 10 words, the switch at 27 cycles of 200 MHz");
-        assert!(!slower.is_as_declared(), "above a microsecond, and nobody said so");
+        assert!(!slower.is_as_declared(), "above a microsecond without a declared difference");
     }
 
     #[test]
-    fn the_card_alone_has_nothing_around_it_and_the_slower_switch_has_27_cycles() {
+    fn card_alone_is_isolated_and_slow_switch_takes_27_cycles() {
         let whole = configuration("htx-200mhz", Some("store-and-forward")).unwrap();
         let alone = card_alone(&whole);
         assert_eq!(alone.profile.ni, whole.profile.ni);

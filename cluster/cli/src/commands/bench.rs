@@ -1,4 +1,4 @@
-//! `niclab bench`: what this machine gives, beside what it is compared with.
+//! `niclab bench`: measures niclab next to other systems on this machine.
 
 use anyhow::Result;
 use clap::ValueEnum as _;
@@ -11,8 +11,8 @@ use niclab_cluster::arguments::ClusterArgs;
 use super::terminal;
 use crate::arguments::BenchArgs;
 
-/// A measurement could not be made, or a count is above its baseline. That a goal is not reached is a result, and has
-/// code 0.
+/// The code if a measurement failed or a count is above its baseline. A goal that is not reached is a result, with code
+/// 0.
 const INCOMPLETE: u8 = 1;
 
 /// Measures and prints.
@@ -24,7 +24,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     if sections.is_empty() {
         sections = BenchSection::value_variants().to_vec();
     }
-    // Read first: who named it wrongly is told before minutes have passed.
+    // Before the measurements, so that a wrong path fails at once.
     let earlier = args.baseline.as_deref().map(Earlier::read).transpose()?;
     let report = niclab_bench::run(&Options {
         sections,
@@ -34,7 +34,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
         cluster: ClusterArgs {
             mirror: args.mirror.clone(),
             offline: args.offline,
-            // Guests find all they need in their image, and the folder's size must not matter.
+            // The image has all that the guests need, and the size of the folder must not affect the results.
             no_share: true,
             // Linux uses as many queue pairs as a guest has virtual CPUs.
             queues: args.queues,
@@ -50,24 +50,24 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
         terminal::print(&report.text())?;
     }
     if let Some(path) = &args.baseline {
-        // Where the report is JSON, standard output is for programs.
-        let text = format!("\nbeside {}\n{}", path.display(), earlier::text(&changes));
+        // With --json, standard output must hold only JSON.
+        let text = format!("\ncompared with {}\n{}", path.display(), earlier::text(&changes));
         if args.json { eprint!("{text}") } else { terminal::print(&text)? }
     }
     let grown = args.most_growth.map_or(0, |percent| report_growth(&changes, percent));
     Ok(if report.is_complete() && grown == 0 { 0 } else { INCOMPLETE })
 }
 
-/// Says which counts have grown too much, and how many those are.
+/// Prints the counts that have grown too much, and returns their number.
 fn report_growth(changes: &[Change], percent: u16) -> usize {
     let grown = changes.iter().filter(|change| change.has_grown_by(f64::from(percent) / 100.0));
     grown
         .inspect(|change| match change.now {
             Some(now) => eprintln!(
-                "niclab: {}: {now:.0} {}, and it was {:.0}: more than {percent} % above the baseline",
+                "niclab: {}: {now:.0} {}, baseline {:.0}: grown by more than {percent} %",
                 change.what, change.unit, change.before
             ),
-            None => eprintln!("niclab: {}: in the baseline, and was not measured now", change.what),
+            None => eprintln!("niclab: {}: in the baseline, but not measured in this run", change.what),
         })
         .count()
 }

@@ -1,4 +1,4 @@
-//! `niclab check`: scenarios against their budgets.
+//! `niclab check`: compares scenarios with their budgets.
 
 use std::{
     fmt::Write as _,
@@ -16,11 +16,11 @@ use niclab_spec::{GuestKernel, explain};
 use super::terminal;
 use crate::arguments::CheckArgs;
 
-/// Checks them; the code is the largest that any of them calls for.
+/// Checks the scenarios; returns the largest code of all.
 ///
 /// # Errors
-/// Where a signal ends it, when the simulator is missing, or the JUnit file cannot be written, which is known before
-/// anything is run.
+/// When a signal ends the check, the simulator is missing, or the JUnit file cannot be written. The file is opened
+/// before anything runs.
 pub fn run(args: &CheckArgs) -> Result<u8> {
     let scenarios: Vec<&Path> = args.scenarios.iter().map(PathBuf::as_path).collect();
     let [junit] = create_all([args.junit.as_deref()], &scenarios, Stdout::Taken)?;
@@ -38,15 +38,14 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     if args.ignore_wall_ratios {
         checked.iter_mut().for_each(Checked::excuse_wall_time);
     }
-    // The verdicts come first: a file system that is full by now takes nothing from them.
+    // The file's error is reported after the verdicts, so that a full disk does not hide them.
     let written = junit.map(|file| file.write(junit::document(&checked).as_bytes())).transpose();
     terminal::print(&if args.json { serde_json::to_string_pretty(&checked)? } else { text(&checked) })?;
     let code = checked.iter().map(|checked| checked.code).max().unwrap_or(HELD);
     code_with(code, written.map(drop))
 }
 
-/// The code where a file was to be written as well: a verdict that is not [`HELD`] says more than that there is no
-/// file.
+/// The code, given the result of writing the JUnit file. A verdict other than [`HELD`] takes precedence over the error.
 fn code_with(code: u8, written: Result<(), OutputError>) -> Result<u8> {
     match written {
         Err(error) if code != HELD => {
@@ -59,7 +58,6 @@ fn code_with(code: u8, written: Result<(), OutputError>) -> Result<u8> {
 
 fn text(checked: &[Checked]) -> String {
     let mut text = String::new();
-    // Writing into a string does not fail.
     for one in checked {
         let (held, undecided) = (one.count(Outcome::Held), one.count(Outcome::Undecided));
         let word = match one.code {
@@ -100,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_undecided_is_told_apart_from_what_is_broken() {
+    fn undecided_and_broken_verdicts_are_shown_differently() {
         let verdict = |what: &str, outcome| Verdict {
             what: what.into(),
             outcome,

@@ -7,13 +7,13 @@ use niclab_spec::{ScenarioMode, Workload, WorkloadKind};
 use super::terminal;
 use crate::arguments::{CompareArgs, CompareMode, CompareWorkload};
 
-/// A carrier could not be measured, or a check of its run did not hold.
+/// The code if a card or the function could not be measured, or a check of its run failed.
 const INCOMPLETE: u8 = 1;
 
 /// Compares and prints.
 ///
 /// # Errors
-/// Where a signal ends it, or nothing can be printed.
+/// When a signal ends it, or the output cannot be printed.
 pub fn run(args: &CompareArgs) -> Result<u8> {
     let kind = match args.workload {
         CompareWorkload::PingPong => WorkloadKind::PingPong,
@@ -22,7 +22,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     let workload = Workload {
         message_bytes: args.bytes,
         count: args.count,
-        // The first messages meet caches that are cold, and tables that are empty.
+        // The first messages find caches cold and tables empty.
         warmup: args.count.div_ceil(10),
         interrupt_every: args.interrupt_every,
         ..Workload::new(kind)

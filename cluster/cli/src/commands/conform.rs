@@ -1,4 +1,4 @@
-//! `niclab conform`: a driver over everything that the manual allows a device, and that happens to drivers.
+//! `niclab conform`: tests a driver with adversarial and faulty devices, and with events that drivers must survive.
 
 use std::{env, fmt::Write as _};
 
@@ -23,22 +23,22 @@ mod progress;
 
 use progress::Progress;
 
-/// Lines of what guests said that a table shows; JSON has all.
+/// Maximum number of lines of a guest's output in the text; JSON has all.
 const SAID_LINES: usize = 8;
 
-/// Options that say which cases run and how they are shown: not part of a line that repeats one. Those with a value say
-/// so.
+/// Options that select cases and the output format, each with whether it has a value. `repeat` removes them.
 const OF_THE_RUN: [(&str, bool); 5] =
     [("--seeds", true), ("--from", true), ("--case", true), ("--fail-fast", false), ("--json", false)];
 
-/// Puts the driver to the test; the code says how that went.
+/// Tests the driver; returns the code of the result.
 ///
 /// # Errors
 /// When the table cannot be printed.
 pub fn run(args: &ConformArgs) -> Result<u8> {
     if let Some(kind) = args.case.filter(|kind| args.one_boot && *kind != Kind::Adversarial) {
         let why = format!(
-            "--one-boot is for seeds of `adversarial`, and each `{}` has a boot of its own: leave it out",
+            "--one-boot works only for seeds of `adversarial`; each seed of `{}` needs a boot of its own: omit \
+             --one-boot",
             kind.name()
         );
         return Ok(refused(&why, WRONG_USE));
@@ -87,7 +87,7 @@ pub fn run(args: &ConformArgs) -> Result<u8> {
     Ok(code(&conformance))
 }
 
-/// Says why there is nothing to show.
+/// Prints why no case could be run.
 fn refused(why: &str, code: u8) -> u8 {
     eprintln!("niclab: {why}");
     code
@@ -103,7 +103,7 @@ fn code(conformance: &Conformance) -> u8 {
     }
 }
 
-/// What became of a case, in a few words.
+/// The result of a case, for the line that is printed when the case ends.
 fn outcome(verdict: &Verdict) -> String {
     let word = word(verdict);
     match verdict.named.first() {
@@ -113,12 +113,12 @@ fn outcome(verdict: &Verdict) -> String {
     }
 }
 
-/// What a failure of a driver that trusts its device begins with.
+/// The prefix for the failure of a driver that trusted a value of the device.
 const fn believed(verdict: &Verdict) -> &'static str {
     if verdict.believed_device { "driver believed the device: " } else { "" }
 }
 
-/// What became of a case, in a word.
+/// The result of a case in a word.
 const fn word(verdict: &Verdict) -> &'static str {
     match (verdict.passed, &verdict.not_run, &verdict.not_exercised) {
         (true, ..) => "passed",
@@ -132,10 +132,10 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// One table, and behind it, of what did not pass, what was said and how to have it again.
+/// A table of all cases. After the table, each case that did not pass has its messages and the command that repeats it.
 fn text(conformance: &Conformance) -> String {
     let mut rows =
-        vec![["case", "seed", "outcome", "named by", "traffic", "wall s"].map(str::to_owned).to_vec()];
+        vec![["case", "seed", "outcome", "detected by", "traffic", "wall s"].map(str::to_owned).to_vec()];
     let mut left = &conformance.cases[..];
     while let Some((verdict, others)) = left.split_first() {
         let more = others.iter().take_while(|other| is_as(other, verdict)).count();
@@ -144,11 +144,14 @@ fn text(conformance: &Conformance) -> String {
         left = behind;
     }
     let mut text = table(&rows);
-    // Writing into a string does not fail.
     for verdict in conformance.cases.iter().filter(|verdict| !verdict.passed) {
-        let _ = writeln!(text, "\n{}, seed {}; again: {}", verdict.label(), verdict.seed, verdict.repeat);
+        let _ =
+            writeln!(text, "\n{}, seed {}; repeat with: {}", verdict.label(), verdict.seed, verdict.repeat);
         if let Some(boot) = &verdict.repeat_boot {
-            let _ = writeln!(text, "  with the seeds before it in the same boot, if it needs them: {boot}");
+            let _ = writeln!(
+                text,
+                "  together with the earlier seeds of the same boot, if the failure needs them: {boot}"
+            );
         }
         for named in &verdict.named {
             let _ = writeln!(text, "  {named}");
@@ -183,14 +186,14 @@ fn text(conformance: &Conformance) -> String {
     text
 }
 
-/// Whether a case passed as the one before it, in the same boot: then they have a line together.
+/// Whether a case passed in the same boot as the case before it. The table shows such cases in one row.
 fn is_as(other: &Verdict, before: &Verdict) -> bool {
     let passed = |verdict: &Verdict| verdict.passed && verdict.note.is_none();
     let boot = before.booted_with.unwrap_or(before.seed);
     passed(other) && passed(before) && other.booted_with == Some(boot) && other.label() == before.label()
 }
 
-/// A line of the table: of a case, and of others that went the same way.
+/// A row of the table: a case, and the cases after it that share the row.
 fn row(verdict: &Verdict, same: &[Verdict]) -> Vec<String> {
     let named: Vec<String> = verdict.named.iter().map(|named| first_line(&named.to_string())).collect();
     let seeds = same
@@ -203,7 +206,7 @@ fn row(verdict: &Verdict, same: &[Verdict]) -> Vec<String> {
     vec![verdict.label(), seeds, outcome, named, traffic.to_string(), format!("{wall_s:.1}")]
 }
 
-/// The command line, with this case alone, or with so many seeds from its own on.
+/// The command line that repeats this case alone, or `seeds` seeds from the case's own.
 fn repeat(words: &[String], case: Case, seeds: u64) -> String {
     let mut line = vec!["niclab".to_owned()];
     let mut words = words.iter().skip(1);
@@ -233,7 +236,7 @@ fn repeat(words: &[String], case: Case, seeds: u64) -> String {
     line.join(" ")
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_is_repeated_by_the_same_line_with_it_alone() {
+    fn repeat_line_selects_one_case_and_keeps_the_other_options() {
         let words = [
             "/x/niclab",
             "conform",
@@ -303,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_of_one_boot_are_repeated_together_and_alone() {
+    fn repeat_lines_for_one_seed_and_for_all_seeds_of_its_boot() {
         let words =
             ["niclab", "conform", "--case", "adversarial", "--seeds=40", "--one-boot", "--nic", "grim"];
         let words = words.map(str::to_owned);
@@ -318,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_of_a_boot_that_passed_have_one_line_and_a_failure_says_what_was_before_it() {
+    fn passed_seeds_share_a_row_and_a_failure_shows_its_boot() {
         let seed = |seed, booted_with, named| Verdict {
             case: Kind::Adversarial,
             seed,
@@ -348,7 +351,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("needs them: niclab conform --case adversarial --from 1 --seeds 4\n"),
+            text.contains("failure needs them: niclab conform --case adversarial --from 1 --seeds 4\n"),
             "{text}"
         );
         assert!(text.ends_with("5 passed, 1 failed, 0 not exercised, 0 not run\n"), "{text}");
@@ -365,7 +368,7 @@ mod tests {
         assert_eq!(code(&of(vec![idle(), verdict(hang(), None)])), FAILED);
     }
 
-    /// A case that tried nothing.
+    /// A case whose events had no traffic before them.
     fn idle() -> Verdict {
         let moments =
             vec![Moment { what: "unbind", node: Some("node1".into()), traffic: Traffic::default() }];
@@ -374,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_of_a_trusting_driver_says_that_it_believed_the_device() {
+    fn failure_of_a_trusting_driver_shows_believed_the_device() {
         let (node, rule) = ("node1".to_owned(), "slot-free".to_owned());
         let named = vec![Named::Rule { node, rule, count: 1, said: String::new() }];
         let verdict = Verdict { believed_device: true, ..verdict(named, None) };
@@ -383,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_that_tried_nothing_is_shown_with_its_moments() {
+    fn case_without_traffic_is_not_exercised_and_shows_its_events() {
         let text = text(&of(vec![idle()]));
         assert!(text.lines().nth(1).is_some_and(|line| line.contains("NOT EXERCISED")), "{text}");
         assert!(text.contains("  nothing came before any unbind\n"), "{text}");
@@ -395,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn panic_is_shown_with_its_reason_and_places_in_the_driver() {
+    fn panic_is_shown_with_its_reason_and_source_lines() {
         let panic = |places: &[&str]| Named::Panic {
             node: "node0".into(),
             reason: "BUG: kernel NULL pointer dereference; Oops: 0002 [#1]".into(),
@@ -420,13 +423,13 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_a_line_for_each_case_and_says_how_to_have_a_failure_again() {
+    fn failure_shows_its_output_and_the_command_that_repeats_it() {
         let named = Named::Exit { node: "node1".into(), code: 7, said: "expected 3\nreceived 2".into() };
         let text = text(&of(vec![verdict(Vec::new(), None), verdict(vec![named], None)]));
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("rebind") && lines[1].contains("passed"), "{text}");
         assert!(lines[2].contains("FAILED") && lines[2].contains("exit code 7 on node1"), "{text}");
-        assert!(text.contains("again: niclab conform --case rebind --from 3"), "{text}");
+        assert!(text.contains("repeat with: niclab conform --case rebind --from 3"), "{text}");
         assert!(
             text.contains("    received 2\n")
                 && text.ends_with("1 passed, 1 failed, 0 not exercised, 0 not run\n"),

@@ -22,23 +22,23 @@ use niclab_cluster::{
     supervisor::control::{ControlError, RemoteCommand},
 };
 
-/// What the guest is asked for: each section of module `$1`, and where it is.
+/// Shell script for the guest: prints each section of module `$1` with its address.
 const SECTIONS: &str =
     r#"cd "/sys/module/$1/sections" && for file in .[a-z]*; do echo "$file $(cat "$file")"; done"#;
 
-/// More than all sections of any module take.
-const MOST_SAID_BYTES: usize = 64 * 1024;
+/// Maximum length of the script's output: more than the sections of any module need.
+const MAX_SECTIONS_BYTES: usize = 64 * 1024;
 
-/// Starts gdb; its code is ours.
+/// Runs gdb and returns its code.
 ///
 /// # Errors
-/// When there is no such cluster, node or debugger, or QEMU serves none.
+/// When there is no such cluster, node or debugger, or QEMU cannot serve a debugger.
 pub fn run(args: &DebugArgs) -> Result<u8> {
     let gdb = debugger(args.gdb.as_deref())?;
     let folder = folder_of(&args.name.name)?;
     let plan = plan_of(&args.name.name)?;
     let node = plan.node(&args.node).with_context(|| format!("there is no node `{}`", args.node))?;
-    // Without questions until all of this is said.
+    // gdb asks no questions until the set-up is complete.
     let quiet = ["-q", "-ex", "set pagination off", "-ex", "set confirm off"];
     let mut options: Vec<OsString> = quiet.map(OsString::from).to_vec();
     if let Some(vmlinux) = &args.vmlinux {
@@ -46,7 +46,7 @@ pub fn run(args: &DebugArgs) -> Result<u8> {
     }
     let mut symbols = Vec::new();
     if let Some(own) = &node.driver {
-        // Asked for before the guest stands still.
+        // Before gdb stops the guest, which could not answer then.
         symbols.extend(add_symbols(own, &sections(&folder, node, own)?));
         let source = own.module.source.as_deref().and_then(quoted);
         symbols
@@ -61,12 +61,12 @@ pub fn run(args: &DebugArgs) -> Result<u8> {
     gdb.args(options).args(&args.arguments);
     die_with_owner(&mut gdb);
     let mut gdb = gdb.spawn().context("cannot start the debugger")?;
-    // Ctrl-C interrupts the guest, and is gdb's. Whatever else comes ends gdb, and then us, behind what is to be put
-    // right.
+    // Ctrl-C belongs to gdb, which interrupts the guest. Any other signal ends gdb; then this function cleans up and
+    // returns.
     let process = Pid::from_child(&gdb);
     signals::tell(move |signal| {
         if signal != Signal::INT.as_raw() {
-            // One that has ended needs no signal.
+            // gdb may have ended already.
             let _ = kill_process(process, Signal::TERM);
         }
     });
@@ -86,7 +86,7 @@ fn debugger(named: Option<&Path>) -> Result<PathBuf> {
     found.context("there is no gdb in PATH; install the package gdb, or name a debugger with --gdb")
 }
 
-/// QEMU serves a debugger for as long as this lives.
+/// QEMU serves a debugger while this exists.
 struct Served<'a> {
     node: &'a NodePlan,
     socket: PathBuf,
@@ -95,7 +95,7 @@ struct Served<'a> {
 impl<'a> Served<'a> {
     fn begin(node: &'a NodePlan, folder: &Path) -> Result<Self> {
         let served = Self { node, socket: folder.join(format!("{}.gdb", node.rank)) };
-        // Others may speak to QEMU while gdb runs.
+        // Opened for this command only, so that other clients can use QMP while gdb runs.
         Qmp::connect(&node.qmp_socket)?.serve_debugger(Some(&served.socket))?;
         Ok(served)
     }
@@ -103,20 +103,21 @@ impl<'a> Served<'a> {
 
 impl Drop for Served<'_> {
     fn drop(&mut self) {
-        // A guest that is gone serves nobody. One that the debugger had when it ended still stands.
+        // The guest's QEMU may have ended. If gdb ended while the guest was stopped, the guest must resume.
         let ended = Qmp::connect(&self.node.qmp_socket).and_then(|mut qemu| {
             qemu.serve_debugger(None)?;
             qemu.go_on()
         });
         if let Err(error) = ended {
-            log::warn!("{}: it may still listen for a debugger: {error}", self.node.name);
+            log::warn!("{}: QEMU may still listen for a debugger: {error}", self.node.name);
         }
         let _ = fs::remove_file(&self.socket);
     }
 }
 
-/// Sections of a node's driver, and their addresses in its guest: as it says them, or where nobody can ask it any more,
-/// because a broken rule stopped it or because it is of a run, as it said them when the driver was loaded.
+/// Sections of a node's driver, and their addresses in its guest. The running guest is asked. If the guest is stopped
+/// by a broken rule, or if `niclab run` owns it, the addresses that the guest reported when it loaded the driver are
+/// used.
 fn sections(folder: &Path, node: &NodePlan, own: &DriverPlan) -> Result<Vec<(String, u64)>> {
     if !Qmp::connect(&node.qmp_socket)?.is_running()? {
         return kept_sections(node, own);
@@ -134,15 +135,18 @@ fn sections(folder: &Path, node: &NodePlan, own: &DriverPlan) -> Result<Vec<(Str
         match command.receive()? {
             ToHost::Stdout(bytes) | ToHost::Stderr(bytes) => {
                 said.extend_from_slice(&bytes);
-                if said.len() > MOST_SAID_BYTES {
-                    bail!("{} says more of its driver's sections than there can be", node.name);
+                if said.len() > MAX_SECTIONS_BYTES {
+                    bail!(
+                        "{} sent more than {MAX_SECTIONS_BYTES} bytes for the section addresses of its driver",
+                        node.name
+                    );
                 }
             }
             ToHost::Exit(ExitStatus::Code(0)) => break,
             ToHost::Exit(_) | ToHost::Refused(_) => {
                 let said = String::from_utf8_lossy(&said).trim().to_owned();
                 bail!(
-                    "{} does not say where the sections of its driver {} are: {said}",
+                    "{} cannot read the section addresses of its driver {}: {said}",
                     node.name,
                     own.module.name
                 );
@@ -157,12 +161,13 @@ fn kept_sections(node: &NodePlan, own: &DriverPlan) -> Result<Vec<(String, u64)>
     let file = processors::sections_file(node);
     let said = fs::read_to_string(&file).with_context(|| {
         let (name, driver, file) = (&node.name, &own.module.name, file.display());
-        format!("nobody can ask {name} where its driver {driver} is, and what it said is not in {file}")
+        format!("{name} is stopped or unreachable, and the section addresses of its driver {driver} are not in {file}")
     })?;
     Ok(processors::sections(&said))
 }
 
-/// gdb's command that puts the module's symbols to their addresses. Of sections that went after the start nobody asks.
+/// gdb's command that loads the module's symbols at their addresses. Sections that the kernel frees after the start are
+/// omitted.
 fn add_symbols(own: &DriverPlan, sections: &[(String, u64)]) -> Option<String> {
     let file = quoted(own.module.with_debug.as_ref()?)?;
     let address = |name: &str| sections.iter().find(|(found, _)| found == name).map(|(_, address)| address);
@@ -175,7 +180,7 @@ fn add_symbols(own: &DriverPlan, sections: &[(String, u64)]) -> Option<String> {
     Some(command)
 }
 
-/// A path as one word of gdb's; none of one that could end its line.
+/// A path as one word of a gdb command; `None` if a control character could end the command's line.
 fn quoted(path: &Path) -> Option<String> {
     let path = path.to_str().filter(|path| !path.contains(char::is_control))?;
     Some(format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")))

@@ -1,4 +1,4 @@
-//! `niclab doctor`: what is used and why, what is missing, and how to get it.
+//! `niclab doctor`: which parts of the host niclab uses and why, which are missing, and how to get them.
 
 use std::{
     env,
@@ -20,7 +20,7 @@ use crate::arguments::DoctorArgs;
 /// The version of the JSON.
 const DOCTOR_VERSION: u32 = 1;
 
-/// Programs of the host that the build of niclab's own programs needs, besides those of the images.
+/// Programs of the host that are needed to build niclab's own programs, in addition to those for the images.
 const BUILD_TOOLS: [(&str, &str); 2] =
     [("cargo", "install the Rust toolchain"), ("cc", "install the package gcc")];
 
@@ -36,7 +36,7 @@ struct Check {
     what: String,
     state: State,
     found: String,
-    /// How to fix it; empty where nothing is to be fixed.
+    /// How to fix it; empty if nothing needs a fix.
     #[serde(rename = "fix")]
     remedy: String,
 }
@@ -45,7 +45,7 @@ struct Check {
 #[serde(rename_all = "kebab-case")]
 enum State {
     Good,
-    /// Not there yet; the first run sees to it.
+    /// Not in the cache yet; the first run builds it.
     WillBeBuilt,
     Missing,
 }
@@ -60,10 +60,10 @@ impl State {
     }
 }
 
-/// Prints it. The code is 1 if something is missing that `niclab run` cannot build.
+/// Prints the table. The code is 1 if something is missing that `niclab run` cannot build.
 ///
 /// # Errors
-/// When no cache folder can be named.
+/// When no path for a cache folder is known.
 pub fn run(args: &DoctorArgs) -> Result<u8> {
     let cache = Cache::locate()?;
     let templates = template::count(&cache);
@@ -110,10 +110,10 @@ fn checks(survey: &Survey, templates: usize) -> Vec<Check> {
     checks
 }
 
-/// What a run finds in the cache or builds into it. It can build nothing where the cache cannot be used.
+/// The parts that a run finds in the cache or builds into it. A run can build nothing if the cache is unusable.
 fn artefacts(survey: &Survey, templates: usize) -> Vec<Check> {
     let images = format!("{} initramfs, {} with packages", survey.initramfs_count, survey.disk_count);
-    let templates = (templates > 0).then(|| format!("{templates} of guests that have booted"));
+    let templates = (templates > 0).then(|| format!("{templates} of booted guests"));
     let mut checks = vec![
         built("QEMU", survey.qemu_version.as_ref()),
         built("guest kernel", survey.kernel_release.as_ref()),
@@ -149,7 +149,7 @@ fn accelerator() -> Check {
     }
 }
 
-/// Whether this limit of open files lets a daemon serve as many nodes as a cluster may have.
+/// Whether the limit of open files is enough for a daemon with the maximum number of nodes.
 fn open_files(limit: u64) -> Check {
     const WHAT: &str = "open files";
     const SMALLEST_CLUSTER: u64 = 2;
@@ -164,7 +164,8 @@ fn open_files(limit: u64) -> Check {
     }
 }
 
-/// What the kernel lets the daemon do without, in the daemon's own words: it works without, so that nothing is missing.
+/// The sandbox that the kernel allows, as the daemon reports it. The daemon also works without one, so nothing is
+/// missing.
 fn sandbox(device: Option<PathBuf>) -> Check {
     const WHAT: &str = "daemon's sandbox";
     let Some(device) = device else {
@@ -173,12 +174,13 @@ fn sandbox(device: Option<PathBuf>) -> Check {
     let said = Command::new(&device).arg("sandbox").stdin(Stdio::null()).output();
     let said = said.ok().filter(|said| said.status.success());
     let Some(said) = said else {
-        let found = format!("{} does not say", device.display());
+        let found = format!("{} does not report its sandbox", device.display());
         return Check { remedy: "build niclab and niclab-device together".to_owned(), ..good(WHAT, found) };
     };
     let found = String::from_utf8_lossy(&said.stdout).trim().to_owned();
     let is_whole = !found.contains("not (") && !found.contains("in part");
-    let remedy = if is_whole { "" } else { "none needed: the daemon does without; a newer kernel has it" };
+    let remedy =
+        if is_whole { "" } else { "none needed: the daemon works without it; a newer kernel has it" };
     Check { remedy: remedy.to_owned(), ..good(WHAT, found) }
 }
 
@@ -219,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// A daemon that says this about its sandbox.
+    /// A daemon that reports this about its sandbox.
     fn device(folder: &tempfile::TempDir, script: &str) -> Option<PathBuf> {
         let path = folder.path().join("device");
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sandbox_is_told_and_never_missed() {
+    fn sandbox_is_reported_but_never_counts_as_missing() {
         let folder = tempfile::tempdir().unwrap();
         let whole = sandbox(device(&folder, "echo 'landlock: no files; seccomp: few calls'"));
         assert_eq!(
@@ -247,7 +249,7 @@ mod tests {
             ("landlock: no files; seccomp: few calls", "")
         );
         let none = sandbox(device(&folder, "echo 'not (landlock: no files): the kernel has none'"));
-        assert!(none.remedy.contains("does without"), "{}", none.remedy);
+        assert!(none.remedy.contains("works without"), "{}", none.remedy);
         let older = sandbox(device(&folder, "exit 2"));
         assert!(older.remedy.contains("together"), "{}", older.remedy);
         let unbuilt = sandbox(None);

@@ -1,4 +1,4 @@
-//! `niclab down`: takes a cluster down, and cleans up after one whose niclab died.
+//! `niclab down`: shuts a cluster down, and cleans up after a cluster whose niclab died.
 
 use std::{
     thread,
@@ -19,14 +19,14 @@ use rustix::process::Signal;
 use super::no_cluster;
 use crate::arguments::DownArgs;
 
-/// How often to look whether the owner has ended.
+/// How often to check whether the owner has ended.
 const END_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long a killed owner may take to be gone; the kernel ends its children with it. While the host's disk stands
-/// still, a process that reads from it cannot be killed.
+/// How long a killed owner may take to exit; the kernel then ends its children. A process that reads from a stalled
+/// disk cannot be killed until the disk answers.
 const KILLED_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Takes it down.
+/// Shuts one cluster down, or all.
 ///
 /// # Errors
 /// When there is no such cluster, or it does not end.
@@ -41,7 +41,7 @@ pub fn run(args: &DownArgs) -> Result<u8> {
     let mut first_error = None;
     for name in root.names()? {
         if let Err(error) = down(&root, &name, within) {
-            // The others are taken down all the same.
+            // Still shut the other clusters down.
             eprintln!("niclab: {name}: {}", niclab_spec::explain(error.as_ref()));
             first_error = first_error.or(Some(error));
         }
@@ -55,51 +55,51 @@ fn down(root: &RuntimeRoot, name: &ClusterName, within: Duration) -> Result<()> 
         Condition::Foreign(why) => {
             return Err(RuntimeError::NotACluster { path: root.folder(name), why }.into());
         }
-        Condition::Dead if root.clean(name)? => " (it had ended before; its leftovers are gone)",
-        // Of this moment: somebody booted it anew.
+        Condition::Dead if root.clean(name)? => " (it had ended before; niclab removed its files)",
+        // A new cluster of this name may have been booted in this moment.
         Condition::Dead | Condition::Alive => end(root, name, within)?,
     };
     eprintln!("niclab: {name} is down{remark}");
     Ok(())
 }
 
-/// Ends a cluster whose owner lives: asks it, then tells it, then kills it.
+/// Ends a cluster whose owner lives: by a request, then by SIGTERM, then by SIGKILL.
 fn end(root: &RuntimeRoot, name: &ClusterName, within: Duration) -> Result<&'static str> {
     let deadline = Instant::now() + within;
     let folder = root.folder(name);
     let owner = root.owner(name);
     if let Some(owner) = owner.filter(|owner| !is_supervisor(*owner)) {
-        bail!("a `niclab run` (process {}) of the name `{name}` is at work; end that one", owner.pid);
+        bail!("a `niclab run` (process {}) owns the cluster `{name}`; end that process instead", owner.pid);
     }
     let awaited = owner.and_then(ExitWaiter::new);
     match control::ask_within(&folder, &Request::Down, within) {
         Ok(_) => {}
         Err(ControlError::Refused(message)) => bail!("{message}"),
-        // It boots still, or hangs, or its socket is gone.
+        // The cluster still boots, or hangs, or its socket is gone.
         Err(error) => match owner {
             Some(owner) => owner.signal(Signal::TERM),
             None if root.is_alive(name) => {
-                bail!("{error}, and the process that keeps the cluster `{name}` cannot be found in /proc")
+                bail!("{error}, and /proc does not have the process that owns the cluster `{name}`")
             }
             None => {}
         },
     }
-    // Whatever it answered, it is down when its owner has let go of the folder; and nothing of it is left once it has
-    // ended, which is the next that it does.
+    // The cluster is down when its owner has released the folder. The owner exits directly after that; then nothing is
+    // left.
     if is_cleaned(root, name, deadline)? {
         let has_ended = awaited.is_none_or(|owner| owner.has_ended_within(KILLED_TIMEOUT));
-        return Ok(if has_ended { "" } else { " (its niclab has still to end)" });
+        return Ok(if has_ended { "" } else { " (its niclab process has not ended yet)" });
     }
     if let Some(owner) = root.owner(name) {
         owner.signal(Signal::KILL);
     }
     if is_cleaned(root, name, Instant::now() + KILLED_TIMEOUT)? {
-        return Ok(" (its niclab did not end it in time, and was killed)");
+        return Ok(" (its niclab did not end it in time and was killed)");
     }
-    bail!("the cluster `{name}` does not end, though its niclab was killed")
+    bail!("the cluster `{name}` does not end, although its niclab process was killed")
 }
 
-/// Whether the process is the one by which `niclab up` keeps a cluster.
+/// Whether the process is a supervisor, which owns a cluster of `niclab up`.
 fn is_supervisor(process: ProcessId) -> bool {
     let arguments = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
     arguments.split(|&byte| byte == 0).nth(1) == Some(SUPERVISE.as_bytes())

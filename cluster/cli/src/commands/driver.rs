@@ -1,4 +1,4 @@
-//! `niclab driver build`, and `niclab driver watch`: a run, again at each change of the driver's source.
+//! `niclab driver build`, and `niclab driver watch`, which repeats a run at each change of the driver's source.
 
 use std::{
     collections::BTreeSet,
@@ -27,21 +27,21 @@ use rustix::{
 
 use crate::arguments::{DriverBuildArgs, RunArgs};
 
-/// Programs that write several files, or one in pieces, are given so long between two of them.
+/// How long the source must be unchanged before the next run: programs may write several files, or one file in pieces.
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Folders that are watched, and how deep they may lie: a driver's source, and not a file system that was named by
-/// mistake.
-const MOST_FOLDERS: usize = 1_000;
-const MOST_DEPTH: usize = 8;
+/// Maximum number of watched folders, and their maximum depth: enough for a driver's source, and a guard against a path
+/// that names a whole file system.
+const MAX_FOLDERS: usize = 1_000;
+const MAX_DEPTH: usize = 8;
 
-/// Room for what the kernel says of changes at a time.
+/// Buffer for one read of the kernel's change events.
 const CHANGES_BYTES: usize = 16 * 1024;
 
-/// Builds a driver and writes what was made.
+/// Builds a driver and writes the module and its files.
 ///
 /// # Errors
-/// When it does not build; the message has the compiler's words.
+/// When it does not build; the message has the compiler's output.
 pub fn build(args: &DriverBuildArgs) -> Result<u8> {
     let DriverBuildArgs { driver, output, kernel, mirror, offline } = args;
     let written = prepare::build_driver(driver, kernel.as_deref(), mirror.clone(), *offline, output)?;
@@ -49,7 +49,7 @@ pub fn build(args: &DriverBuildArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Runs until a signal ends it; its code is ours.
+/// Repeats runs until a signal ends it; the code is that of the signal.
 ///
 /// # Errors
 /// When no driver is named, or its source cannot be watched.
@@ -64,7 +64,7 @@ pub fn watch(args: &RunArgs) -> Result<u8> {
     let words = words_of_run(env::args_os());
     let signals = signal_pipe()?;
     loop {
-        // From before the run, so that no change is missed.
+        // Before the run, so that no change is missed.
         let changes = Changes::of(&paths)?;
         let begin = Instant::now();
         let mut run = Command::new(&own);
@@ -94,7 +94,7 @@ pub fn watch(args: &RunArgs) -> Result<u8> {
     }
 }
 
-/// The words behind `driver watch`: `run` takes the same.
+/// The words after `driver watch`, which are the arguments of `run`.
 fn words_of_run(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     words.skip_while(|word| word != "watch").skip(1).collect()
 }
@@ -106,11 +106,11 @@ fn how(ended: ExitStatus) -> String {
     }
 }
 
-/// The end of a pipe into which each signal's number is written from now on.
+/// The reading end of a pipe that gets each signal's number from now on.
 fn signal_pipe() -> Result<OwnedFd> {
     let (reader, writer) = io::pipe().context("cannot make a pipe")?;
     signals::tell(move |signal| {
-        // Who reads it is about to end, or has.
+        // The reader may have exited already.
         let _ = (&writer).write_all(&[signal as u8]);
     });
     Ok(reader.into())
@@ -148,30 +148,30 @@ fn wait(changes: &Changes, signals: &OwnedFd, process: Option<&OwnedFd>) -> Resu
     }
 }
 
-/// Ends a run because of a signal, which a terminal sends to it as well.
+/// Ends a run because of a signal. A terminal sends the signal to the run, too.
 fn end(run: &mut Child, signal: i32) -> Result<u8> {
     end_run(run)?;
     Ok(exit_code::of_signal(signal) as u8)
 }
 
-/// Has a run take its cluster down, and waits for that.
+/// Ends a run, and waits until it has shut its cluster down.
 fn end_run(run: &mut Child) -> io::Result<()> {
-    // One that has ended meanwhile needs no signal.
+    // The run may have ended in the meantime.
     let _ = kill_process(Pid::from_child(run), Signal::TERM);
     run.wait().map(drop)
 }
 
-/// What tells of changes of the source.
+/// Watches the source for changes.
 struct Changes {
     inotify: OwnedFd,
 }
 
 impl Changes {
-    /// Begins to watch folders with all that are in them, and the folders in which files are.
+    /// Watches folders with all their subfolders; for a file, the folder that contains it.
     fn of(paths: &BTreeSet<PathBuf>) -> Result<Self> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let changes = Self { inotify };
-        let mut left = MOST_FOLDERS;
+        let mut left = MAX_FOLDERS;
         for path in paths {
             let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
             changes
@@ -182,10 +182,10 @@ impl Changes {
     }
 
     fn add(&self, folder: &Path, depth: usize, left: &mut usize) -> Result<()> {
-        *left = left.checked_sub(1).with_context(|| format!("there are more than {MOST_FOLDERS} folders"))?;
+        *left = left.checked_sub(1).with_context(|| format!("there are more than {MAX_FOLDERS} folders"))?;
         let kinds = WatchFlags::CLOSE_WRITE | WatchFlags::MOVE | WatchFlags::CREATE | WatchFlags::DELETE;
         inotify::add_watch(&self.inotify, folder, kinds)?;
-        if depth == MOST_DEPTH {
+        if depth == MAX_DEPTH {
             return Ok(());
         }
         for entry in fs::read_dir(folder)? {
@@ -198,7 +198,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Takes what there is. Whether any of it concerns a driver.
+    /// Reads all pending events. Returns whether any of them concerns a driver.
     fn read(&self) -> Result<bool> {
         let mut buffer = [MaybeUninit::uninit(); CHANGES_BYTES];
         let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
@@ -216,7 +216,7 @@ impl Changes {
         }
     }
 
-    /// Waits until nothing has changed for a moment.
+    /// Waits until the source has not changed for [`QUIET`].
     fn settle(&self) -> Result<()> {
         loop {
             let mut fds = [PollFd::new(&self.inotify, PollFlags::IN)];
@@ -230,11 +230,11 @@ impl Changes {
     }
 }
 
-/// Whether a change of this file or folder may change what is built: editors write others beside.
+/// Whether a change of this file or folder may change the build. Editors write temporary files into the same folder.
 fn is_source(name: &[u8], is_folder: bool) -> bool {
     let name = String::from_utf8_lossy(name);
     let is_kept_aside = name.starts_with('.') || name.ends_with('~') || name.starts_with('#');
-    // Other files may well be what the run itself writes.
+    // The run itself may write other files there.
     let is_read = || niclab_images::is_driver_source(Path::new(&*name)) || name.ends_with(".ko");
     !is_kept_aside && (is_folder || is_read())
 }
@@ -244,14 +244,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_gets_the_words_behind_watch() {
+    fn run_gets_the_words_after_watch() {
         let words =
             ["niclab", "-v", "driver", "watch", "--driver", "d", "--", "watch", "x"].map(OsString::from);
         assert_eq!(words_of_run(words.into_iter()), ["--driver", "d", "--", "watch", "x"]);
     }
 
     #[test]
-    fn a_change_of_the_source_wakes_and_an_editors_own_files_do_not() {
+    fn source_changes_wake_but_editors_temporary_files_do_not() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("sub")).unwrap();
         let changes = Changes::of(&[folder.path().to_owned()].into()).unwrap();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_and_ends_are_told_apart() {
+    fn signal_and_end_of_process_wake_differently() {
         let folder = tempfile::tempdir().unwrap();
         let changes = Changes::of(&[folder.path().to_owned()].into()).unwrap();
         let (signals, mut writer) = io::pipe().unwrap();

@@ -1,4 +1,4 @@
-//! `niclab exec`: a command on a node of a cluster that is up.
+//! `niclab exec`: runs a command on a node of a running cluster.
 
 use std::env;
 
@@ -9,7 +9,7 @@ use niclab_cluster::supervisor::control::RemoteCommand;
 use super::{folder_of, terminal};
 use crate::arguments::ExecArgs;
 
-/// Runs it; its code is ours.
+/// Runs the command and returns its code.
 ///
 /// # Errors
 /// When there is no such cluster or node.

@@ -1,7 +1,7 @@
-//! `niclab extcap`: clusters that are up as capture interfaces of Wireshark, by its extcap protocol (extcap(4)).
+//! `niclab extcap`: offers running clusters to Wireshark as capture interfaces, by its extcap protocol (extcap(4)).
 //!
-//! Wireshark calls the program in four ways: to list interfaces, to list an interface's link types and its options, and
-//! to capture into a FIFO until Wireshark closes that or sends a signal.
+//! Wireshark calls the program to list the interfaces, to list an interface's link types, to list its options, and to
+//! capture. A capture goes into a FIFO until Wireshark closes the FIFO or sends a signal.
 
 use std::path::Path;
 
@@ -16,26 +16,26 @@ use super::{
 };
 use crate::extcap::ExtcapArgs;
 
-/// What stands before a cluster's name in that of its interface.
+/// The prefix of an interface's name; the cluster's name follows.
 const PREFIX: &str = "niclab-";
 
 /// The value of `--link` that means all links. No node has such a name.
 const ALL_LINKS: &str = "*";
 
-/// Where users read about it.
+/// The help page that Wireshark shows.
 const HELP: &str = "https://github.com/niclab/niclab/blob/main/docs/use/OBSERVE.md";
 
-/// Answers one call of Wireshark's.
+/// Answers one call from Wireshark.
 ///
 /// # Errors
-/// When the interface names no cluster that is up, or the FIFO cannot be written.
+/// When the interface names no running cluster, or the FIFO cannot be written.
 pub fn run(args: &ExtcapArgs) -> Result<u8> {
     if args.extcap_interfaces {
         terminal::print(&interfaces()?)?;
         return Ok(0);
     }
     let Some(interface) = &args.extcap_interface else {
-        bail!("Wireshark calls this; give --extcap-interfaces to see what it sees")
+        bail!("Wireshark calls this command; give --extcap-interfaces to list its interfaces")
     };
     let name = cluster_of(interface)?;
     if args.capture {
@@ -47,7 +47,7 @@ pub fn run(args: &ExtcapArgs) -> Result<u8> {
     } else if args.extcap_config {
         terminal::print(&options(&name)?)?;
     } else if args.extcap_capture_filter.as_ref().is_some_and(|filter| !filter.is_empty()) {
-        // Whatever is printed here, Wireshark takes the filter for a wrong one.
+        // Wireshark rejects the filter if anything is printed.
         terminal::print(
             "niclab captures whole links: leave the capture filter empty, and use a display filter",
         )?;
@@ -55,7 +55,7 @@ pub fn run(args: &ExtcapArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// The clusters that are up and that other commands can reach.
+/// The running clusters that other commands can reach.
 fn interfaces() -> Result<String> {
     let root = RuntimeRoot::locate()?;
     let version = env!("CARGO_PKG_VERSION");
@@ -69,14 +69,15 @@ fn interfaces() -> Result<String> {
 
 fn cluster_of(interface: &str) -> Result<ClusterName> {
     let Some(name) = interface.strip_prefix(PREFIX) else {
-        bail!("no interface of niclab is called `{interface}`: their names begin with `{PREFIX}`")
+        bail!("niclab has no interface `{interface}`: the names of its interfaces begin with `{PREFIX}`")
     };
     Ok(name.parse()?)
 }
 
-/// Which links are captured: all, or one.
+/// The option `--link`: all links, or one.
 fn options(name: &ClusterName) -> Result<String> {
-    let mut text = "arg {number=0}{call=--link}{display=Link}{tooltip=Links are named after their nodes}{type=selector}\n"
+    let mut text = "arg {number=0}{call=--link}{display=Link}{tooltip=Links are named after their nodes}\
+                    {type=selector}\n"
         .to_owned();
     text += &format!("value {{arg=0}}{{value={ALL_LINKS}}}{{display=all links}}{{default=true}}\n");
     for node in &plan_of(name)?.nodes {

@@ -1,4 +1,4 @@
-//! `niclab fault`: what goes wrong on the links and in the NICs of a cluster that is up.
+//! `niclab fault`: sets and shows the faults of the links and NICs of a running cluster.
 
 use anyhow::{Context, Result, bail};
 use niclab_cluster::{
@@ -15,7 +15,7 @@ use niclab_spec::{
 use super::{plan_of, terminal};
 use crate::arguments::FaultArgs;
 
-/// Changes or shows it.
+/// Changes or shows the faults.
 ///
 /// # Errors
 /// When there is no such cluster or node, or the guest's carrier cannot be changed.
@@ -37,8 +37,8 @@ pub fn run(args: &FaultArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// The changes to a NIC's faults that the `--device` options give. The daemon applies them to the faults in force, so
-/// that two commands at once change both their keys.
+/// The changes to a NIC's faults from the `--device` options. The daemon applies them to the current faults, so two
+/// concurrent commands both take effect.
 fn device_change(changes: &[String]) -> Result<DeviceFaultsChange> {
     let mut all = DeviceFaultsChange::new();
     for change in changes {
@@ -49,7 +49,7 @@ fn device_change(changes: &[String]) -> Result<DeviceFaultsChange> {
             format!("--device {change}: the value is a number, or a list of numbers such as [3,7]")
         })?;
         all.insert(key.to_owned(), value);
-        // Keys and values that no card takes are named before anything changes.
+        // Invalid keys and values fail before anything changes.
         if let Err(error) = DeviceFaults::default().changed(&all) {
             bail!("--device {change}: {error}");
         }
@@ -60,12 +60,12 @@ fn device_change(changes: &[String]) -> Result<DeviceFaultsChange> {
 fn node_of<'a>(plan: &'a Plan, name: &str) -> Result<&'a NodePlan> {
     let Some(node) = plan.node(name) else {
         let names: Vec<&str> = plan.nodes.iter().map(|node| node.name.as_str()).collect();
-        bail!("no node is called `{name}`; the nodes are {}", names.join(", "));
+        bail!("there is no node `{name}`; the nodes are {}", names.join(", "));
     };
     Ok(node)
 }
 
-/// What shall change; nothing where links are only to be shown.
+/// The link faults to change; `None` if the command only shows links.
 fn change(args: &FaultArgs) -> Option<FaultsChange> {
     if args.heal {
         return Some(FaultsChange::to(&Faults::default()));
@@ -73,19 +73,22 @@ fn change(args: &FaultArgs) -> Option<FaultsChange> {
     Some(args.link.0).filter(|change| *change != FaultsChange::default())
 }
 
-/// Changes the link and, where that cuts or restores it, the guest's carrier.
+/// Changes the link. If the change cuts or reconnects the link, changes the guest's carrier, too.
 fn apply(plan: &Plan, node: &NodePlan, change: FaultsChange) -> Result<LinkStates> {
     let Some(partition) = change.partition else {
         return Ok(monitor::change_faults(&plan.monitor_socket, &node.name, change)?);
     };
-    // Connected to first, because QEMU speaks with one at a time: of two that cut and fix the same link at once, each
-    // makes both changes before the other makes its first.
+    // QMP serves one client at a time, so this connection is also a lock. Without it, two concurrent commands that cut
+    // and reconnect a link could leave the carrier in the wrong state.
     let mut qemu = Qmp::connect(&node.qmp_socket).with_context(|| {
-        format!("the link of {} stays as it is: its carrier cannot be changed with it", node.name)
+        format!(
+            "the link of {} was not changed: niclab cannot reach QEMU to change the guest's carrier with it",
+            node.name
+        )
     })?;
     let states = monitor::change_faults(&plan.monitor_socket, &node.name, change)?;
     qemu.set_carrier(!partition).with_context(|| {
-        let done = if partition { "cut" } else { "healed" };
+        let done = if partition { "cut" } else { "reconnected" };
         format!("the link of {} is {done}, but the guest's carrier does not show it", node.name)
     })?;
     Ok(states)
@@ -103,7 +106,7 @@ fn text(states: &LinkStates) -> String {
     format!("{}{}", table(&rows), devices.concat())
 }
 
-/// The faults of a NIC that happen at all.
+/// The faults of a NIC that are enabled.
 fn device_text(faults: &DeviceFaults) -> String {
     let mut parts = Vec::new();
     for rate in faults.rates() {
@@ -120,7 +123,7 @@ fn device_text(faults: &DeviceFaults) -> String {
     parts.join(", ")
 }
 
-/// The faults that have a column of their own; whether the link is cut stands in the column `link`.
+/// The faults that have a column of their own. The column `link` shows whether the link is cut.
 fn shown_as_values() -> impl Iterator<Item = &'static LinkFault> {
     Faults::TABLE.iter().filter(|fault| !matches!((fault.value)(&Faults::default()), FaultValue::Switch(_)))
 }
@@ -128,10 +131,10 @@ fn shown_as_values() -> impl Iterator<Item = &'static LinkFault> {
 fn row(state: &LinkState) -> Vec<String> {
     let events = state.link_events.iter().filter(|(_, count)| **count > 0);
     let events: Vec<String> = events.map(|(name, count)| format!("{name} {count}")).collect();
-    let link = if state.faults.partition { "cut" } else { "whole" };
+    let link = if state.faults.partition { "cut" } else { "intact" };
     let mut row = vec![state.name.clone(), link.to_owned()];
     row.extend(shown_as_values().map(|fault| match (fault.value)(&state.faults) {
-        // Small probabilities would have many zeros.
+        // A small probability would have many zeros.
         FaultValue::Probability(value) if value != 0.0 && value < 1e-4 => format!("{value:e}"),
         FaultValue::Probability(value) => value.to_string(),
         FaultValue::DelayNs(value) => value.to_string(),
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_named_changes() {
+    fn only_the_link_faults_that_are_given_change() {
         let of = |line| change(&parsed(line).unwrap());
         let with = |change| Some(change);
         assert_eq!(
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_device_faults_that_are_named_change() {
+    fn only_the_device_faults_that_are_given_change() {
         let before = DeviceFaults { stale: 0.5, short_at: vec![3], ..DeviceFaults::default() };
         let args = parsed("node0 --device stale=0 --device delay_at=[1,2] --device delay_ns=7").unwrap();
         let expected = DeviceFaults { stale: 0.0, delay_at: vec![1, 2], delay_ns: 7, ..before.clone() };
@@ -194,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
+    fn invalid_value_is_refused_with_the_name_of_its_option() {
         for (line, part) in [
             ("node0 --loss 1.5", "--loss"),
             ("node0 --corrupt NaN", "--corrupt"),
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_shows_faults_and_what_they_did() {
+    fn table_shows_faults_and_their_frame_counts() {
         let faults =
             Faults { loss: 0.25, bit_errors: 1e-10, delay_ns: 100, partition: true, ..Faults::default() };
         let events = [("dropped_down".to_owned(), 3), ("lost".to_owned(), 0)].into();
@@ -220,9 +223,9 @@ mod tests {
         let whole = LinkState { name: "node0".into(), ..LinkState::default() };
         let text = text(&LinkStates { version: 1, nodes: vec![whole, cut] });
         let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(words[1][..8], ["node0", "whole", "0", "0", "0", "0", "0", "0"]);
+        assert_eq!(words[1][..8], ["node0", "intact", "0", "0", "0", "0", "0", "0"]);
         assert_eq!(words[2], ["node1", "cut", "0.25", "0", "0", "0", "1e-10", "100", "dropped_down", "3"]);
         assert_eq!(text.lines().nth(3), Some("NIC of node1: stale 0.5, short_at [3, 7]"));
-        assert_eq!(text.lines().count(), 4, "a NIC that is sound is not mentioned");
+        assert_eq!(text.lines().count(), 4, "a NIC without faults is not mentioned");
     }
 }

@@ -1,4 +1,4 @@
-//! `niclab figures`: a paper's figures, made anew, beside the paper's numbers.
+//! `niclab figures`: reproduces a paper's figures, next to the paper's numbers. `niclab validation`: all papers.
 
 use anyhow::Result;
 use niclab_bench::{
@@ -11,10 +11,10 @@ use niclab_output::{Stdout, create_all};
 use super::terminal;
 use crate::arguments::{FiguresArgs, ValidationArgs};
 
-/// The code where a number is not as declared.
+/// The code if a number is not as declared.
 const CLAIM_BROKEN: u8 = 1;
 
-/// Makes them.
+/// Makes the figures of one paper.
 ///
 /// # Errors
 /// When the program that makes them is missing or fails, or the drawing cannot be written.
@@ -27,7 +27,7 @@ pub fn run(args: &FiguresArgs) -> Result<u8> {
     Ok(if made.hold { 0 } else { CLAIM_BROKEN })
 }
 
-/// Puts all papers' numbers beside ours.
+/// Compares all papers' numbers with the models'.
 ///
 /// # Errors
 /// When a program that makes them is missing or fails, or a file cannot be written.

@@ -15,23 +15,23 @@ use serde::Serialize;
 use super::{status_of, terminal};
 use crate::arguments::InspectArgs;
 
-/// What the daemon says of itself.
+/// The state of the daemon.
 #[derive(Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 enum DaemonState {
-    /// It serves the guests.
+    /// The daemon serves the guests.
     Answers {
-        /// Wall time until it had the lock of its world.
+        /// Wall time until the daemon's monitor got the global lock.
         wall_waited_ns: u64,
     },
-    /// It answers, but serves no guest.
+    /// The daemon answers, but serves no guest.
     Stuck {
-        /// Wall time for which the lock of its world is held, at least.
+        /// Wall time for which the global lock has been held, at least.
         wall_held_ms: u128,
     },
-    /// It does not answer.
+    /// The daemon does not answer.
     Silent {
-        /// Why.
+        /// The error of the request.
         error: String,
     },
 }
@@ -45,7 +45,7 @@ impl DaemonState {
         }
     }
 
-    /// What is wrong with the nodes, whatever their guests believe.
+    /// Why no node is healthy, even if its guest's agent says that it is.
     const fn trouble(&self) -> Option<&'static str> {
         match self {
             Self::Answers { .. } => None,
@@ -64,7 +64,7 @@ struct Inspection {
     device: Option<DaemonStats>,
 }
 
-/// Prints it. The code is 1 if a node is not healthy, or the daemon serves none.
+/// Prints the state. The code is 1 if a node is not healthy, or the daemon does not serve the guests.
 ///
 /// # Errors
 /// When there is no such cluster.
@@ -73,7 +73,7 @@ pub fn run(args: &InspectArgs) -> Result<u8> {
     let socket = &status.monitor_socket;
     let daemon = DaemonState::of(socket);
     let report = |error| log::warn!("{error}");
-    // A daemon that is stuck would say so to each of these again, after a while.
+    // A stuck daemon would fail each of these after a timeout, too.
     let asked = daemon.trouble().is_none().then_some(socket);
     let connections = asked.and_then(|socket| monitor::health(socket).map_err(report).ok());
     let device = asked.and_then(|socket| monitor::stats(socket).map_err(report).ok());
@@ -122,7 +122,8 @@ fn text(inspection: &Inspection) -> String {
         DaemonState::Stuck { wall_held_ms } => {
             let held_s = *wall_held_ms as f64 / 1e3;
             text += &format!(
-                "\nthe daemon is STUCK: the lock of its world is held for at least {held_s:.1} s, so no guest is served; {after}\n"
+                "\nthe daemon is STUCK: its global lock has been held for at least {held_s:.1} s, so it serves no \
+                 guest; {after}\n"
             );
         }
         DaemonState::Silent { error } => text += &format!("\nthe daemon is SILENT: {error}; {after}\n"),

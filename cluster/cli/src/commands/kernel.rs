@@ -5,10 +5,10 @@ use niclab_images::{Cache, DebugTool, Request, Terminal, build_kernel};
 
 use crate::arguments::KernelBuildArgs;
 
-/// Builds it, or finds it built.
+/// Builds the kernel, unless it is in the cache.
 ///
 /// # Errors
-/// When it cannot be built; the message has the compiler's words, or says how to fix it.
+/// When it cannot be built; the message has the compiler's output or the fix.
 pub fn build(args: &KernelBuildArgs) -> Result<u8> {
     let usual = DebugTool::USUAL.to_vec();
     let tools = if args.with.is_empty() { usual } else { args.with.clone() };
@@ -17,7 +17,7 @@ pub fn build(args: &KernelBuildArgs) -> Result<u8> {
     let names: Vec<&str> = kernel.tools.iter().map(|tool| tool.name()).collect();
     let how = match kernel.built_in {
         Some(time) => format!("built in {:.0} s of wall time", time.as_secs_f64()),
-        None => "was in the cache".to_owned(),
+        None => "found in the cache".to_owned(),
     };
     eprintln!(
         "niclab: kernel {} with {}: {how}; `--kernel debug` and kernel = \"debug\" use it from now on",

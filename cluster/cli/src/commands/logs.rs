@@ -13,10 +13,10 @@ use niclab_cluster::host::runtime::{Condition, RuntimeRoot};
 
 use crate::arguments::LogsArgs;
 
-/// How often `--follow` looks for more.
+/// How often `--follow` checks for new messages.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Prints it. This works for a cluster that ended by itself too.
+/// Prints the messages. Works also for a cluster that ended by itself.
 ///
 /// # Errors
 /// When there is no such cluster or node.
@@ -39,7 +39,7 @@ pub fn run(args: &LogsArgs) -> Result<u8> {
 
 fn log_of(root: &RuntimeRoot, args: &LogsArgs) -> Result<PathBuf> {
     let name = &args.name.name;
-    // Also of a cluster that ended; of any other, the error says how it is.
+    // A cluster that ended still has its logs. For any other state, `folder_of` has the error.
     let folder = match root.condition(name)? {
         Condition::Dead => root.folder(name),
         _ => super::folder_of(name)?,
@@ -50,7 +50,7 @@ fn log_of(root: &RuntimeRoot, args: &LogsArgs) -> Result<PathBuf> {
     }
     let node = plan.node(&args.node).with_context(|| {
         let names: Vec<&str> = plan.nodes.iter().map(|node| node.name.as_str()).collect();
-        format!("no node is called `{}`; there are {}, and `daemon`", args.node, names.join(", "))
+        format!("there is no node `{}`; there are {}, and `daemon`", args.node, names.join(", "))
     })?;
     Ok(if args.qemu { node.qemu.log.clone() } else { node.console.clone() })
 }

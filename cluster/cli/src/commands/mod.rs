@@ -48,7 +48,7 @@ use niclab_spec::ClusterName;
 
 use crate::arguments::{Command, DriverAction, KernelAction};
 
-/// Does what is asked.
+/// Runs the command.
 ///
 /// # Errors
 /// With a message for the user.
@@ -89,7 +89,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
     }
 }
 
-/// The code with which to end for an error.
+/// The exit code for an error.
 #[must_use]
 pub fn error_code(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<Failure>() {
@@ -98,7 +98,7 @@ pub fn error_code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// The folder of a cluster that is up.
+/// The folder of a running cluster.
 fn folder_of(name: &ClusterName) -> Result<PathBuf> {
     let root = RuntimeRoot::locate()?;
     let folder = root.folder(name);
@@ -111,7 +111,7 @@ fn folder_of(name: &ClusterName) -> Result<PathBuf> {
                 );
             }
             bail!(
-                "the niclab that kept the cluster `{name}` died; `niclab down --name {name}` cleans up after it"
+                "the niclab process of the cluster `{name}` died; `niclab down --name {name}` cleans up after it"
             );
         }
         Condition::Foreign(why) => return Err(RuntimeError::NotACluster { path: folder, why }.into()),
@@ -120,13 +120,13 @@ fn folder_of(name: &ClusterName) -> Result<PathBuf> {
     Err(no_cluster(&root, name)?)
 }
 
-/// Says which clusters there are.
+/// The error for a missing cluster, with the names of those that exist.
 fn no_cluster(root: &RuntimeRoot, name: &ClusterName) -> Result<anyhow::Error> {
     let others: Vec<String> = root.names()?.iter().map(ToString::to_string).collect();
     Ok(if others.is_empty() {
         anyhow!("no cluster is up; `niclab up` boots one")
     } else {
-        anyhow!("no cluster is called `{name}`; there are: {} (use --name)", others.join(", "))
+        anyhow!("there is no cluster `{name}`; there are: {} (use --name)", others.join(", "))
     })
 }
 
@@ -137,7 +137,7 @@ fn status_of(name: &ClusterName) -> Result<Status> {
     }
 }
 
-/// The plan of a cluster that is up.
+/// The plan of a running cluster.
 fn plan_of(name: &ClusterName) -> Result<Plan> {
     read_plan(&folder_of(name)?)
 }
@@ -147,11 +147,12 @@ fn read_plan(folder: &Path) -> Result<Plan> {
     let path = folder.join(PLAN);
     let text = std::fs::read(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => anyhow!(
-            "{} is gone; a program that removes old files from there may have taken it. The cluster runs on: `niclab exec`, \
-             `niclab inspect` and `niclab down` work without it. Set NICLAB_RUNTIME_DIR to a folder that nothing cleans",
+                "{} is gone; a program that removes old files from there may have removed it. The cluster still runs: \
+                 `niclab exec`, `niclab inspect` and `niclab down` work without it. Set NICLAB_RUNTIME_DIR to a folder \
+                 that nothing cleans",
             path.display()
         ),
         _ => anyhow!("cannot read {}: {error}", path.display()),
     })?;
-    serde_json::from_slice(&text).context("the cluster is of another build of niclab")
+    serde_json::from_slice(&text).context("another build of niclab booted this cluster; use that build")
 }

@@ -1,4 +1,4 @@
-//! `niclab plan`: every process and file of a cluster, none started, none written.
+//! `niclab plan`: shows every process and file of a cluster. It starts and writes nothing.
 
 use std::fmt::Write as _;
 
@@ -13,15 +13,15 @@ use niclab_spec::descriptors;
 use super::terminal;
 use crate::arguments::PlanArgs;
 
-/// Prints it.
+/// Prints the plan.
 ///
 /// # Errors
-/// When the cluster file is wrong, or an image is not in the cache yet.
+/// When the cluster file is invalid, or an image is not in the cache yet.
 pub fn run(args: &PlanArgs) -> Result<u8> {
     let cluster = prepare::cluster(&args.cluster)?;
     let name = cluster.name.clone().unwrap_or_default();
     let plan = prepare::preview(&args.cluster, &cluster, &name, &RuntimeRoot::locate()?)
-        .context("a plan names the images, and `niclab run` builds them")?;
+        .context("`niclab plan` needs the images in the cache; `niclab run` builds them")?;
     terminal::print(&if args.json { serde_json::to_string_pretty(&plan)? } else { text(&plan) })?;
     Ok(0)
 }
@@ -55,7 +55,7 @@ fn text(plan: &Plan) -> String {
     for template in &plan.templates {
         let _ = writeln!(
             text,
-            "\n# template of {} MiB, made once: a guest without a card, saved once it has booted\n{}",
+            "\n# template of {} MiB, made once: boots a guest without a card and saves it\n{}",
             template.memory_mib,
             shell_line(&template.qemu)
         );
@@ -69,7 +69,7 @@ fn text(plan: &Plan) -> String {
     text.trim_end().to_owned()
 }
 
-/// What is done to a node's QEMU that restores it.
+/// How a node's QEMU restores its guest.
 fn restore(restore: &RestorePlan) -> String {
     let mut text = format!(
         "# standard input: {} MiB of memory, copied out of {}\n",
@@ -78,12 +78,12 @@ fn restore(restore: &RestorePlan) -> String {
     );
     for function in &restore.card {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "# device_add, once it runs: {function}");
+        let _ = writeln!(text, "# device_add, once the guest runs: {function}");
     }
     text
 }
 
-/// What the node's agent is told, as the files that a guest would hold it in.
+/// The identity that the node's agent gets, as the environment and files that it leads to in the guest.
 fn identity(node: &NodePlan) -> String {
     let mut text = format!("\n# {}: what its commands find in their environment\n", node.name);
     for (name, value) in &node.identity.env {
@@ -99,7 +99,7 @@ fn identity(node: &NodePlan) -> String {
     text
 }
 
-/// The process as a shell would take it, one option a line.
+/// The process as a shell command, one option per line.
 fn shell_line(process: &ProcessPlan) -> String {
     let mut line = quoted(&process.program.display().to_string());
     for argument in &process.args {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shell_reads_the_words_back() {
+    fn quoted_words_survive_a_shell() {
         let words = ["plain", "two words", "it's", "", "$HOME", "a\\b"];
         let process = ProcessPlan {
             program: "/usr/bin/printf".into(),

@@ -1,4 +1,5 @@
-//! `niclab profile`: the platforms whose prices make model time, each number with its source.
+//! `niclab profile`: lists, shows and checks platform profiles. Their prices determine model time, and each has a
+//! source.
 
 use std::path::Path;
 
@@ -10,13 +11,13 @@ use serde::Serialize;
 use super::terminal;
 use crate::arguments::{ProfileArgs, ProfileCommand};
 
-/// The code of `niclab profile check` where a profile was refused.
+/// The code of `niclab profile check` if a profile is invalid.
 const REFUSED: u8 = 1;
 
-/// Does what is asked.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// When there is no such profile, or it is refused: with file, line and fix.
+/// When there is no such profile, or the profile is invalid; the message has file, line and fix.
 pub fn run(args: &ProfileArgs) -> Result<u8> {
     match &args.command {
         ProfileCommand::List { json } => list(*json),
@@ -25,26 +26,26 @@ pub fn run(args: &ProfileArgs) -> Result<u8> {
     }
 }
 
-/// The profile of this name, or in this file.
+/// The profile with this name, or in this file.
 fn find(wanted: &str) -> Result<Profile> {
     if Profile::is_path(wanted) {
         return Ok(Profile::read(Path::new(wanted))?);
     }
     match Profile::bundled(wanted) {
         Some(profile) => Ok(profile),
-        None => bail!("no profile is called `{wanted}`\n  fix: {}", Profile::remedy_of_name(wanted)),
+        None => bail!("there is no profile `{wanted}`\n  fix: {}", Profile::remedy_of_name(wanted)),
     }
 }
 
-/// One profile in a list.
+/// A profile in the list.
 #[derive(Debug, Serialize)]
 struct Listed {
     name: String,
     description: String,
     numbers: usize,
-    /// Of which no source gives so many, and they were chosen for published numbers.
+    /// Number of values without a source that were fitted to published numbers.
     fitted: usize,
-    /// Of which no source gives so many, and they were chosen for none.
+    /// Number of values without a source that were assumed, without a published number to fit.
     assumed: usize,
 }
 
@@ -93,14 +94,14 @@ fn profile_text(profile: &Profile) -> String {
     format!("{}: {description}\n{}\n\n{}", profile.name, provenance(profile), table(&rows))
 }
 
-/// What a number without a source was chosen for.
+/// The published numbers that a value was fitted to, or the reason for an assumed value.
 fn choice(fact: &Fact) -> String {
     let fitted = fact.fitted.as_ref().map(|fitted| format!("; fitted: {fitted}"));
     let assumed = fact.assumed.as_ref().map(|assumed| format!("; assumed: {assumed}"));
     fitted.or(assumed).unwrap_or_default()
 }
 
-/// How many numbers have a source, and how many have none.
+/// The numbers of sourced, assumed and fitted values.
 fn provenance(profile: &Profile) -> String {
     let Listed { numbers, fitted, assumed, .. } = Listed::new(profile);
     let sourced = numbers - fitted - assumed;
@@ -109,7 +110,7 @@ fn provenance(profile: &Profile) -> String {
     )
 }
 
-/// What was fitted, each choice once with the numbers that it made.
+/// All fits, each once with the keys of its values.
 fn fits(profile: &Profile) -> String {
     let mut fits: Vec<(String, Vec<String>)> = Vec::new();
     for (key, fact) in profile.facts() {
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_is_shown_with_its_source_and_what_it_was_fitted_to() {
+    fn every_number_is_shown_with_its_source_and_fit() {
         for profile in Profile::bundled_names().filter_map(Profile::bundled) {
             let text = profile_text(&profile);
             for (key, fact) in profile.facts() {
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_says_what_was_fitted_to_what() {
+    fn check_shows_each_fit_with_its_keys() {
         let profile = Profile::bundled("lanai4-pci").unwrap();
         let [numbers, fitted] =
             [profile.facts().len(), Listed::new(&profile).fitted].map(|count| count.to_string());
@@ -169,13 +170,14 @@ mod tests {
             text.starts_with(&format!("{numbers} numbers: ")) && text.contains(&format!("{fitted} fitted")),
             "{text}"
         );
-        let firmware = "ni.machines.processor_receive.fixed_millicycles, ni.machines.processor_send.fixed_millicycles: the 13 us";
+        let firmware = "ni.machines.processor_receive.fixed_millicycles, \
+                        ni.machines.processor_send.fixed_millicycles: the 13 us";
         assert!(text.contains(firmware), "{text}");
         assert!(!text.contains("64 clocks"), "assumed, not fitted: {text}");
     }
 
     #[test]
-    fn a_name_that_is_nearly_right_gets_a_guess() {
+    fn misspelled_profile_name_gets_a_suggestion() {
         let error = find("htx-200mz").unwrap_err().to_string();
         assert!(error.contains("did you mean `htx-200mhz`?"), "{error}");
         assert_eq!(find("ultra-200mhz-htx").unwrap().name, "htx-200mhz");

@@ -1,4 +1,4 @@
-//! Protocols that are assembled from components: sources are checked and drawn, and become images.
+//! `niclab inic`: checks, draws, builds and loads protocols that are assembled from components.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,10 @@ use niclab_stitcher::{IMAGE_EXTENSION, Refused, open, show, summary};
 use crate::commands::{plan_of, terminal};
 use crate::protocol::{BuildArgs, CheckArgs, LoadArgs, ShowArgs, Tool};
 
-/// The code where an assembly was refused.
+/// The code if an assembly has an error.
 const REFUSED: u8 = 1;
 
-/// Does what is asked of a tool.
+/// Runs the tool.
 ///
 /// # Errors
 /// When a file cannot be read or written.
@@ -28,13 +28,13 @@ pub fn run(tool: &Tool) -> Result<u8> {
     }
 }
 
-/// The assembly of a file, source or image.
+/// The assembly in a file, which is a source or an image.
 fn assembly_of(file: &Path) -> Result<Result<Checked, Refused>> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     Ok(open(&file.display().to_string(), &bytes))
 }
 
-/// Says all that is wrong with a file.
+/// Prints all errors of a file.
 fn refuse(file: &Path, refused: &Refused) -> u8 {
     eprint!("{refused}");
     eprintln!("niclab: {}: the assembly was refused", file.display());
@@ -54,7 +54,7 @@ fn check(args: &CheckArgs) -> Result<u8> {
 
 fn build(args: &BuildArgs) -> Result<u8> {
     let output = args.output.clone().unwrap_or_else(|| args.source.with_extension(IMAGE_EXTENSION));
-    // Before the source is read: an output path that must not be written is refused whatever the source holds.
+    // Before the source is read, so that an output path that cannot be written always fails.
     let image = OutputFile::create(&output, &[&args.source])?;
     match assembly_of(&args.source)? {
         Ok(assembly) => {
@@ -65,13 +65,13 @@ fn build(args: &BuildArgs) -> Result<u8> {
     }
 }
 
-/// The assembly of a file, or the bundled one of that name.
+/// The built-in assembly of that name, or else the assembly in that file.
 fn named_or_of(assembly: &Path) -> Result<Result<Checked, Refused>> {
     match assembly.to_str().and_then(Bundled::named) {
         Some(bundled) => Ok(open(bundled.name, bundled.image)),
         None => assembly_of(assembly).with_context(|| {
             let names = BUNDLED.map(|bundled| bundled.name).join(", ");
-            format!("no assembly that cards are built with has that name; there are: {names}")
+            format!("there is no built-in assembly of this name; there are: {names}")
         }),
     }
 }
@@ -87,7 +87,7 @@ fn load(args: &LoadArgs) -> Result<u8> {
     };
     let model_time_ps = monitor::load(&plan.monitor_socket, &args.node, &image)?;
     let model_ms = model_time_ps as f64 / 1e9;
-    terminal::print(&format!("{what}\nruns, after {model_ms:.3} ms of model time\n"))?;
+    terminal::print(&format!("{what}\nruns; loading took {model_ms:.3} ms of model time\n"))?;
     Ok(0)
 }
 

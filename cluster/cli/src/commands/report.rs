@@ -1,4 +1,4 @@
-//! `niclab report`: one report as tables, several beside one another.
+//! `niclab report`: shows one report as tables, or compares several.
 
 use anyhow::Result;
 use niclab_cluster::report::{compare::Comparison, text::report_text};
@@ -7,7 +7,7 @@ use niclab_spec::Report;
 use super::terminal;
 use crate::arguments::ReportArgs;
 
-/// Prints it.
+/// Prints the report or the comparison.
 ///
 /// # Errors
 /// When a file is no report of this version; the message names the file, the line and the fix.

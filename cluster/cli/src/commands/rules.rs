@@ -1,4 +1,4 @@
-//! `niclab rules`: what drivers must do, by name.
+//! `niclab rules`: lists the rules for drivers, and explains each.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use niclab_spec::rules::{self, Check, Rule};
 use super::terminal;
 use crate::arguments::RulesArgs;
 
-/// Lists them, or explains one.
+/// Lists the rules, or explains one.
 ///
 /// # Errors
 /// When there is no such rule.
@@ -23,8 +23,8 @@ pub fn run(args: &RulesArgs) -> Result<u8> {
 }
 
 fn unknown(name: &str) -> anyhow::Error {
-    let near = rules::nearest_rule(name).map(|near| format!("; do you mean `{near}`?")).unwrap_or_default();
-    anyhow!("no rule is called `{name}`{near} `niclab rules` lists all")
+    let near = rules::nearest_rule(name).map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
+    anyhow!("there is no rule `{name}`{near}; `niclab rules` lists all")
 }
 
 fn list() -> String {
@@ -35,7 +35,8 @@ fn list() -> String {
         rows.push(vec![rule.name.to_owned(), chapter, checked.to_owned()]);
     }
     let mut text = table(&rows);
-    text += "\n`niclab rules NAME` says what is meant, and what to fix; `niclab run --rules report` looks for those that are checked.\n";
+    text += "\n`niclab rules NAME` explains a rule and its fix; `niclab run --rules report` checks drivers against \
+             those marked `yes`.\n";
     text
 }
 
@@ -46,7 +47,6 @@ fn explain(rule: &Rule) -> String {
         Check::Live(proof) => format!("yes, where {proof}"),
         Check::No(why) => format!("no, {why}"),
     };
-    // Writing into a string does not fail.
     let _ = writeln!(text, "{} (docs/driver/DEVICE.md, chapter {}: {title})\n", rule.name, rule.section);
     let _ = writeln!(text, "{}\n", rule.must);
     let _ = writeln!(text, "why:     {}", rule.why);
@@ -74,8 +74,8 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_is_told_what_was_meant() {
+    fn misspelled_rule_gets_a_suggestion() {
         assert!(unknown("launch-dorbell").to_string().contains("`launch-doorbell`"));
-        assert!(!unknown("xyzzy").to_string().contains("do you mean"));
+        assert!(!unknown("xyzzy").to_string().contains("did you mean"));
     }
 }

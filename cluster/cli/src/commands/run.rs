@@ -36,22 +36,22 @@ use niclab_spec::{Cluster, ClusterName, Report, RuleChecking, watch::WatchSubjec
 use super::{terminal, watch::RunWatches};
 use crate::arguments::{ReportFormat, RunArgs};
 
-/// What runs where no command is given.
+/// The command if the user gives none.
 const DEMONSTRATION: [&str; 3] = ["niclab-perf", "demo", "--json"];
 
-/// The code of a run whose commands went well, but in which the guests' kernel found something.
+/// The code if all commands succeeded, but the guests' debug kernel found a bug.
 const FOUND: u8 = 1;
 
-/// No demonstration prints more; a command's output is never kept.
+/// Maximum size of a measurement's JSON, more than the demonstration prints. Other commands' output is not kept.
 const MAX_RESULT_BYTES: usize = 4 * 1024 * 1024;
 
-/// The code where all commands went well and a rule was broken that must not be.
+/// The code if all commands succeeded, but a node broke a rule and the cluster file makes that a failure.
 const RULE_BROKEN: u8 = 1;
 
-/// As good as no time-out.
+/// Stands for "no timeout".
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// The files of a run, open since before the boot.
+/// The output files of a run, opened before the boot.
 struct Outputs {
     report: Option<OutputFile>,
     coverage: Option<OutputFile>,
@@ -74,10 +74,10 @@ impl Outputs {
     }
 }
 
-/// Runs it; the first code that is not 0 is ours.
+/// Runs the commands; returns the first code that is not 0.
 ///
 /// # Errors
-/// When a file cannot be written, the cluster cannot be booted, or it ends before the command does.
+/// When a file cannot be written, the cluster cannot be booted, or the cluster ends before the commands.
 pub fn run(args: &RunArgs) -> Result<u8> {
     let outputs = Outputs::open(args)?;
     let root = RuntimeRoot::locate()?;
@@ -91,7 +91,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     }
     let folder = root.claim(&name)?;
     if cluster.rules == RuleChecking::Stop {
-        // By which `niclab debug` finds the guest that is stopped.
+        // `niclab debug` needs the plan to find a guest that a broken rule stopped.
         folder.write(PLAN, &serde_json::to_string(&plan)?)?;
     }
     let (count, accelerator) = (plan.nodes.len(), plan.accelerator.clone());
@@ -107,7 +107,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     running.plan().drivers_in_use().iter().for_each(|line| eprintln!("niclab: {line}"));
     let result = commands_and_report(&mut running, args, outputs, &cluster, boot);
     if result.is_err() {
-        // The guests answer no more, but what they said stands on their consoles.
+        // The guests do not answer any more, but their consoles have the debug kernel's messages.
         let watched = debug_kernel::look_at_consoles(running.plan());
         if debug_kernel::is_anything_found(&watched) {
             eprint!("{}", debug_kernel::text(&watched));
@@ -117,7 +117,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     result
 }
 
-/// Runs the commands, and reports where that is asked for.
+/// Runs the commands, and prints and writes the reports that the user wants.
 fn commands_and_report(
     running: &mut RunningCluster,
     args: &RunArgs,
@@ -125,16 +125,16 @@ fn commands_and_report(
     cluster: &Cluster,
     boot: Duration,
 ) -> Result<u8> {
-    // The demonstration always reports; a command of the user's only where that is asked for.
+    // The demonstration always has a report, a user's command only on request.
     let format = args.report.or_else(|| args.command.is_empty().then_some(ReportFormat::Text));
     let is_wanted = format.is_some() || outputs.report.is_some();
     let measurement = is_wanted.then(|| Measurement::begin(running)).transpose()?;
-    // Within what is measured, so that they show nothing else.
+    // Inside the measured interval, so that the files show nothing outside of it.
     let watches = RunWatches::begin(outputs.watches, &running.plan().monitor_socket)?;
     let (mut commands, mut exit_code) = commands(running, args)?;
     let files = watches.end();
     let readings = measurement.map(|measurement| measurement.end(running)).transpose()?;
-    // Behind all that is measured.
+    // After everything that is measured.
     let watched = debug_kernel::look(running)?;
     eprint!("{}", debug_kernel::text(&watched));
     if exit_code == 0 && debug_kernel::is_anything_found(&watched) {
@@ -142,7 +142,7 @@ fn commands_and_report(
     }
     for (rank, end) in running.ended_nodes() {
         commands[*rank].node_ended(end);
-        // A node may end after its command.
+        // A node may end after its command succeeded.
         exit_code = if exit_code == 0 { OWN_FAILURE } else { exit_code };
     }
     if let Some(file) = outputs.coverage {
@@ -150,7 +150,7 @@ fn commands_and_report(
     }
     if let Some(readings) = readings {
         let report = readings.report(running, cluster, Outcome { boot, exit_code, commands, watched });
-        // Whatever becomes of the one, the other is there.
+        // An error of the file must not suppress the report on standard output.
         let written = outputs.report.map(|file| file.write(report.to_json().as_bytes())).transpose();
         print_report(format, &report)?;
         written?;
@@ -162,7 +162,7 @@ fn commands_and_report(
     Ok(if is_broken && cluster.rules.is_failure() && exit_code == 0 { RULE_BROKEN } else { exit_code })
 }
 
-/// Whether any node broke a rule. What the rules found is told where no report in this format has told it.
+/// Whether any node broke a rule. Prints the broken rules, unless a report as text contains them.
 fn is_broken(running: &RunningCluster, format: Option<ReportFormat>) -> Result<bool> {
     let nodes = monitor::stats(&running.plan().monitor_socket)?.nodes;
     if format != Some(ReportFormat::Text) {
@@ -189,7 +189,7 @@ fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<Command
         let Some(event) = running.next_event(deadline)? else {
             return Err(running.with_consoles(Failure::TimedOut(timeout)).into());
         };
-        // A larger number is of a command that read counters before.
+        // Other events come from commands that read counters before; they have larger numbers.
         if let Event::CommandOver(rank, result) = event
             && rank < codes.len()
         {
@@ -216,7 +216,7 @@ fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<Command
     Ok((outcomes.collect(), first_bad))
 }
 
-/// Says how programs failed, and where the consoles are.
+/// Prints how programs failed, and where the consoles are.
 fn tell_failures(running: &mut RunningCluster, failures: &[Option<ProgramFailure>]) {
     let nodes = running.plan().nodes.iter().zip(failures);
     for (node, failure) in nodes.filter_map(|(node, failure)| Some((&node.name, failure.as_ref()?))) {
@@ -229,17 +229,17 @@ fn tell_failures(running: &mut RunningCluster, failures: &[Option<ProgramFailure
     }
 }
 
-/// Whether the command is a `niclab-perf` that prints JSON, which belongs into the report.
+/// Whether the command is `niclab-perf` with JSON output, which becomes a part of the report.
 fn is_measurement(argv: &[String]) -> bool {
     let program = argv.first().and_then(|program| Path::new(program).file_name());
     program.is_some_and(|name| name == DEMONSTRATION[0]) && argv.iter().any(|argument| argument == "--json")
 }
 
-/// What is kept of a command that is over.
+/// The result of a command.
 #[derive(Default)]
 struct Ended {
     output: Vec<u8>,
-    /// How it ended, where it began.
+    /// The exit status, if the command started.
     status: Option<ExitStatus>,
 }
 
@@ -281,7 +281,7 @@ impl Relay {
     fn run(mut self, agent: &Arc<AgentClient>, exec: Exec, sender: &Sender<Event>) -> Ended {
         let mut status = None;
         let result = self.relay(agent, exec, &mut status).map_err(|error| error.to_string());
-        // If nobody listens any more, the cluster is being taken down.
+        // Sending fails only while the cluster shuts down.
         let _ = sender.send(Event::CommandOver(self.rank, result));
         Ended { output: self.kept.unwrap_or_default(), status }
     }
@@ -327,7 +327,7 @@ impl Relay {
 }
 
 fn cannot_print(error: io::Error) -> anyhow::Error {
-    anyhow::anyhow!("its output cannot be printed ({error}), so it was ended")
+    anyhow::anyhow!("niclab ended the command because its output cannot be printed: {error}")
 }
 
 fn print_report(format: Option<ReportFormat>, report: &Report) -> Result<()> {

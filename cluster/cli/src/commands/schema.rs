@@ -1,4 +1,4 @@
-//! `niclab schema`: the JSON Schema of what users write and read, also as tables of all keys.
+//! `niclab schema`: prints the JSON Schema of a file format, or tables of all its keys.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::arguments::{SchemaArgs, SchemaOf};
 
-/// Prints it.
+/// Prints the schema.
 ///
 /// # Errors
 /// When standard output is closed.
@@ -25,11 +25,12 @@ pub fn run(args: &SchemaArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Every key of a schema: a table for the document itself, and one for each type in it, by name.
+/// All keys of a schema: one table for the document itself, and one for each named type.
 fn markdown(schema: &Value) -> String {
     let title = schema["title"].as_str().unwrap_or("document");
     let mut text = format!("# Keys of the {title}\n\n");
-    text += "Generated from the source by `niclab schema --markdown`; do not edit. A key that is not marked \"optional\" is always there.\n";
+    text += "Generated from the source by `niclab schema --markdown`; do not edit. A key that is not \
+             marked \"optional\" is always there.\n";
     text += &type_text(title, schema);
     for (name, definition) in object(&schema["$defs"]) {
         text += &type_text(name, definition);
@@ -37,7 +38,7 @@ fn markdown(schema: &Value) -> String {
     text
 }
 
-/// One type: its meaning, and its keys or its names.
+/// A type: its meaning, and its keys or its values.
 fn type_text(name: &str, definition: &Value) -> String {
     let mut text = format!("\n## {name}\n\n{}\n", plain(definition));
     let names: Vec<&Value> = definition["oneOf"].as_array().into_iter().flatten().collect();
@@ -65,13 +66,13 @@ fn object(value: &Value) -> Vec<(&String, &Value)> {
     value.as_object().into_iter().flatten().collect()
 }
 
-/// A description on one line, without the links that only rustdoc can follow.
+/// A description on one line, without links that work only in rustdoc.
 fn plain(value: &Value) -> String {
     let text = value["description"].as_str().unwrap_or_default();
     text.replace("[`", "`").replace("`]", "`").replace("Self::", "").replace('\n', " ").replace('|', "\\|")
 }
 
-/// The type of a value in words; one of the document's own types links to its table.
+/// The type of a value in words. A named type links to its table.
 fn type_of(value: &Value) -> String {
     if let Some(path) = value["$ref"].as_str() {
         let name = path.rsplit('/').next().unwrap_or(path);
@@ -103,11 +104,11 @@ mod tests {
     const COMMITTED: &str = include_str!("../../../../docs/reference/REPORT-KEYS.md");
 
     #[test]
-    fn the_documented_keys_are_those_of_the_source() {
+    fn documented_report_keys_match_the_source() {
         let text = markdown(report_schema().as_value());
         assert!(
             text.trim_end() == COMMITTED.trim_end(),
-            "renew it: niclab schema report --markdown >docs/reference/REPORT-KEYS.md"
+            "regenerate it: niclab schema report --markdown >docs/reference/REPORT-KEYS.md"
         );
     }
 

@@ -1,4 +1,4 @@
-//! `niclab shell`: log in on a node.
+//! `niclab shell`: a login shell on a node.
 
 use std::env;
 
@@ -9,10 +9,10 @@ use niclab_cluster::supervisor::control::RemoteCommand;
 use super::{folder_of, terminal};
 use crate::arguments::ShellArgs;
 
-/// Takes bash where the image has it.
+/// Starts bash if the image has it, else sh.
 const LOGIN: &str = "command -v bash >/dev/null && exec bash -l; exec sh -l";
 
-/// Logs in; the shell's code is ours.
+/// Logs in; returns the shell's code.
 ///
 /// # Errors
 /// When there is no such cluster or node.

@@ -1,4 +1,4 @@
-//! `niclab sim`: a scenario's workload in the simulator, without its budgets.
+//! `niclab sim`: runs a scenario's workload in the simulator, without its budgets.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use niclab_spec::{SimConfig, Source};
 use super::terminal;
 use crate::arguments::{ReportFormat, SimArgs};
 
-/// Simulates it.
+/// Simulates the scenario or the swarm.
 ///
 /// # Errors
-/// When the simulator is missing or fails, or a file cannot be written, which is known before anything is simulated.
+/// When the simulator is missing or fails, or a file cannot be written. The files are checked before the simulation.
 pub fn run(args: &SimArgs) -> Result<u8> {
     if let Some(count) = args.swarm {
         return swarm(count, args);

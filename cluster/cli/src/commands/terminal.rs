@@ -1,4 +1,4 @@
-//! What the subcommands share about the user's terminal.
+//! The user's terminal, as the subcommands share it.
 
 use std::io::{self, IsTerminal, Read, Write};
 
@@ -17,7 +17,7 @@ use std::{
     thread,
 };
 
-/// The size of the user's terminal, or the usual one where there is none.
+/// The size of the user's terminal, or 24 x 80 if there is none.
 #[must_use]
 pub fn window_size() -> WindowSize {
     match tcgetwinsize(rustix::stdio::stdout()) {
@@ -26,7 +26,7 @@ pub fn window_size() -> WindowSize {
     }
 }
 
-/// The user's terminal without any treatment of keys; back to what it was when this is dropped.
+/// The user's terminal in raw mode; dropping this restores the previous mode.
 struct RawMode(Termios);
 
 impl RawMode {
@@ -41,12 +41,12 @@ impl RawMode {
 
 impl Drop for RawMode {
     fn drop(&mut self) {
-        // A terminal that is gone needs no mode.
+        // Fails only if the terminal is gone.
         let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &self.0);
     }
 }
 
-/// Room that the command has for input; see the agent's flow control.
+/// Bytes of input that the command can still take (the agent's flow control).
 #[derive(Default)]
 struct Window {
     used_bytes: Mutex<u32>,
@@ -68,11 +68,11 @@ impl Window {
     }
 }
 
-/// Connects a command with the user's standard streams until it ends; returns its code. With `has_terminal` the keys go
-/// to the command as they are.
+/// Connects a command with the user's standard streams until the command ends; returns its code. With `has_terminal`
+/// the user's keys go to the command unprocessed.
 ///
 /// # Errors
-/// When the cluster ends first, or standard output is closed.
+/// When the cluster ends before the command, or standard output is closed.
 pub fn attach(mut command: RemoteCommand, has_terminal: bool) -> Result<u8> {
     let raw = (has_terminal && io::stdin().is_terminal()).then(RawMode::enter).transpose()?;
     if raw.is_some() {
@@ -80,7 +80,7 @@ pub fn attach(mut command: RemoteCommand, has_terminal: bool) -> Result<u8> {
     }
     let window = Arc::new(Window::default());
     let (input, input_window) = (command.input()?, Arc::clone(&window));
-    // Ends with the process: a read of the user's keys cannot be called off.
+    // This thread ends with the process: a blocked read of the user's keys cannot be cancelled.
     thread::spawn(move || send_input(input, &input_window));
     let mut control = command.input()?;
     let code = loop {
@@ -100,7 +100,7 @@ pub fn attach(mut command: RemoteCommand, has_terminal: bool) -> Result<u8> {
             Ok(_) => continue,
             Err(ControlError::HungUp) => {
                 drop(raw);
-                bail!("the cluster ended while the command ran; `niclab inspect` says why");
+                bail!("the cluster ended while the command ran; `niclab inspect` shows why");
             }
             Err(error) => return Err(error.into()),
         };
@@ -111,7 +111,7 @@ pub fn attach(mut command: RemoteCommand, has_terminal: bool) -> Result<u8> {
             stdout.write_all(&bytes)?;
             stdout.flush()?;
         }
-        // The command may be over, and its connection with it; what it said is still to be read.
+        // If the command has ended, its connection may be closed; output that it sent before is still read.
         let _ = control.send(ToGuest::Credit(u32::try_from(bytes.len()).unwrap_or(u32::MAX)));
     };
     Ok(code)
@@ -131,7 +131,7 @@ fn send_input(mut input: RemoteInput, window: &Window) {
             return;
         }
     }
-    // The command may have ended meanwhile.
+    // The command may have ended in the meantime.
     let _ = input.send(ToGuest::StdinEnd);
 }
 

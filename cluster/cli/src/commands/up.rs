@@ -1,4 +1,4 @@
-//! `niclab up`: boots a cluster and leaves it up, kept by a supervisor.
+//! `niclab up`: boots a cluster. A supervisor process keeps it up.
 
 use std::{
     env,
@@ -29,17 +29,17 @@ enum UpEvent {
     Signal(i32),
 }
 
-/// Boots it.
+/// Boots the cluster.
 ///
 /// # Errors
-/// When the cluster does not get healthy; nothing is then left.
+/// When a node does not become healthy; nothing of the cluster remains then.
 pub fn run(args: &UpArgs) -> Result<u8> {
     let root = RuntimeRoot::locate()?;
     root.sweep();
     let cluster = prepare::cluster(&args.cluster)?;
     let name = cluster.name.clone().unwrap_or_default();
     if root.is_alive(&name) {
-        // Known before anything is built.
+        // Before anything is built.
         return Err(RuntimeError::Taken(name).into());
     }
     let mut plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
@@ -55,28 +55,28 @@ pub fn run(args: &UpArgs) -> Result<u8> {
     order.plan.drivers_in_use().iter().for_each(|line| eprintln!("niclab: {line}"));
     let option = if name == ClusterName::default() { String::new() } else { format!(" --name {name}") };
     eprintln!(
-        "niclab: {name} is up, {count} nodes healthy in {:.1} s; next: niclab inspect{option}, niclab shell{option} {}, \
-         niclab down{option}",
+        "niclab: {name} is up, {count} nodes healthy in {:.1} s; next: niclab inspect{option}, niclab shell{option} \
+         {}, niclab down{option}",
         begin.elapsed().as_secs_f64(),
         order.plan.nodes.first().map_or("node0", |node| &node.name),
     );
     Ok(0)
 }
 
-/// The supervisor, and the pipe by whose end it knows that this process is gone.
+/// Starts the supervisor. The pipe's end tells the supervisor that this process is gone.
 fn start_supervisor(order: &Order) -> Result<(Child, ChildStdin)> {
     let own = env::current_exe().context("cannot find niclab's own program")?;
     let mut supervisor = Command::new(own)
         .arg(control::SUPERVISE)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        // Whoever reads our own standard error would wait for the supervisor's end.
+        // A reader of this process's standard error would otherwise wait for the supervisor's end.
         .stderr(Stdio::null())
         .current_dir("/")
         .spawn()
         .context("cannot start the supervisor")?;
     let mut stdin = supervisor.stdin.take().context("the supervisor has no standard input")?;
-    control::write_line(&mut stdin, order).context("cannot tell the supervisor what to do")?;
+    control::write_line(&mut stdin, order).context("cannot send the plan to the supervisor")?;
     Ok((supervisor, stdin))
 }
 
@@ -103,9 +103,9 @@ fn wait_until_up(mut supervisor: Child, mut stdin: ChildStdin) -> Result<()> {
                 supervisor.wait()?;
                 bail!("{message}");
             }
-            UpEvent::End => bail!("the supervisor ended without a word ({})", supervisor.wait()?),
+            UpEvent::End => bail!("the supervisor ended without an error message ({})", supervisor.wait()?),
             UpEvent::Signal(signal) => {
-                // The supervisor takes everything down; it has a session of its own and got no signal yet.
+                // The supervisor has a session of its own, so it did not get the signal. It shuts the cluster down.
                 let pid = Pid::from_child(&supervisor);
                 rustix::process::kill_process(pid, Signal::TERM).context("cannot end the supervisor")?;
                 supervisor.wait()?;

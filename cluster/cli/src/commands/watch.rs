@@ -1,4 +1,4 @@
-//! `niclab trace`, `niclab capture` and `niclab record`: files about a cluster that is up.
+//! `niclab trace`, `niclab capture` and `niclab record`: write files about a running cluster.
 
 use std::{path::Path, sync::mpsc, time::Duration};
 
@@ -44,23 +44,23 @@ fn watch(args: &WatchArgs, subject: WatchSubject, links: &[String], usual: &str)
     let until = Until { messages: args.messages, duration: args.duration };
     eprintln!("niclab: watching {}; Ctrl-C ends it", args.name.name);
     let watched = watch_into(&socket, file, subject, links, &until)?;
-    // A reader that has seen enough wants no message.
+    // There is no summary if the stream's reader closed it; then a message would only disturb.
     if watched.summary.is_some() {
         eprintln!("niclab: {}", watched.text());
     }
     Ok(u8::from(!watched.is_useful()))
 }
 
-/// When a watch ends, if no signal ends it before.
+/// When a watch ends. A signal may end it earlier.
 #[derive(Debug, Default)]
 pub struct Until {
-    /// After so many messages.
+    /// After this many messages.
     pub messages: Option<u64>,
-    /// After so much wall time.
+    /// After this wall time.
     pub duration: Option<Duration>,
 }
 
-/// Watches until the end that is asked for, a signal, the end of the cluster, or that of a stream's reader.
+/// Watches until the requested end, a signal, the end of the cluster, or the end of a stream's reader.
 ///
 /// # Errors
 /// [`WatchError`].
@@ -77,25 +77,25 @@ pub fn watch_into(
     let request = WatchRequest { subject, links: links.to_vec(), messages: until.messages, live: false };
     let watching = Watching::begin(socket, request, file, move || wake(&over))?;
     match until.duration {
-        // The time is over, or a signal or the daemon came before.
+        // The time has passed, or a signal or the daemon ended the watch before.
         Some(duration) => end.recv_timeout(duration).unwrap_or(()),
         None => end.recv()?,
     }
-    // Another signal ends a niclab whose daemon does not.
+    // From now on a signal ends niclab, in case the daemon does not answer.
     signals::release();
     Ok(watching.end()?)
 }
 
 fn wake(waiting: &mpsc::Sender<()>) {
-    // Nobody waits any more when it is over already.
+    // The receiver is gone if the watch is over already.
     let _ = waiting.send(());
 }
 
-/// The watches of `niclab run`.
+/// The watches of a `niclab run`.
 pub struct RunWatches(Vec<Watching>);
 
 impl RunWatches {
-    /// Begins those that have a file.
+    /// Begins the watches that have a file.
     ///
     /// # Errors
     /// [`WatchError`].
@@ -108,7 +108,7 @@ impl RunWatches {
         Ok(Self(wanted.map(begin).collect::<Result<_, _>>()?))
     }
 
-    /// Ends all of them. The files that can be whole are, whatever becomes of the others.
+    /// Ends all watches. A failure of one file does not affect the others.
     ///
     /// # Errors
     /// The first [`WatchError`].

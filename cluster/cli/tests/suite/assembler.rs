@@ -1,4 +1,4 @@
-//! `niclab asm` and `niclab disasm`: files, exit codes, and messages that name the place and the fix.
+//! `niclab asm` and `niclab disasm`: files, exit codes, and messages with line and fix.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -13,7 +13,7 @@ again:  r1 = in
 ";
 
 #[test]
-fn an_image_disassembles_to_source_that_gives_the_same_image() {
+fn image_disassembles_to_source_of_the_same_image() {
     let niclab = niclab();
     let folder = niclab.folder();
     fs::write(folder.join("echo.nma"), PROGRAM).unwrap();
@@ -33,7 +33,7 @@ fn an_image_disassembles_to_source_that_gives_the_same_image() {
 }
 
 #[test]
-fn a_refused_source_is_explained_and_writes_nothing() {
+fn source_with_errors_shows_fixes_and_writes_nothing() {
     let niclab = niclab();
     let folder = niclab.folder();
     fs::write(folder.join("bad.nma"), PROGRAM.replace("br again", "br agian | r0 = in")).unwrap();
@@ -61,7 +61,7 @@ fn warnings_are_shown_and_can_be_denied() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named() {
+fn unusable_files_are_named() {
     let niclab = niclab();
     let folder = niclab.folder();
     let missing = niclab.run(["asm", "none.nma"]);
@@ -84,7 +84,7 @@ fn files_that_cannot_be_used_are_named() {
 }
 
 #[test]
-fn an_image_replaces_regular_files_alone_and_never_the_source() {
+fn image_replaces_regular_files_only_and_never_the_source() {
     let niclab = niclab();
     let folder = niclab.folder();
     fs::write(folder.join("s.nma"), PROGRAM).unwrap();
@@ -107,15 +107,15 @@ fn an_image_replaces_regular_files_alone_and_never_the_source() {
     // A device is written in place.
     niclab.run(["asm", "s.nma", "-o", "null.nmi"]).success();
     assert!(fs::symlink_metadata(folder.join("null.nmi")).unwrap().is_symlink());
-    // Without -o the image's name follows from the source's: that may be the source itself.
+    // Without -o, niclab derives the image's name from the source's; here both are the same file.
     fs::write(folder.join("own.nmi"), PROGRAM).unwrap();
     assert_eq!(niclab.run(["asm", "own.nmi"]).code(), 125);
     assert_eq!(fs::read_to_string(folder.join("own.nmi")).unwrap(), PROGRAM);
-    assert_eq!(fs::read_dir(folder).unwrap().count(), 5, "nothing is left behind");
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 5, "no temporary file remains");
 }
 
 #[test]
-fn what_is_said_of_many_mistakes_is_bounded() {
+fn output_for_many_errors_is_bounded() {
     let niclab = niclab();
     let folder = niclab.folder();
     fs::write(folder.join("bad.nma"), "r1 = wrong\n".repeat(40_000)).unwrap();

@@ -1,4 +1,4 @@
-//! Commands whose output is a result, on guests that this test program stands in for.
+//! Commands whose output is a result, on fake guests.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use niclab_cluster::{
     host::runtime::RuntimeRoot,
 };
 
-/// Runs `measure` in a cluster of two, in the first of which commands never end.
+/// Runs `measure` in a cluster of two nodes. Commands never end on the first node.
 fn with_cluster(measure: impl FnOnce(&mut RunningCluster)) {
     let folder = tempfile::tempdir().unwrap();
     let root = RuntimeRoot::at(folder.path().join("r")).unwrap();
@@ -24,16 +24,16 @@ fn with_cluster(measure: impl FnOnce(&mut RunningCluster)) {
     cluster.shut_down(false);
 }
 
-/// The fake agent names its commands by the code with which they end.
+/// A command for the fake agent, which takes the command's name as its exit code.
 fn on(rank: usize, command: &str) -> NodeCommand {
     NodeCommand { rank, argv: vec![command.to_owned()] }
 }
 
 #[test]
-fn outputs_are_what_was_printed_all_of_it() {
+fn command_output_is_returned_completely() {
     with_cluster(|cluster| {
         assert_eq!(command::run(cluster, &[on(1, "0")], TIMEOUT).unwrap(), ["1 of 2\n"]);
-        // More than may be on its way unacknowledged.
+        // More than the window allows without an acknowledgement.
         let outputs = command::run(cluster, &[on(1, "flood")], TIMEOUT).unwrap();
         assert!(outputs[0].len() > WINDOW_BYTES as usize);
         assert!(command::run(cluster, &[], TIMEOUT).unwrap().is_empty());
@@ -41,16 +41,16 @@ fn outputs_are_what_was_printed_all_of_it() {
 }
 
 #[test]
-fn a_command_that_fails_is_reported_at_once_with_its_words() {
+fn failed_command_is_reported_at_once_with_its_output() {
     with_cluster(|cluster| {
-        // The first node's never ends, and must not be waited for.
+        // The first node's command never ends, and must not delay the error.
         let error = command::run(cluster, &[on(0, "0"), on(1, "7")], TIMEOUT).unwrap_err().to_string();
         assert!(error.contains("`7` failed on node1 with code 7: oops"), "{error}");
     });
 }
 
 #[test]
-fn a_node_that_is_not_there_is_no_panic() {
+fn missing_node_is_an_error_and_no_panic() {
     with_cluster(|cluster| {
         let error = command::run(cluster, &[on(9, "0")], TIMEOUT).unwrap_err().to_string();
         assert!(error.contains("no such node"), "{error}");
@@ -62,7 +62,7 @@ fn time_out_and_signal_end_the_wait() {
     with_cluster(|cluster| {
         let limit = Duration::from_millis(50);
         let error = command::run(cluster, &[on(0, "0")], limit).unwrap_err().to_string();
-        assert!(error.contains("`0` was still running"), "{error}");
+        assert!(error.contains("`0` had not ended"), "{error}");
         cluster.sender().send(Event::Signal(2)).unwrap();
         let error = command::run(cluster, &[on(0, "0")], TIMEOUT).unwrap_err();
         assert!(matches!(error.downcast_ref(), Some(Failure::Signal(2))), "{error}");
@@ -70,7 +70,7 @@ fn time_out_and_signal_end_the_wait() {
 }
 
 #[test]
-fn the_baseline_is_one_stream_between_both_with_qemus_defaults() {
+fn baseline_is_one_qemu_stream_between_the_first_two_nodes() {
     let folder = tempfile::tempdir().unwrap();
     let mut plan = plan(folder.path(), "c", GOOD_DAEMON, &["good", "good", "good"]);
     let before = plan.clone();

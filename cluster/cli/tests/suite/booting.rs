@@ -1,4 +1,4 @@
-//! What can go wrong while a cluster boots and runs, each with its report, and nothing left behind.
+//! Failures while a cluster boots and runs: each is reported, and nothing remains.
 
 use std::{
     fs::{self, File},
@@ -37,24 +37,24 @@ impl Case {
         RunningCluster::boot(plan(self.root.path(), "c", daemon, modes), folder, timeout, &mut |_| {})
     }
 
-    /// The report of a boot that is given up at a stage that one node alone has come to. On a busy machine it takes
-    /// longer to.
+    /// The report of a boot that times out at a stage that only one node has reached. On a busy machine nodes need more
+    /// time to reach it, so this tries longer time-outs.
     fn failure_at(&self, stage: &str, modes: &[&str]) -> String {
         let boot = |seconds| self.failure(GOOD_DAEMON, modes, Duration::from_secs(seconds));
         let is_at = |text: &String| text.contains(stage) && text.matches(" waits for ").count() == 1;
-        [1, 2, 4, 8, 16, 32].into_iter().map(boot).find(is_at).expect("it comes as far, some time")
+        [1, 2, 4, 8, 16, 32].into_iter().map(boot).find(is_at).expect("one of the time-outs is long enough")
     }
 
-    /// The report of a boot that fails, after which nothing may be left.
+    /// The report of a boot that fails. Nothing may remain.
     fn failure(&self, daemon: &str, modes: &[&str], timeout: Duration) -> String {
         let failure = self.boot(daemon, modes, timeout).err().expect("the boot fails").to_string();
-        assert!(!self.root.folder(&name("c")).exists(), "the folder is left");
+        assert!(!self.root.folder(&name("c")).exists(), "the folder remains");
         failure
     }
 }
 
 #[test]
-fn a_good_cluster_boots_and_leaves_nothing() {
+fn good_cluster_boots_and_leaves_nothing() {
     let shut_down = || {
         let case = Case::new();
         let cluster = case.boot(GOOD_DAEMON, &["good", "good"], TIMEOUT).unwrap();
@@ -68,13 +68,13 @@ fn a_good_cluster_boots_and_leaves_nothing() {
         assert!(!case.root.folder(&name("c")).exists());
         took
     };
-    // On a busy machine even guests that obey may take as long, but not each time.
+    // On a busy machine one shutdown of obedient guests may exceed the limit, but not all five.
     let is_at_once = (0..5).any(|_| shut_down() < Duration::from_secs(4));
-    assert!(is_at_once, "guests that obey are not waited for");
+    assert!(is_at_once, "the shutdown waits for guests that have ended");
 }
 
 #[test]
-fn a_daemon_that_dies_at_once_is_reported_with_its_words() {
+fn daemon_that_exits_at_once_is_reported_with_its_output() {
     let text = Case::new().failure("echo no such profile >&2; exit 7", &["good"], TIMEOUT);
     assert!(text.contains("daemon ended (exit code 7)") && text.contains("no such profile"), "{text}");
 }
@@ -127,10 +127,10 @@ fn panics_of_both_nodes_are_reported_with_reason_and_trace() {
 }
 
 #[test]
-fn a_guest_that_never_gets_healthy_is_reported_with_what_it_lacks() {
+fn guest_that_stays_unhealthy_is_reported_with_the_reason() {
     let text = Case::new().failure_at("node1 waits for its NIC", &["good", "sick"]);
     assert!(text.contains("BAR magic not seen") && text.contains("booting in mode sick"), "{text}");
-    assert!(!text.contains("node0"), "a healthy node is not accused: {text}");
+    assert!(!text.contains("node0"), "a healthy node is not blamed: {text}");
 }
 
 #[test]
@@ -141,13 +141,13 @@ fn a_guest_that_never_answers_is_reported() {
 }
 
 #[test]
-fn a_guest_that_does_not_become_a_node_is_reported() {
+fn guest_that_does_not_join_is_reported() {
     let text = Case::new().failure(GOOD_DAEMON, &["good", "refuses"], TIMEOUT);
     assert!(text.contains("node1: the guest's agent does not join the cluster: not me"), "{text}");
     Case::new().failure_at("node0 waits for it to become a node", &["loiters"]);
 }
 
-/// A cluster whose guests are restored from a template to which `harm` is done when the plan is made.
+/// A cluster whose guests are restored from a template. `harm` damages the template after the plan is made.
 fn restore(case: &Case, modes: &[&str], harm: impl FnOnce(&Path)) -> Result<RunningCluster, String> {
     let template = case.root.path().join("template");
     let folder = case.root.claim(&name("c")).unwrap();
@@ -156,13 +156,13 @@ fn restore(case: &Case, modes: &[&str], harm: impl FnOnce(&Path)) -> Result<Runn
     harm(&template);
     let result = RunningCluster::boot(plan, folder, TIMEOUT, &mut |_| {});
     result.map_err(|failure| {
-        assert!(!case.root.folder(&name("c")).exists(), "the folder is left");
+        assert!(!case.root.folder(&name("c")).exists(), "the folder remains");
         failure.to_string()
     })
 }
 
 #[test]
-fn restored_guests_have_the_templates_memory_and_console_and_get_their_cards() {
+fn restored_guests_have_memory_console_and_their_cards() {
     let case = Case::new();
     let cluster = restore(&case, &["good", "good", "good"], |_| ()).unwrap();
     assert_eq!(cluster.agents().count(), 3);
@@ -189,12 +189,12 @@ fn a_guest_that_cannot_be_restored_is_named_with_the_reason() {
 }
 
 #[test]
-fn a_template_that_is_gone_or_cut_short_after_the_plan_was_made_is_named() {
+fn template_removed_or_truncated_after_planning_is_named() {
     let removed = restore(&Case::new(), &["good"], |template| fs::remove_dir_all(template).unwrap());
     let cut = restore(&Case::new(), &["good"], |template| {
         File::options().write(true).open(template.join("memory")).unwrap().set_len(4096).unwrap();
     });
-    for (text, words) in [(removed, "its folder is not there"), (cut, "its file memory is damaged")] {
+    for (text, words) in [(removed, "its folder does not exist"), (cut, "its file memory is damaged")] {
         let text = text.err().unwrap();
         assert!(text.contains("the template of node0 cannot be used") && text.contains(words), "{text}");
     }
@@ -258,7 +258,7 @@ fn killed_qemu_leaves_the_others_until_the_last_one_ends() {
 }
 
 #[test]
-fn node_that_panics_fails_its_command_and_no_other() {
+fn panic_fails_the_commands_of_its_own_node_only() {
     let case = Case::new();
     let mut cluster = keeping_going(&case, GOOD_DAEMON, &["good", "good", "good"]).unwrap();
     let on = |rank, word: &str| NodeCommand { rank, argv: vec![word.to_owned()] };
@@ -275,12 +275,12 @@ fn node_that_panics_fails_its_command_and_no_other() {
     assert_eq!(texts, [Some("0 of 3\n".to_owned()), None, Some("2 of 3\n".to_owned())]);
     // A second node ends for its own reason.
     assert!(command::run(&mut cluster, &[on(2, "quit")], TIMEOUT).is_err());
-    assert_eq!(end_reason(&cluster, 2), Some("node2 switched itself off or rebooted"));
+    assert_eq!(end_reason(&cluster, 2), Some("node2 powered off or rebooted"));
     cluster.shut_down(false);
 }
 
 #[test]
-fn cluster_ends_where_a_node_ends_in_the_boot_or_the_daemon_ends() {
+fn cluster_ends_if_a_node_ends_in_the_boot_or_the_daemon_ends() {
     let case = Case::new();
     let failure = keeping_going(&case, GOOD_DAEMON, &["good", "dies"]).err().unwrap();
     assert!(failure.to_string().contains("QEMU of node1 ended (exit code 1)"), "{failure}");

@@ -13,7 +13,7 @@ fn scenario(folder: &Path, budget: &str) -> String {
 }
 
 #[test]
-fn a_budget_holds_or_breaks_with_its_cause_named() {
+fn broken_budget_names_its_cause() {
     let niclab = niclab();
     let good = scenario(niclab.folder(), "[[budget]]\nwhat = \"interrupts\"\nexact = 20");
     niclab.run(["check", &good]).success();
@@ -31,7 +31,7 @@ fn a_budget_holds_or_breaks_with_its_cause_named() {
 }
 
 #[test]
-fn a_wrong_scenario_is_refused_at_its_line() {
+fn invalid_scenario_is_refused_with_its_line() {
     let niclab = niclab();
     let wrong = scenario(niclab.folder(), "[[budget]]\nwhat = \"interupts\"\nexact = 20");
     for command in ["check", "sim"] {
@@ -53,7 +53,7 @@ fn the_same_file_and_seed_give_the_same_bytes() {
 }
 
 #[test]
-fn a_simulation_leaves_its_timeline_and_its_capture_whole_or_not_at_all() {
+fn timeline_and_capture_are_complete_or_absent() {
     let niclab = niclab();
     let folder = niclab.folder();
     let (trace, capture) = (folder.join("t.json"), folder.join("c.pcapng"));
@@ -62,7 +62,7 @@ fn a_simulation_leaves_its_timeline_and_its_capture_whole_or_not_at_all() {
     let run = |path: &str| niclab.run([&["sim", path][..], &options].concat());
     let refused = run(&replay(folder, "{\"niclab_recording\": 2, \"nodes\": 2}\n"));
     assert_eq!(refused.code(), 2, "{refused}");
-    assert_eq!(fs::read_dir(folder).unwrap().count(), 3, "nothing but two scenarios and a recording");
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 3, "only two scenarios and a recording");
 
     run(&path).success();
     let timeline: serde_json::Value = serde_json::from_slice(&fs::read(trace).unwrap()).unwrap();
@@ -79,7 +79,7 @@ fn replay(folder: &Path, recording: &str) -> String {
 }
 
 #[test]
-fn a_recording_that_cannot_be_replayed_is_refused_with_its_line_and_a_fix() {
+fn invalid_recording_is_refused_with_line_and_fix() {
     let niclab = niclab();
     for (text, part) in [
         (

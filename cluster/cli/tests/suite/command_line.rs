@@ -1,4 +1,4 @@
-//! What the command says without any cluster: help, schema, and errors that name the place and the fix.
+//! Output of commands that need no cluster: help, schema, and errors with their location and fix.
 
 use std::{fs, process::Command};
 
@@ -6,7 +6,7 @@ use niclab_harness::{Outcome, in_mount_namespace};
 
 use crate::support::niclab;
 
-/// What `niclab run` says about a cluster file.
+/// The error of `niclab run` for a cluster file.
 fn complaint(file: &str) -> String {
     let niclab = niclab();
     fs::write(niclab.folder().join("c.toml"), file).unwrap();
@@ -54,7 +54,7 @@ fn cluster_beyond_the_limit_of_open_files_is_refused() {
     let niclab = niclab();
     let run = niclab.command(["run", "--nodes", "28", "--", "true"]);
     let environment = run.get_envs().filter_map(|(name, value)| Some((name, value?)));
-    // A hard limit, which the launcher cannot raise.
+    // The launcher cannot raise a hard limit.
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -n 1000; exec \"$0\" \"$@\""]).arg(run.get_program()).args(run.get_args());
     let output = Outcome::of(limited.envs(environment).current_dir(niclab.folder()));
@@ -72,7 +72,7 @@ fn the_schema_is_json_and_refuses_unknown_keys() {
 }
 
 #[test]
-fn a_bad_cluster_file_is_refused_with_file_line_key_and_fix() {
+fn invalid_cluster_file_is_refused_with_line_key_and_fix() {
     let unknown = complaint("nodes = 2\n\nmemory = 512\n");
     assert!(unknown.contains("c.toml:3:1: `memory`") && unknown.contains("`memory_mib`?"), "{unknown}");
     let impossible = complaint("[[node]]\nmemory_mib = 8\n");
@@ -93,7 +93,7 @@ fn a_missing_cluster_file_is_named() {
 }
 
 #[test]
-fn what_is_no_seed_is_refused_with_what_one_is() {
+fn invalid_seed_is_refused_with_the_valid_range() {
     for arguments in [
         ["run", "--adversarial", "x"],
         ["up", "--adversarial", "-1"],
@@ -112,7 +112,7 @@ fn what_is_no_seed_is_refused_with_what_one_is() {
 }
 
 #[test]
-fn a_value_of_a_flag_is_refused_by_the_flags_name() {
+fn invalid_option_value_is_refused_with_the_options_name() {
     assert!(niclab().run(["run", "--nodes", "65"]).stderr.contains("`--nodes`"));
     for (arguments, part) in [
         (["trace", "--messages", "0"], "0 is not in 1.."),
@@ -126,7 +126,7 @@ fn a_value_of_a_flag_is_refused_by_the_flags_name() {
 }
 
 #[test]
-fn without_a_cluster_the_way_to_one_is_shown() {
+fn commands_without_a_cluster_suggest_niclab_up() {
     for arguments in [
         &["inspect"][..],
         &["exec", "node0", "--", "true"],
@@ -144,7 +144,7 @@ fn without_a_cluster_the_way_to_one_is_shown() {
 }
 
 #[test]
-fn doctor_speaks_json() {
+fn doctor_prints_json() {
     let json = niclab().run(["doctor", "--json"]).json();
     assert_eq!(json["version"], 1);
     let checks = json["checks"].as_array().unwrap();
@@ -153,7 +153,7 @@ fn doctor_speaks_json() {
     assert!(found("accelerator")["found"].as_str().unwrap().contains(": "), "it says why");
 }
 
-/// The code of `niclab doctor` and what it says of the cache, whose folder a script changes before.
+/// The exit code of `niclab doctor`, and its row for the cache. A script changes the cache folder first.
 fn doctor_on_cache(script: &str) -> (i32, serde_json::Value) {
     let niclab = niclab();
     let cache = niclab.folder().join("cache");
@@ -164,14 +164,14 @@ fn doctor_on_cache(script: &str) -> (i32, serde_json::Value) {
     let checks = outcome.json()["checks"].as_array().unwrap().clone();
     let found = |what: &str| checks.iter().find(|check| check["what"] == what).unwrap().clone();
     let cache = found("cache");
-    // What a run would build it cannot build there.
+    // If the cache is unusable, a run cannot build anything there.
     let is_usable = cache["state"] == "good";
     assert_eq!(found("QEMU")["state"], if is_usable { "will-be-built" } else { "missing" });
     (outcome.code(), cache)
 }
 
 #[test]
-fn doctor_tells_the_free_space_of_a_good_cache() {
+fn doctor_shows_the_free_space_of_a_good_cache() {
     let (_, cache) = doctor_on_cache("true");
     assert_eq!(cache["state"], "good", "{cache}");
     assert!(cache["found"].as_str().unwrap().ends_with(" GiB free"), "{cache}");
@@ -194,13 +194,13 @@ fn doctor_names_a_cache_that_cannot_be_written_to() {
 
 #[test]
 fn doctor_names_a_cache_of_another_user() {
-    // A link is refused like another user's folder, which only root could make here.
+    // Only root could make another user's folder here; niclab refuses a link in the same way.
     let (code, cache) = doctor_on_cache("rmdir \"$1/v1\" && ln -s / \"$1/v1\"");
     assert!(cache["found"].as_str().unwrap().contains("belongs to somebody else"), "{cache}");
     assert_eq!((code, &cache["state"]), (1, &"missing".into()));
 }
 
-/// A report with one node, and of which the total is the sum.
+/// A report without nodes, whose total is the sum of its ledgers.
 const REPORT: &str = r#"{
   "version": 2, "niclab_version": "0.1.0", "mode": "sim", "cluster": "c", "seed": 1, "profile": "p", "nic": ["ultra"],
   "model": {
@@ -216,7 +216,7 @@ const REPORT: &str = r#"{
   "checks": []
 }"#;
 
-/// `niclab report` with these files, and further arguments.
+/// `niclab report` with these files and arguments.
 fn report(files: &[&str], arguments: &[&str]) -> Outcome {
     let niclab = niclab();
     let mut all = vec!["report".to_owned()];
@@ -245,7 +245,7 @@ fn a_report_is_shown_and_two_are_compared() {
 }
 
 #[test]
-fn what_is_no_whole_report_is_refused_with_file_line_and_fix() {
+fn invalid_report_is_refused_with_file_line_and_fix() {
     let truncated = REPORT.split_at(REPORT.find("\"fabric\"").unwrap()).0;
     let older = REPORT.replace("\"version\": 2", "\"version\": 1");
     let wrong = REPORT.replacen("\"count\": 2", "\"count\": 3", 1);
@@ -259,7 +259,7 @@ fn what_is_no_whole_report_is_refused_with_file_line_and_fix() {
         let output = report(&[REPORT, file], &[]);
         let complaint = &output.stderr;
         assert_eq!(output.code(), 125, "{complaint}");
-        assert!(output.stdout.is_empty(), "nothing is compared with what cannot be read");
+        assert!(output.stdout.is_empty(), "niclab compares nothing if a file is invalid");
         for word in [place, what, "fix: "] {
             assert!(complaint.contains(word), "no {word}: {complaint}");
         }

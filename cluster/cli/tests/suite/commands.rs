@@ -1,4 +1,4 @@
-//! The subcommands on a cluster that is up, and the supervisor behind them.
+//! The subcommands on a running cluster, and its supervisor.
 
 use std::{
     fs,
@@ -33,7 +33,7 @@ struct Up {
     _folder: tempfile::TempDir,
     root: std::path::PathBuf,
     supervisor: Child,
-    /// By whose end the supervisor knows that whoever ordered the cluster is gone.
+    /// The pipe whose end tells the supervisor that the process which started it is gone.
     orderer: Option<ChildStdin>,
     progress: BufReader<ChildStdout>,
 }
@@ -60,7 +60,7 @@ impl Up {
         Self::begin_by(env!("CARGO_BIN_EXE_niclab"), &["supervise"], daemon, modes, boot_timeout)
     }
 
-    /// Begins with a supervisor that this command becomes.
+    /// Begins with a supervisor that this command starts by exec.
     fn begin_by(
         program: &str,
         arguments: &[&str],
@@ -71,7 +71,7 @@ impl Up {
         Self::begin_changed(program, arguments, boot_timeout, |root| plan(root, "niclab", daemon, modes))
     }
 
-    /// Begins with this plan, which is made for the folder of all clusters.
+    /// Begins with the plan that `plan` makes for the folder of all clusters.
     fn begin_changed(
         program: &str,
         arguments: &[&str],
@@ -107,7 +107,7 @@ impl Up {
     fn until_up(self) -> Self {
         let mut up = self;
         while up.next_progress() != Progress::Up {}
-        // As a `niclab up` does, which is over then.
+        // As `niclab up` does before it exits.
         control::write_line(&mut up.orderer.take().unwrap(), &HandedOver {}).unwrap();
         up
     }
@@ -159,7 +159,7 @@ fn exec_gives_output_and_code_and_knows_its_rank() {
 }
 
 #[test]
-fn a_client_speaks_to_its_command_and_not_to_the_guest() {
+fn client_reaches_its_command_but_not_the_agent() {
     let up = Up::new(&["good"]);
     let exec = Exec { argv: vec!["wait".to_owned()], ..Exec::default() };
     let mut command = control::RemoteCommand::start(&up.root.join("niclab"), "node0", exec).unwrap();
@@ -174,7 +174,7 @@ fn a_client_speaks_to_its_command_and_not_to_the_guest() {
     }
     assert!(!said.iter().any(|message| matches!(message, ToHost::Health(_) | ToHost::Joined)), "{said:?}");
     let output = up.niclab(&["exec", "node0", "--", "0"]);
-    assert_eq!(text(&output.stdout), "0 of 1\n", "it is still the node that it was");
+    assert_eq!(text(&output.stdout), "0 of 1\n", "its identity has not changed");
 }
 
 #[test]
@@ -196,17 +196,17 @@ fn exec_carries_more_input_than_its_window() {
 }
 
 #[test]
-fn an_agent_that_is_lost_is_told_and_connected_to_again() {
+fn lost_agent_is_reported_and_reconnected() {
     let up = Up::new(&["good"]);
     let output = up.niclab(&["exec", "node0", "--", "crash"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(text(&output.stderr).contains("agent is gone"), "{}", text(&output.stderr));
     let output = up.niclab(&["exec", "node0", "--", "0"]);
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(text(&output.stdout), "0 of 1\n", "the new one was told which node it is");
+    assert_eq!(text(&output.stdout), "0 of 1\n", "the new agent got the identity, too");
 }
 
-/// Answers whatever the daemon's monitor is asked, until the test is over.
+/// Gives this answer to each request to the daemon's monitor, until the test ends.
 fn fake_monitor(up: &Up, answer: &Answer) {
     let listener = UnixListener::bind(up.root.join("niclab/monitor.sock")).unwrap();
     let line = serde_json::to_string(answer).unwrap() + "\n";
@@ -232,7 +232,7 @@ fn inspect_shows_nodes_and_health_as_table_and_json() {
 }
 
 #[test]
-fn inspect_says_that_the_daemon_is_stuck_or_silent_whatever_guests_believe() {
+fn inspect_shows_a_stuck_or_silent_daemon() {
     let up = Up::new(&["good"]);
     let output = up.niclab(&["inspect"]);
     assert_eq!(output.status.code(), Some(1));
@@ -243,7 +243,7 @@ fn inspect_says_that_the_daemon_is_stuck_or_silent_whatever_guests_believe() {
     let output = up.niclab(&["inspect"]);
     assert_eq!(output.status.code(), Some(1));
     let table = text(&output.stdout);
-    assert!(table.contains("STUCK: the lock of its world is held for at least 7.3 s"), "{table}");
+    assert!(table.contains("STUCK: its global lock has been held for at least 7.3 s"), "{table}");
     assert!(table.contains("the daemon is stuck") && !table.contains("healthy"), "{table}");
     let json: serde_json::Value = serde_json::from_slice(&up.niclab(&["inspect", "--json"]).stdout).unwrap();
     assert_eq!((&json["daemon"]["state"], &json["daemon"]["wall_held_ms"]), (&"stuck".into(), &7_300.into()));
@@ -271,7 +271,7 @@ fn down_ends_everything_and_says_so_once() {
     assert!(text(&again.stderr).contains("no cluster is up"), "{}", text(&again.stderr));
 }
 
-/// What programs do that remove old files from /tmp, some of them with the sockets.
+/// Programs that remove old files from /tmp do this; some remove sockets, too.
 #[test]
 fn down_ends_a_cluster_whose_files_were_cleaned_away() {
     for with_sockets in [false, true] {
@@ -305,7 +305,7 @@ fn down_leaves_a_run_alone_and_names_its_process() {
     let output = niclab(root.path(), &["down", "--name", "mine"]).output().unwrap();
     let said = text(&output.stderr);
     assert!(
-        said.contains(&format!("(process {})", std::process::id())) && said.contains("at work"),
+        said.contains(&format!("(process {})", std::process::id())) && said.contains("owns the cluster"),
         "{said}"
     );
     assert_eq!(output.status.code(), Some(125));
@@ -326,7 +326,7 @@ fn down_cleans_up_after_a_supervisor_that_was_killed() {
 }
 
 #[test]
-fn a_name_can_be_up_once() {
+fn second_cluster_of_the_same_name_is_refused() {
     let up = Up::new(&["good"]);
     let folder = up.root.clone();
     let mut second =
@@ -335,8 +335,12 @@ fn a_name_can_be_up_once() {
         Order { root: folder, plan: plan(&up.root, "niclab", GOOD_DAEMON, &["good"]), boot_timeout: TIMEOUT };
     control::write_line(&mut second.stdin.take().unwrap(), &order).unwrap();
     let output = second.wait_with_output().unwrap();
-    assert!(text(&output.stdout).contains("already there; use --name"), "{}", text(&output.stdout));
-    assert_eq!(up.niclab(&["exec", "node0", "--", "0"]).status.code(), Some(0), "the first one goes on");
+    assert!(text(&output.stdout).contains("already up; use --name"), "{}", text(&output.stdout));
+    assert_eq!(
+        up.niclab(&["exec", "node0", "--", "0"]).status.code(),
+        Some(0),
+        "the first cluster still runs"
+    );
 }
 
 #[test]
@@ -348,18 +352,18 @@ fn a_cluster_that_ends_by_itself_leaves_the_reason() {
     let inspect = up.niclab(&["inspect"]);
     assert_eq!(inspect.status.code(), Some(125));
     let message = text(&inspect.stderr);
-    assert!(message.contains("node1 switched itself off") && message.contains("niclab down"), "{message}");
+    assert!(message.contains("node1 powered off") && message.contains("niclab down"), "{message}");
     assert_eq!(text(&up.niclab(&["logs", "node1"]).stdout), "booting in mode good\n", "logs are still there");
     assert_eq!(up.niclab(&["down"]).status.code(), Some(0));
     assert!(!up.root.join("niclab").exists());
 }
 
 #[test]
-fn exec_and_inspect_name_a_node_that_ended_and_the_others_run() {
+fn exec_and_inspect_name_an_ended_node_while_others_run() {
     let mut up = Up::keeping_going(&["good", "good", "good"]);
     let pids = up.pids();
-    let reason = "node1 switched itself off or rebooted";
-    // The command that meets the end, and one that comes later.
+    let reason = "node1 powered off or rebooted";
+    // The command during which the node ends, and a later one.
     for word in ["quit", "0"] {
         let output = up.niclab(&["exec", "node1", "--", word]);
         assert_eq!(output.status.code(), Some(125), "{word}");
@@ -382,7 +386,7 @@ fn exec_and_inspect_name_a_node_that_ended_and_the_others_run() {
 }
 
 #[test]
-fn a_panic_is_told_to_the_command_that_met_it_and_to_inspect() {
+fn panic_is_reported_to_the_running_command_and_to_inspect() {
     let mut up = Up::new(&["good", "good"]);
     let output = up.niclab(&["exec", "node1", "--", "panic"]);
     assert_eq!(output.status.code(), Some(125));
@@ -396,7 +400,7 @@ fn a_panic_is_told_to_the_command_that_met_it_and_to_inspect() {
 }
 
 #[test]
-fn a_boot_that_fails_is_told_and_leaves_nothing() {
+fn failed_boot_is_reported_and_leaves_nothing() {
     let mut up = Up::begin(GOOD_DAEMON, &["sick"], Duration::from_secs(1));
     match up.next_progress() {
         Progress::Failed { message } => assert!(message.contains("not healthy after 1 s"), "{message}"),
@@ -407,7 +411,7 @@ fn a_boot_that_fails_is_told_and_leaves_nothing() {
 }
 
 #[test]
-fn a_signal_while_it_boots_ends_everything() {
+fn signal_during_the_boot_ends_everything() {
     let mut up = Up::begin(GOOD_DAEMON, &["mute", "mute"], TIMEOUT);
     let processes = up.root.join("niclab/processes.json");
     let is_booting = |text: String| text.matches("pid").count() == 3;
@@ -418,7 +422,7 @@ fn a_signal_while_it_boots_ends_everything() {
 }
 
 #[test]
-fn a_signal_while_it_is_up_ends_everything() {
+fn signal_to_the_supervisor_ends_everything() {
     let mut up = Up::new(&["good"]);
     let pids = up.pids();
     up.signal(Signal::TERM);
@@ -428,7 +432,7 @@ fn a_signal_while_it_is_up_ends_everything() {
 }
 
 #[test]
-fn a_cluster_is_not_left_up_if_whoever_ordered_it_died_meanwhile() {
+fn cluster_ends_if_niclab_up_dies_before_it_is_up() {
     let mut up = Up::begin(GOOD_DAEMON, &["mute"], TIMEOUT);
     let processes = up.root.join("niclab/processes.json");
     let is_booting = |text: String| text.matches("pid").count() == 2;
@@ -437,7 +441,7 @@ fn a_cluster_is_not_left_up_if_whoever_ordered_it_died_meanwhile() {
     assert!(up.ends_well());
     assert!(!up.root.join("niclab").exists());
 
-    // It died when the cluster was up, before it could tell anybody.
+    // The process died when the cluster was up, before it could report that.
     let mut up = Up::begin(GOOD_DAEMON, &["good"], TIMEOUT);
     while up.next_progress() != Progress::Up {}
     let pids = up.pids();
@@ -446,22 +450,26 @@ fn a_cluster_is_not_left_up_if_whoever_ordered_it_died_meanwhile() {
     assert!(!up.root.join("niclab").exists() && !pids.iter().any(|&pid| lives(pid)));
 }
 
-/// A daemon that hears neither signals nor the end of its standard input.
+/// A daemon that ignores signals and the end of its standard input.
 const DEAF_DAEMON: &str = "trap '' TERM INT HUP; echo ready; exec sleep 100000";
 
 #[test]
-fn down_ends_a_daemon_that_hears_nothing() {
+fn down_ends_a_daemon_that_ignores_signals() {
     let mut up = Up::begin(DEAF_DAEMON, &["good", "good"], TIMEOUT).until_up();
     let pids = up.pids();
     let output = up.niclab(&["down"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(!text(&output.stderr).contains("was killed"), "the daemon alone: {}", text(&output.stderr));
+    assert!(
+        !text(&output.stderr).contains("was killed"),
+        "only the daemon was killed: {}",
+        text(&output.stderr)
+    );
     assert!(!pids.iter().any(|&pid| lives(pid)) && !up.root.join("niclab").exists());
     assert!(up.ends_well());
 }
 
 #[test]
-fn a_daemon_that_hears_nothing_dies_with_its_owner() {
+fn daemon_that_ignores_signals_dies_with_its_owner() {
     let mut up = Up::begin(DEAF_DAEMON, &["good"], TIMEOUT).until_up();
     let pids = up.pids();
     up.signal(Signal::KILL);
@@ -482,31 +490,31 @@ fn down_cleans_up_after_a_daemon_that_was_killed() {
 }
 
 #[test]
-fn down_ends_a_supervisor_that_hangs_or_boots() {
+fn down_ends_a_supervisor_that_hangs_or_boots_guests() {
     let mut up = Up::new(&["good"]);
     let pids = up.pids();
     up.signal(Signal::STOP);
     let output = up.niclab(&["down", "--within", "1"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(
-        text(&output.stderr).contains("did not end it in time, and was killed"),
+        text(&output.stderr).contains("did not end it in time and was killed"),
         "{}",
         text(&output.stderr)
     );
     assert!(!up.ends_well());
-    wait_for("all to be gone", || !pids.iter().any(|&pid| lives(pid)));
+    wait_for("all processes to end", || !pids.iter().any(|&pid| lives(pid)));
     assert!(!up.root.join("niclab").exists());
 
     let mut up = Up::begin(GOOD_DAEMON, &["mute"], TIMEOUT);
     wait_for("the boot to begin", || up.root.join("niclab/plan.json").exists());
     let output = up.niclab(&["down"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(up.ends_well(), "in good order");
+    assert!(up.ends_well(), "with success");
     assert!(!up.root.join("niclab").exists());
 }
 
 #[test]
-fn all_that_a_cluster_makes_is_private_whatever_the_mask() {
+fn files_of_a_cluster_are_private_with_any_umask() {
     let script = "umask 0; exec \"$0\" supervise";
     let begun =
         Up::begin_by("sh", &["-c", script, env!("CARGO_BIN_EXE_niclab")], GOOD_DAEMON, &["good"], TIMEOUT);
@@ -526,12 +534,12 @@ fn all_that_a_cluster_makes_is_private_whatever_the_mask() {
 }
 
 #[test]
-fn a_name_that_leads_elsewhere_is_refused_by_every_command_and_nothing_is_touched() {
+fn names_with_paths_are_refused_by_every_command() {
     let folder = tempfile::tempdir().unwrap();
     let (root, outside) = (folder.path().join("r/clusters"), folder.path().join("r/outside"));
     for path in [&root, &outside] {
         fs::create_dir_all(path).unwrap();
-        // What used to be taken for a cluster.
+        // niclab must not take a folder with only this file for a cluster.
         fs::write(path.join("lock"), "").unwrap();
     }
     let absolute = outside.to_str().unwrap();
@@ -552,14 +560,14 @@ fn a_name_that_leads_elsewhere_is_refused_by_every_command_and_nothing_is_touche
         ] {
             let output = niclab(&root, arguments).output().unwrap();
             assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
-            assert!(text(&output.stderr).contains("is no cluster name"), "{}", text(&output.stderr));
+            assert!(text(&output.stderr).contains("is not a cluster name"), "{}", text(&output.stderr));
         }
         assert!(root.join("lock").exists() && outside.join("lock").exists(), "{name}");
     }
 }
 
 #[test]
-fn in_the_default_place_a_name_that_leads_elsewhere_is_refused_too() {
+fn names_with_paths_are_refused_in_the_default_folder() {
     let folder = tempfile::tempdir().unwrap();
     let session = folder.path().join("session");
     fs::create_dir_all(session.join("niclab")).unwrap();
@@ -574,7 +582,7 @@ fn in_the_default_place_a_name_that_leads_elsewhere_is_refused_too() {
 }
 
 #[test]
-fn down_leaves_what_niclab_did_not_make() {
+fn down_keeps_folders_that_niclab_did_not_make() {
     let folder = tempfile::tempdir().unwrap();
     let (root, precious) = (folder.path().join("r"), folder.path().join("precious"));
     fs::create_dir_all(&precious).unwrap();
@@ -593,7 +601,7 @@ fn down_leaves_what_niclab_did_not_make() {
             let output = niclab(&root, arguments).output().unwrap();
             assert_eq!(output.status.code(), Some(125), "{arguments:?}");
             let words = text(&output.stderr);
-            assert!(words.contains("no folder that niclab made") && words.contains(why), "{words}");
+            assert!(words.contains("is not a cluster's folder") && words.contains(why), "{words}");
         }
     }
     assert_eq!(niclab(&root, &["down", "--all"]).output().unwrap().status.code(), Some(0));
@@ -605,7 +613,7 @@ fn down_leaves_what_niclab_did_not_make() {
 }
 
 #[test]
-fn where_the_usual_place_is_anothers_clusters_are_elsewhere_and_found_again() {
+fn unusable_default_folder_is_replaced_and_found_again() {
     let folder = tempfile::tempdir().unwrap();
     let session = folder.path().join("session");
     fs::create_dir(&session).unwrap();
@@ -620,17 +628,17 @@ fn where_the_usual_place_is_anothers_clusters_are_elsewhere_and_found_again() {
             .env("XDG_STATE_HOME", &state);
         text(&command.output().unwrap().stderr)
     };
-    let why = "session/niclab cannot hold clusters, because it is a link";
+    let why = "session/niclab cannot be the folder for clusters, because it is a link";
     let words = inspect();
     assert!(words.contains(why) && words.contains("; clusters are in "), "{words}");
-    // In the last of the usual places. Whoever runs this may have others up in the one before.
+    // In the last of the default folders. The user who runs this test may have clusters in the one before.
     let _up = RuntimeRoot::at(state.join("niclab/run")).unwrap().claim(&"found".parse().unwrap()).unwrap();
     let words = inspect();
     assert!(words.contains(why) && words.contains("; clusters are in "), "{words}");
     assert!(words.contains("there are: "), "{words}");
 }
 
-/// A daemon's monitor that shows every watch one piece of a file, and then nothing until it ends.
+/// A daemon's monitor that sends every watch one piece of a file, and then nothing until the watch ends.
 fn fake_watch(up: &Up, piece: &'static [u8]) {
     let listener = UnixListener::bind(up.root.join("niclab/monitor.sock")).unwrap();
     std::thread::spawn(move || {
@@ -642,7 +650,7 @@ fn fake_watch(up: &Up, piece: &'static [u8]) {
                 stream.write_all(answer(&Answer::Watching).as_bytes()).unwrap();
                 let mut chunks = ChunkWriter::new(stream.try_clone().unwrap());
                 chunks.write_all(piece).unwrap();
-                // One that is not live gets nothing before the end.
+                // A watch that is not live gets nothing before its end.
                 if line.contains("\"live\":true") {
                     chunks.flush().unwrap();
                 }
@@ -666,7 +674,7 @@ fn capture_streams_to_standard_output_until_its_reader_leaves() {
     let mut stdout = capture.stdout.take().unwrap();
     stdout.read_exact(&mut frame).unwrap();
     assert_eq!(&frame, b"frame");
-    // Nothing more is written: that the reader is gone is noticed nevertheless.
+    // Nothing more is written, but niclab must still notice that the reader is gone.
     drop(stdout);
     let ended = capture.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
@@ -716,7 +724,7 @@ fn extcap_shows_wireshark_clusters_links_and_frames() {
     let mut frame = [0; 5];
     reader.read_exact(&mut frame).unwrap();
     assert_eq!(&frame, b"frame");
-    // Wireshark ends it by a signal, or closes the FIFO.
+    // Wireshark ends a capture by a signal, or by closing the FIFO.
     kill_process(Pid::from_child(&capture), Signal::TERM).unwrap();
     assert!(capture.wait().unwrap().success());
     drop(reader);
@@ -726,7 +734,7 @@ fn extcap_shows_wireshark_clusters_links_and_frames() {
 }
 
 #[test]
-fn output_of_a_command_that_nobody_reads_any_more_ends_it_quietly() {
+fn closed_standard_output_ends_exec_quietly() {
     let up = Up::new(&["good"]);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

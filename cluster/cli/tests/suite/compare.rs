@@ -5,7 +5,7 @@ use niclab_spec::NicModel;
 use crate::support::niclab;
 
 #[test]
-fn every_model_carries_the_default_workload_and_the_same_request_gives_the_same_bytes() {
+fn compare_runs_every_model_and_is_reproducible() {
     for workload in ["ping-pong", "stream"] {
         let arguments = ["compare", workload, "--count", "50", "--json"];
         let compared = niclab().run(arguments).success();
@@ -25,7 +25,7 @@ fn every_model_carries_the_default_workload_and_the_same_request_gives_the_same_
 }
 
 #[test]
-fn a_card_that_cannot_carry_the_messages_is_named_and_others_are_compared() {
+fn card_that_cannot_carry_the_messages_is_named() {
     let compared = niclab().run(["compare", "--bytes", "1024", "--count", "20", "--interrupt-every", "4"]);
     let table = &compared.stdout;
     assert_eq!(compared.code(), 1, "{compared}");

@@ -1,4 +1,4 @@
-//! Commands that the documentation shows and that are cheap are run as they stand there.
+//! Runs the cheap commands that the documentation shows, exactly as documented.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use niclab_harness::documented;
 
 use crate::support::niclab;
 
-/// What needs no cluster, no built figure and no file of the reader's own.
+/// Whether the command needs no cluster, no built figure and no file of the reader's own.
 fn is_cheap(words: &[&str]) -> bool {
     match words {
         ["schema" | "rules", ..] | ["profile", "list" | "show", ..] => !words.contains(&"NAME"),
@@ -27,14 +27,14 @@ fn cheap_documented_commands_run() {
         if !is_cheap(&words) || run.contains(&command.text) {
             continue;
         }
-        // As many runs as pages show take minutes.
+        // The documented swarm sizes would take minutes.
         if let ["sim", "--swarm", count, ..] = &mut words[..] {
             *count = "3";
         }
         let mut started = niclab.command(&words);
         started.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
         let outcome = niclab_harness::Outcome::of(&mut started);
-        // `profile show` wants a name, which a page may leave out.
+        // `profile show` needs a name, which a page may omit.
         let is_mention = outcome.status.code() == Some(2) && outcome.stderr.contains("required arguments");
         assert!(outcome.status.success() || is_mention, "{}: {words:?}\n{outcome}", command.place);
         run.push(command.text);

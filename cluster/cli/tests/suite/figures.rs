@@ -1,11 +1,11 @@
-//! The committed figures are what `niclab validation` makes: model time is exact, so they are equal to the last byte.
+//! The committed figures equal those of `niclab validation`, byte for byte, because model time is exact.
 
 use std::{fs, path::Path};
 
 use crate::support::niclab;
 
 #[test]
-fn the_committed_figures_and_the_validation_page_are_what_the_command_makes() {
+fn committed_figures_and_validation_page_are_current() {
     let niclab = niclab();
     let folder = niclab.folder();
     let output = niclab.run(["validation", "--into", "."]);
@@ -25,7 +25,7 @@ fn the_committed_figures_and_the_validation_page_are_what_the_command_makes() {
     for name in names {
         compare(&Path::new("figures").join(name));
     }
-    assert!(different.is_empty(), "renew {different:?}: niclab validation --into docs/reference");
+    assert!(different.is_empty(), "regenerate {different:?}: niclab validation --into docs/reference");
     assert_eq!(output.stdout, fs::read_to_string(folder.join("VALIDATION.md")).unwrap());
 }
 
@@ -38,13 +38,13 @@ fn figures_of_one_paper_are_printed_and_drawn_alone() {
     for (made, kept) in [(output.stdout, "match.md"), (fs::read_to_string(drawing).unwrap(), "match.svg")] {
         assert!(
             made == fs::read_to_string(committed.join(kept)).unwrap(),
-            "{kept}: renew it: niclab validation --into docs/reference"
+            "{kept}: regenerate it: niclab validation --into docs/reference"
         );
     }
 }
 
 #[test]
-fn a_drawing_that_cannot_be_written_is_named() {
+fn unwritable_drawing_is_named() {
     let output = niclab().run(["figures", "ultra", "--svg", "/does/not/exist/ultra.svg"]);
     assert!(!output.status.success());
     let complaint = output.stderr;

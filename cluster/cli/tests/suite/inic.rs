@@ -8,7 +8,7 @@ const CONF4: &str = include_str!("../../../../firmware/inic/assemblies/conf4.tom
 const IMAGE: &[u8] = include_bytes!("../../../../firmware/inic/assemblies/conf4.inic");
 
 #[test]
-fn a_source_becomes_the_image_that_cards_are_built_with() {
+fn source_builds_the_bundled_image() {
     let niclab = niclab();
     let folder = niclab.folder();
     fs::write(folder.join("own.toml"), CONF4).unwrap();
@@ -17,7 +17,7 @@ fn a_source_becomes_the_image_that_cards_are_built_with() {
     assert_eq!(fs::read(folder.join("own.inic")).unwrap(), IMAGE);
     assert_eq!(niclab.run(["inic", "build", "own.toml", "-o", "other"]).code(), 0);
     assert_eq!(fs::read(folder.join("other")).unwrap(), IMAGE);
-    // An image is never written over what it is made from.
+    // niclab never overwrites the source with the image.
     let same = niclab.run(["inic", "build", "own.inic"]);
     assert_eq!(same.code(), 125);
     assert!(same.stderr.contains("one file"), "{}", same.stderr);
@@ -34,7 +34,7 @@ fn a_source_becomes_the_image_that_cards_are_built_with() {
 }
 
 #[test]
-fn every_mistake_is_shown_with_its_line_and_the_fix() {
+fn every_error_is_shown_with_line_and_fix() {
     let niclab = niclab();
     let folder = niclab.folder();
     let bad = CONF4.replace("timer.expiries = \"genp.expiries\"\n", "").replace("limit = 32", "limit = 15");
@@ -53,14 +53,14 @@ fn every_mistake_is_shown_with_its_line_and_the_fix() {
     ] {
         assert!(complaint.contains(part), "no {part}:\n{complaint}");
     }
-    assert!(refused.stdout.starts_with("good.toml: every"), "the others are looked at as well");
+    assert!(refused.stdout.starts_with("good.toml: every"), "the other files are checked, too");
     assert_eq!(niclab.run(["inic", "build", "bad.toml"]).code(), 1);
     assert!(!folder.join("bad.inic").exists());
     assert_eq!(niclab.run(["inic", "show", "bad.toml"]).code(), 1);
 }
 
 #[test]
-fn files_that_hold_no_assembly_are_named() {
+fn files_without_an_assembly_are_named() {
     let niclab = niclab();
     let folder = niclab.folder();
     let missing = niclab.run(["inic", "show", "conf5"]);

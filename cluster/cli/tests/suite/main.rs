@@ -1,4 +1,4 @@
-//! All tests of the package from outside, in one program: linked once.
+//! All integration tests of the package, in one program, which is linked once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 

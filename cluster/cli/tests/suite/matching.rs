@@ -1,4 +1,4 @@
-//! `niclab match`: a program assembled by niclab is run and debugged by niclab.
+//! `niclab match`: runs and debugs a program that `niclab asm` assembled.
 
 use std::{
     fs::{self, File},
@@ -37,7 +37,7 @@ fn an_image_is_run_on_files() {
 
     fs::write(folder.join("headers.json"), r#"[{"match_bits": 2}]"#).unwrap();
     let output = niclab.run([&["match", "run"], &files[..]].concat());
-    assert_eq!(output.code(), 2, "the program's own code");
+    assert_eq!(output.code(), 2, "the code of niclab-match");
     assert!(output.stderr.contains("headers.json: [0]: missing field `length`"), "{}", output.stderr);
 }
 
@@ -63,12 +63,12 @@ fn a_script_debugs_a_program() {
     assert!(fs::read_to_string(folder.join("loop.vcd")).unwrap().contains("$timescale 1 ns $end"));
 
     let output = niclab.run([&["match", "run"], &files[..], &options[..2]].concat());
-    assert_eq!(output.code(), 1, "the program's own code");
+    assert_eq!(output.code(), 1, "the code of niclab-match");
     assert!(output.stderr.contains("within 200 cycles"), "{}", output.stderr);
 }
 
 #[test]
-fn help_is_the_programs_own() {
+fn match_help_is_that_of_niclab_match() {
     let niclab = niclab();
     let help = niclab.run(["match", "run", "--help"]);
     assert!(help.stdout.contains("Usage: niclab match run"), "{}", help.stdout);

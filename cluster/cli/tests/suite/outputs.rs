@@ -1,5 +1,5 @@
-//! What commands write: output files are opened before the work begins, devices, FIFOs and links are left in place, and
-//! a reader of standard output may leave.
+//! Output of commands: niclab opens output files before it works, leaves devices, FIFOs and links in place, and copes
+//! with a closed standard output.
 
 use std::{
     fs,
@@ -65,7 +65,7 @@ fn outputs_that_lead_to_one_file_or_to_an_input_are_refused() {
 }
 
 #[test]
-fn full_device_takes_no_verdict_and_no_code() {
+fn full_device_keeps_verdict_and_exit_code() {
     let niclab = niclab();
     broken_scenario(&niclab);
     let checked = niclab.run(["check", "x.toml", "--junit", "/dev/full"]);
@@ -77,7 +77,7 @@ fn full_device_takes_no_verdict_and_no_code() {
     assert!(simulated.stdout.contains("model time"), "{simulated}");
 }
 
-/// A FIFO, and all that is read from it.
+/// Makes a FIFO, and reads all that is written to it.
 fn fifo(path: &Path) -> thread::JoinHandle<Vec<u8>> {
     mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let path = path.to_owned();
@@ -112,12 +112,12 @@ fn reader_that_leaves_a_fifo_ends_the_simulation_quietly() {
     let ended = niclab.run(["sim", "x.toml", "--capture", "pipe"]);
     reader.join().unwrap();
     assert_eq!(ended.code(), i32::from(READER_GONE), "{ended}");
-    // Another test's cargo may hold the package cache when this one looks whether the simulator is built.
+    // Another test's cargo may hold the package cache while this one checks whether the simulator is built.
     let mut messages = ended.stderr.lines().filter(|line| !line.contains("another cargo is at work"));
     assert!(ended.stdout.is_empty() && !messages.any(|line| line.contains("niclab: ")), "{ended}");
 }
 
-/// Runs a command whose standard output nobody reads.
+/// Runs a command whose standard output has no reader.
 fn unread(niclab: &Niclab, arguments: &[&str]) -> (i32, String) {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -143,7 +143,7 @@ fn closed_pipe_ends_every_printing_command_quietly() {
     ] {
         let (code, said) = unread(&niclab, arguments);
         let is_quiet = !said.contains("roken pipe") && !said.contains("panicked");
-        // `plan` may refuse before it prints, where nothing is cached.
+        // `plan` may fail before it prints, if nothing is cached.
         let is_refused = arguments[0] == "plan" && code == 125;
         assert!(is_quiet && (code == i32::from(READER_GONE) || is_refused), "{arguments:?}: {code}\n{said}");
     }
@@ -155,7 +155,7 @@ fn closed_standard_error_does_not_end_a_command() {
     broken_scenario(&niclab);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    // It has a message for standard error.
+    // This command writes to standard error.
     let output = niclab.command(["sim", "no.toml"]).stderr(writer).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }

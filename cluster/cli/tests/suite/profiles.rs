@@ -1,11 +1,11 @@
-//! `niclab profile` as users meet it.
+//! `niclab profile` from the command line.
 
 use std::{fs, path::Path};
 
 use crate::support::niclab;
 
 #[test]
-fn a_profile_of_ones_own_works_by_path_and_is_refused_with_line_and_fix() {
+fn own_profile_works_by_path_or_is_refused_with_line_and_fix() {
     let niclab = niclab();
     let path = |name: &str| niclab.folder().join(name).display().to_string();
     let (good, bad) = (path("good.toml"), path("bad.toml"));
@@ -21,7 +21,7 @@ fn a_profile_of_ones_own_works_by_path_and_is_refused_with_line_and_fix() {
 
     let refused = niclab.run(["profile", "check", &bad, &good]);
     assert_eq!(refused.code(), 1);
-    assert!(refused.stdout.contains("`mine`"), "the good one is checked all the same");
+    assert!(refused.stdout.contains("`mine`"), "the valid profile is still checked");
     let line = own.lines().position(|line| line.starts_with("clock_ps")).unwrap() + 1;
     let complaint = refused.stderr;
     assert!(complaint.contains(&format!("bad.toml:{line}:")) && complaint.contains("fix: "), "{complaint}");
@@ -38,7 +38,7 @@ fn a_profile_of_ones_own_works_by_path_and_is_refused_with_line_and_fix() {
 }
 
 #[test]
-fn the_list_counts_what_is_fitted_and_assumed() {
+fn list_counts_fitted_and_assumed_values() {
     let listed = niclab().run(["profile", "list", "--json"]);
     let json = listed.json();
     let names: Vec<_> =
@@ -67,7 +67,7 @@ fn the_list_counts_what_is_fitted_and_assumed() {
     for entry in json.as_array().unwrap() {
         let chosen = count(entry, "fitted") + count(entry, "assumed");
         assert!(count(entry, "numbers") > chosen && chosen > 0, "{entry}");
-        // Published numbers are compared with nothing on these.
+        // These profiles have no published numbers to compare with.
         let is_compared = !["match-500mhz", "match-150mhz", "match-750mhz", "pcie4-100g"]
             .contains(&entry["name"].as_str().unwrap());
         assert_eq!(count(entry, "fitted") > 0, is_compared, "{entry}");

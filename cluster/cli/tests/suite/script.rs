@@ -1,4 +1,5 @@
-//! The script `niclab` of a source tree: it says what it waits for, and what needs no build does not wait.
+//! The script `niclab` of a source tree. It reports what it waits for, and does not wait for commands that need no
+//! build.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
@@ -7,8 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../niclab");
 
-/// A target folder that holds a niclab which prints its arguments, and whose lock another cargo holds while the file is
-/// open.
+/// A target folder with a fake niclab that prints its arguments. The returned file holds cargo's lock while it is open.
 fn target_of_another_cargo(folder: &Path) -> fs::File {
     let release = folder.join("release");
     fs::create_dir_all(&release).unwrap();
@@ -38,14 +38,15 @@ fn command_that_needs_no_build_does_not_wait_for_a_cargo() {
 }
 
 #[test]
-fn command_that_is_built_first_says_what_it_waits_for() {
+fn command_that_needs_a_build_shows_what_it_waits_for() {
     let folder = tempfile::tempdir().unwrap();
     let lock = target_of_another_cargo(folder.path());
-    // A cargo that waits as the real one, and then finds nothing to do.
+    // A fake cargo that waits for the lock as the real one does, and then has nothing to build.
     let cargo = folder.path().join("bin/cargo");
     fs::create_dir(folder.path().join("bin")).unwrap();
     let text = "#!/bin/sh\necho '    Blocking waiting for file lock on artifact directory' >&2\n\
-                flock \"$CARGO_TARGET_DIR/release/.cargo-lock\" true\necho '    Finished `release` profile in 1 s' >&2\n";
+                flock \"$CARGO_TARGET_DIR/release/.cargo-lock\" true\n\
+                echo '    Finished `release` profile in 1 s' >&2\n";
     fs::write(&cargo, text).unwrap();
     fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", folder.path().join("bin").display(), std::env::var("PATH").unwrap());

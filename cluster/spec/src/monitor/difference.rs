@@ -1,4 +1,4 @@
-//! What happened between two readings of the same counters.
+//! The difference of two readings of the same counters.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use super::DaemonStats;
 use crate::report::{FabricFigures, LedgerEntry, NodeFigures, PortFigures, TrafficStats, why_estimate};
 
 impl DaemonStats {
-    /// What was added since `before`, an earlier answer of the same daemon. Counters wrap, so a difference is right
-    /// even where one did. Latencies are those of this answer: they were counted anew where `before` is an answer to
-    /// [`super::Request::BeginMeasurement`].
+    /// The difference to `before`, an earlier answer of the same daemon. Counters wrap, and the difference is correct
+    /// even then. Latencies are those of this answer; if `before` answered [`super::Request::BeginMeasurement`], they
+    /// were reset then.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = self.clone();
@@ -18,7 +18,7 @@ impl DaemonStats {
             node.subtract(before);
         }
         since.fabric.subtract(&before.fabric);
-        // A part of what is exact as a whole is exact.
+        // If the whole is exact, each part is.
         if !since.model.is_exact {
             since.model.why_estimate = why_estimate(&since.nodes);
             since.model.is_exact = since.model.why_estimate.is_none();
@@ -87,7 +87,7 @@ impl FabricFigures {
     }
 }
 
-/// Names of which there was nothing new go away.
+/// Names whose count did not change are removed.
 fn subtract_counts(now: &mut BTreeMap<String, u64>, before: &BTreeMap<String, u64>) {
     for (name, count) in now.iter_mut() {
         *count = count.wrapping_sub(before.get(name).copied().unwrap_or(0));
@@ -95,7 +95,7 @@ fn subtract_counts(now: &mut BTreeMap<String, u64>, before: &BTreeMap<String, u6
     now.retain(|_, count| *count > 0);
 }
 
-/// Ports of which nothing new was counted go away.
+/// Ports whose counts did not change are removed.
 fn subtract_ports(now: &mut Vec<PortFigures>, before: &[PortFigures]) {
     for port in now.iter_mut() {
         let Some(before) = before.iter().find(|before| before.port == port.port) else { continue };
@@ -105,7 +105,7 @@ fn subtract_ports(now: &mut Vec<PortFigures>, before: &[PortFigures]) {
     now.retain(|port| port.launches > 0 || !port.interrupts.is_empty());
 }
 
-/// Kinds of which there was nothing new go away.
+/// Kinds whose counts did not change are removed.
 fn subtract_ledger(now: &mut Vec<LedgerEntry>, before: &[LedgerEntry]) {
     for entry in now.iter_mut() {
         let Some(before) = before.iter().find(|before| before.crossing == entry.crossing) else { continue };
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_what_lies_between_two_readings() {
+    fn difference_has_only_counts_that_changed() {
         let mut expected = stats(3);
         expected.nodes[0].ledger.remove(0);
         expected.nodes[0].ports.remove(0);
@@ -180,22 +180,25 @@ mod tests {
         expected.nodes[0].device_fault_log =
             (8..=10).map(|number| DeviceFault { number, ..DeviceFault::default() }).collect();
         expected.model.why_estimate = why_estimate(&expected.nodes);
-        assert_eq!(stats(8).since(&stats(5)), expected, "every counter, and no line of what did not happen");
+        assert_eq!(stats(8).since(&stats(5)), expected, "every counter that changed, and no others");
     }
 
     #[test]
-    fn an_estimate_says_what_raced_meanwhile() {
+    fn estimate_names_the_races_since_the_first_reading() {
         let mut before = stats(5);
         before.nodes[0].unordered = 7;
         let mut after = stats(5);
         after.nodes[0].unordered = 7;
         let model = after.since(&before).model;
-        assert!(model.is_exact && model.why_estimate.is_none(), "it raced before: {model:?}");
+        assert!(
+            model.is_exact && model.why_estimate.is_none(),
+            "the race was before the measurement: {model:?}"
+        );
         after.nodes[0].unordered = 8;
         let model = after.since(&before).model;
         assert!(!model.is_exact && model.why_estimate.unwrap().contains("(1 on node0)"));
         after.model.is_exact = true;
-        assert!(after.since(&before).model.is_exact, "a simulation's is always");
+        assert!(after.since(&before).model.is_exact, "a simulation is always exact");
         after.model.is_exact = false;
         after.nodes[0].unordered = 7;
         after.nodes[0].ethernet.sent_frames += 2;
@@ -205,7 +208,7 @@ mod tests {
         let doorbell = LedgerEntry { crossing: "doorbell".into(), count: 1, ..LedgerEntry::default() };
         after.nodes[0].ethernet_ledger.push(doorbell);
         let model = after.since(&before).model;
-        assert!(!model.is_exact && model.why_estimate.unwrap().starts_with("1 crossings of Ethernet"));
+        assert!(!model.is_exact && model.why_estimate.unwrap().starts_with("1 transactions of Ethernet"));
         after.nodes[0].ethernet_ledger.pop();
         after.nodes[0].device_faults.insert("delay".to_owned(), 3);
         let model = after.since(&before).model;
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_new_is_counted_whole() {
+    fn new_kind_is_counted_from_zero() {
         let mut before = stats(5);
         before.nodes[0].ledger.clear();
         assert_eq!(stats(8).since(&before).nodes[0].ledger, stats(8).nodes[0].ledger);

@@ -1,5 +1,4 @@
-//! Which numbers no platform can have, each refused at its place: a number by itself, then those that contradict one
-//! another.
+//! Checks a profile: first each number by itself, then numbers that contradict each other. Each error has its location.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +14,7 @@ const MAX_PRICE_PS: u64 = 1_000_000_000_000;
 /// A million cycles.
 const MAX_MILLICYCLES: u64 = 1_000_000_000;
 
-/// Everything that is impossible.
+/// All errors of the profile.
 pub(super) fn problems(source: &Source, profile: &Profile) -> Vec<Problem> {
     let mut check = Check { source, problems: Vec::new() };
     for (key, text) in [("name", &profile.name), ("description", &profile.description)] {
@@ -26,7 +25,7 @@ pub(super) fn problems(source: &Source, profile: &Profile) -> Vec<Problem> {
     for (key, fact) in profile.facts() {
         check.number(&key, fact);
     }
-    // Numbers that are impossible by themselves would only be refused a second time.
+    // These checks assume that each number is valid by itself.
     if check.problems.is_empty() {
         check.prices(profile);
         check.machines(profile);
@@ -45,22 +44,21 @@ impl Check<'_> {
     }
 
     fn refuse_value(&mut self, key: &str, fact: &Fact, what: &str, remedy: &str) {
-        self.refuse(&format!("{key}.value"), format!("{} is impossible: {what}", fact.value), remedy);
+        self.refuse(&format!("{key}.value"), format!("{} is invalid: {what}", fact.value), remedy);
     }
 
-    /// A number by itself.
+    /// Checks a number by itself.
     fn number(&mut self, key: &str, fact: &Fact) {
         if fact.source.trim().is_empty() {
             let remedy = "say where it comes from: a paper's section, a data sheet, a measurement";
             self.refuse(&format!("{key}.source"), "the number has no source", remedy);
         }
         if fact.fitted.as_ref().is_some_and(|fitted| fitted.trim().is_empty()) {
-            let remedy =
-                "say what it was fitted to and how far off that leaves the rest, or leave `fitted` out";
+            let remedy = "say what it was fitted to and how far off that leaves the rest, or omit `fitted`";
             self.refuse(&format!("{key}.fitted"), "fitted to nothing", remedy);
         }
         if fact.assumed.as_ref().is_some_and(|assumed| assumed.trim().is_empty()) {
-            let remedy = "say why it is what it is and what depends on it, or leave `assumed` out";
+            let remedy = "say why it has this value and what depends on it, or omit `assumed`";
             self.refuse(&format!("{key}.assumed"), "assumed for no reason", remedy);
         }
         if fact.fitted.is_some() && fact.assumed.is_some() {
@@ -101,7 +99,7 @@ impl Check<'_> {
         }
     }
 
-    /// What has to cross the bus twice takes no less than what crosses it once.
+    /// A read crosses the bus twice, so it takes at least the time of a write.
     fn prices(&mut self, profile: &Profile) {
         let bus = &profile.bus;
         let pairs = [
@@ -116,19 +114,22 @@ impl Check<'_> {
                     "a read of one word takes {read_ps} ps and a write, `{write_key}`, {write_ps} ps, but a read's \
                      address travels as a write does and its data comes back"
                 );
-                self.refuse(&format!("{read_key}.latency_ps.value"), what, "give reads both ways");
+                self.refuse(
+                    &format!("{read_key}.latency_ps.value"),
+                    what,
+                    "include both directions in the read's price",
+                );
             }
         }
     }
 
-    /// The time of the largest transfer fits 64 bits.
+    /// Checks that the time of the largest transfer fits 64 bits.
     fn machines(&mut self, profile: &Profile) {
         let ni = &profile.ni;
         let mut names = BTreeSet::new();
         for (name, key, machine) in ni.all_machines() {
             if !names.insert(name) {
-                let fix =
-                    format!("keep `[ni.machines.{name}]` and leave out `[ni.{name}]`, its earlier place");
+                let fix = format!("keep `[ni.machines.{name}]` and remove `[ni.{name}]`, its earlier place");
                 self.refuse(&format!("ni.{key}"), format!("`{name}` is priced twice"), &fix);
             }
             if u64::try_from(largest_span_ps(machine, ni.clock_ps.value)).is_err() {
@@ -144,7 +145,7 @@ impl Check<'_> {
     }
 }
 
-/// Both are at most a second each, so this cannot overflow.
+/// Cannot overflow, because each price is at most a second.
 const fn one_word_ps(price: &Price) -> u64 {
     price.latency_ps.value + price.fixed_ps.value + price.per_word_ps.value
 }
@@ -164,7 +165,7 @@ mod tests {
 
     const TEXT: &str = include_str!("../../../../profiles/htx-200mhz.toml");
 
-    /// The place, key and text of what is wrong once the line of `key` in `section` is this instead.
+    /// The line and text of the error if the line of `key` in `section` is replaced by `line`.
     fn problem(section: &str, key: &str, line: &str) -> (usize, String) {
         let mut lines: Vec<&str> = TEXT.lines().collect();
         let head = lines.iter().position(|text| *text == format!("[{section}]")).map_or(0, |at| at + 1);
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_without_a_source_or_fitted_to_nothing_is_refused() {
+    fn number_without_source_or_fit_is_refused() {
         for (line, part) in [
             ("send_ps = { value = 1, source = \" \" }", "no source"),
             ("send_ps = { value = 1 }", "missing field `source`"),
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_that_overflows_is_refused_though_each_number_is_possible() {
+    fn overflowing_span_of_valid_numbers_is_refused() {
         let text =
             TEXT.replacen("clock_ps = { value = 5000", "clock_ps = { value = 1000000000000", 1).replacen(
                 "per_word_millicycles = { value = 1000",
@@ -238,6 +239,6 @@ mod tests {
             "{error}"
         );
         assert!(error.contains("65536 bytes") && error.contains("fix: "), "{error}");
-        assert_eq!(error.matches("fix: ").count(), 1, "the other machines are quick enough");
+        assert_eq!(error.matches("fix: ").count(), 1, "the other machines are fast enough");
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a report from a file that may be anything.
+//! Reads a report from a file with unknown contents.
 
 use std::{fs, path::Path};
 
@@ -8,10 +8,10 @@ use serde_json::error::Category;
 use super::{LedgerEntry, REPORT_VERSION, Report, parts, sum_of};
 use crate::{Place, Problem, SpecError, renamed::rename_counts};
 
-/// What to do about a file that was no whole report.
+/// The fix for a file that is no complete report.
 const MAKE_AGAIN: &str = "write it again with `niclab run --report json --report-file FILE` or `niclab sim`";
 
-/// The keys that say whether the rest can be understood.
+/// The keys that show whether this version can read the rest.
 #[derive(Deserialize)]
 struct Header {
     version: Option<u64>,
@@ -23,18 +23,18 @@ impl Report {
     /// Reads a report from a file.
     ///
     /// # Errors
-    /// [`SpecError`]: the file cannot be read, ends in the middle, is of another version, is no report at all, or its
-    /// total is not the sum of its parts. Each with the line and the fix.
+    /// [`SpecError`] with line and fix: the file cannot be read, is truncated, is of another version, is no report, or
+    /// its total is not the sum of its parts.
     pub fn read(path: &Path) -> Result<Self, SpecError> {
         let text =
             fs::read_to_string(path).map_err(|error| SpecError::Read { path: path.to_owned(), error })?;
         Self::from_json(&path.display().to_string(), &text)
     }
 
-    /// Reads a report from a text; `file` stands in messages.
+    /// Reads a report from a text; errors name `file`.
     ///
     /// # Errors
-    /// As [`Self::read`], but for the file itself.
+    /// As [`Self::read`], without errors of the file itself.
     pub fn from_json(file: &str, text: &str) -> Result<Self, SpecError> {
         let invalid = |problem| SpecError::Invalid(vec![problem]);
         let header: Header = serde_json::from_str(text).map_err(|error| invalid(broken(file, &error)))?;
@@ -57,7 +57,7 @@ impl Report {
         }
     }
 
-    /// Where [`Self::total`] is not the sum of its parts: the kind of crossing, and both numbers.
+    /// The error if [`Self::total`] is not the sum of its parts: the kind of transaction, and both numbers.
     fn wrong_total(&self) -> Option<String> {
         let expected = sum_of(parts(&self.nodes, &self.fabric));
         if expected == self.total {
@@ -70,7 +70,7 @@ impl Report {
         let mut kinds = expected.iter().chain(&self.total).map(|entry| entry.crossing.as_str());
         let kind = kinds.find(|kind| find(&expected, kind) != find(&self.total, kind));
         Some(match kind {
-            None => "its kinds of crossings are not sorted, or one stands there twice".to_owned(),
+            None => "its kinds of transactions are not sorted, or one occurs twice".to_owned(),
             Some(kind) => format!(
                 "it is not the sum of its parts: of `{kind}` the parts hold {}, and the total {}",
                 amounts(&find(&expected, kind)),
@@ -82,7 +82,7 @@ impl Report {
 
 fn amounts(entry: &LedgerEntry) -> String {
     let LedgerEntry { count, bytes, model_price_ps, model_waited_ps, .. } = entry;
-    format!("{count} crossings, {bytes} bytes, {model_price_ps} ps, {model_waited_ps} ps waited")
+    format!("{count} transactions, {bytes} bytes, {model_price_ps} ps, {model_waited_ps} ps waited")
 }
 
 fn wrong_version(file: &str, text: &str, header: &Header) -> Option<Problem> {
@@ -98,7 +98,7 @@ fn wrong_version(file: &str, text: &str, header: &Header) -> Option<Problem> {
                 format!(
                     "it is a report of version {version}, {age} one; this niclab reads version {REPORT_VERSION}"
                 ),
-                format!("read it with {writer}, or make it again with this one"),
+                format!("read it with {writer}, or write it again with this niclab"),
             )
         }
         _ => ("it is JSON, but no niclab report".to_owned(), MAKE_AGAIN.to_owned()),
@@ -110,14 +110,14 @@ fn wrong_version(file: &str, text: &str, header: &Header) -> Option<Problem> {
 /// A problem with the text as JSON, or with the type of a value.
 fn broken(file: &str, error: &serde_json::Error) -> Problem {
     let mut message = error.to_string();
-    // The place stands before it.
+    // `place` has this already.
     if let Some(end) = message.rfind(" at line ") {
         message.truncate(end);
     }
     let (what, remedy) = match error.classify() {
         Category::Eof => (
             "the file ends in the middle of the report".to_owned(),
-            format!("whatever wrote or copied it was cut short; {MAKE_AGAIN}"),
+            format!("the program that wrote or copied it was interrupted; {MAKE_AGAIN}"),
         ),
         Category::Data => (format!("it is no niclab report: {message}"), MAKE_AGAIN.to_owned()),
         Category::Syntax | Category::Io => {
@@ -128,8 +128,8 @@ fn broken(file: &str, error: &serde_json::Error) -> Problem {
     Problem { place: Some(place), key: String::new(), what, remedy }
 }
 
-/// Where a key of the report itself stands: its first or, for the total, its last appearance. The start of the file
-/// where it is absent.
+/// The location of a key of the report itself: its first occurrence, or the last one of the total. The start of the
+/// file if it is missing.
 fn place_of_key(file: &str, text: &str, key: &str) -> Place {
     let quoted = format!("\"{key}\"");
     let offset = if key == "total" { text.rfind(&quoted) } else { text.find(&quoted) };
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_survives_its_file() {
+    fn report_is_the_same_after_writing_and_reading() {
         let folder = std::env::temp_dir().join(format!("niclab-report-{}", std::process::id()));
         fs::write(&folder, sample().to_json()).unwrap();
         let read = Report::read(&folder);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn report_with_the_names_of_the_version_before_is_read() {
+    fn report_with_old_names_is_read() {
         let mut report = sample();
         let node = &mut report.nodes[0];
         node.adversarial = [("event_late".to_owned(), 3)].into();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_report_is_named_as_such_wherever_it_ends() {
+    fn report_truncated_anywhere_is_reported_as_truncated() {
         let text = sample().to_json();
         for end in (0..text.trim_end().len()).step_by(7) {
             let error = complaint(&text[..end]);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_names_who_can_read_it() {
+    fn report_of_another_version_names_its_niclab() {
         let newer = sample().to_json().replacen("\"version\": 2", "\"version\": 3", 1);
         let error = complaint(&newer);
         assert!(
@@ -212,11 +212,11 @@ mod tests {
             "{older}"
         );
         let changed = complaint("{\"version\": 3, \"cluster\": {\"a\": []}, \"nodes\": 7}");
-        assert!(changed.contains("version 3"), "whatever else changed: {changed}");
+        assert!(changed.contains("version 3"), "other changes do not matter: {changed}");
     }
 
     #[test]
-    fn what_is_no_report_is_refused_as_such() {
+    fn other_files_are_refused_as_no_report() {
         for other in ["{}", "{\"version\": 1, \"tool\": \"niclab-perf\", \"cluster_size\": 2}"] {
             assert!(complaint(other).contains("it is JSON, but no niclab report"), "{}", complaint(other));
         }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_the_wrong_type_is_placed() {
+    fn wrong_type_is_reported_with_its_line() {
         let text = sample().to_json().replacen("\"doorbells\": 11", "\"doorbells\": -11", 1);
         let line = text[..text.find("-11").unwrap()].matches('\n').count() + 1;
         let error = complaint(&text);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_that_is_not_the_sum_is_refused() {
+    fn wrong_total_is_refused() {
         let mut report = sample();
         report.total[0].count += 1;
         let error = complaint(&report.to_json());
@@ -252,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_damaged_report_is_read_or_refused_with_its_file(
+        fn damaged_report_is_read_or_refused_with_its_file_name(
             damage in prop::collection::vec((any::<prop::sample::Index>(), "[ -~\n]{0,3}"), 1..4),
         ) {
             let mut text = sample().to_json();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_were_added_later_are_skipped() {
+    fn unknown_keys_are_skipped() {
         let text =
             sample().to_json().replacen("\"version\": 2,", "\"version\": 2, \"later\": {\"x\": [1]},", 1);
         assert_eq!(Report::from_json("r.json", &text).unwrap(), sample());

@@ -30,24 +30,25 @@ use crate::{
     },
 };
 
-/// How long a guest may take until its agent answers. It boots alone; the slowest machine at hand takes 20 s.
+/// Time limit for a guest's boot until its agent answers. It boots alone; the slowest machine that we measured took 20
+/// s.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// How long it may take to clear its free memory, and each MiB of it: an emulated guest on a busy machine clears 12 MiB
-/// in a second.
+/// Time limit for clearing free memory, and for each MiB of it. An emulated guest on a busy machine clears 12 MiB per
+/// second.
 const CLEAR_TIMEOUT: Duration = Duration::from_secs(60);
 const CLEAR_TIMEOUT_PER_MIB: Duration = Duration::from_millis(100);
 
-/// How long QEMU may take to save its state, which is less than a megabyte.
+/// Time limit for QEMU to save its state, which is less than a megabyte.
 const SAVE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Lines of the console and of QEMU's messages that an error shows.
 const TAIL_LINES: usize = 8;
 
-/// What clears the guest's free memory, so that it need not be stored: in the guest.
+/// The command that clears the guest's free memory, so that the template does not contain it.
 const CLEAR: [&str; 2] = ["niclab-agent", "--release-memory"];
 
-/// QEMU's messages, beside the template while it is made.
+/// QEMU's messages, next to the template while it is made.
 const LOG: &str = "qemu.log";
 
 /// A template cannot be made.
@@ -59,32 +60,32 @@ pub enum TemplateError {
     /// QEMU does not start.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
-    /// QEMU cannot be told a path.
+    /// A path cannot be passed to QEMU.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The guest does not come up.
-    #[error("its guest did not come up: {error}; last words:\n{words}")]
+    #[error("its guest did not come up: {error}; the end of its console and of QEMU's log:\n{words}")]
     Guest {
-        /// What the agent's connection says.
+        /// The error of the agent's connection.
         #[source]
         error: AgentError,
         /// The end of its console and of QEMU's messages.
         words: String,
     },
-    /// The guest does not do what it is told.
-    #[error("its guest cannot clear its memory: {0}")]
+    /// The command in the guest failed.
+    #[error("its guest cannot clear its free memory: {0}")]
     Clear(String),
     /// QEMU does not save.
-    #[error("QEMU cannot save it: {0}")]
+    #[error("QEMU cannot save its state: {0}")]
     Save(#[from] QmpError),
     /// A file cannot be written.
-    #[error("it cannot be stored: {0}")]
+    #[error("it cannot be written to the cache: {0}")]
     Store(#[source] io::Error),
 }
 
-/// Makes it in `folder`, which is empty and removed should this fail.
+/// Makes a template in `folder`, which is empty. The caller removes it on failure.
 pub fn build(recipe: &Recipe, folder: &Path, progress: &dyn Progress) -> Result<(), TemplateError> {
-    let name = "template of a guest that has booted";
+    let name = "template of a booted guest";
     progress.started(name);
     let begin = Instant::now();
     let made = Guest::boot(recipe, folder).and_then(|guest| {
@@ -103,14 +104,14 @@ struct Guest {
     agent: Arc<AgentClient>,
     memory: GuestMemory,
     memory_mib: u32,
-    /// Times as long as usual.
+    /// Factor on all time limits.
     timeout_factor: u32,
 }
 
 impl Guest {
     fn boot(recipe: &Recipe, folder: &Path) -> Result<Self, TemplateError> {
         let memory = GuestMemory::zeroed(recipe.memory_bytes()).map_err(TemplateError::Store)?;
-        // Without names, so that neither a long path nor another niclab is in the way.
+        // Connected sockets have no names, so neither a long path nor another niclab interferes.
         let (agent, agents_end) = UnixStream::pair().map_err(TemplateError::Store)?;
         let (control, controls_end) = UnixStream::pair().map_err(TemplateError::Store)?;
         let mut args = Arguments::default();
@@ -119,7 +120,7 @@ impl Guest {
         args.agent_over(&agents_end);
         args.control_over(&controls_end);
         if recipe.has_share {
-            // Any folder: nothing is mounted before the guest is a node.
+            // Any folder: the guest mounts nothing before it becomes a node.
             args.share(folder)?;
         }
         let mut plan = recipe.qemu.clone();
@@ -127,7 +128,7 @@ impl Guest {
         plan.args.extend(args.0);
         let input = Streams::Input(memory.descriptor().map_err(TemplateError::Store)?);
         let qemu = Process::spawn("template", &plan, input, &[agents_end.as_fd(), controls_end.as_fd()])?;
-        // QEMU's alone from now on, so that its end is seen.
+        // Only QEMU holds these ends from now on, so that its end closes the connections.
         drop((agents_end, controls_end));
         let deadline = Instant::now() + BOOT_TIMEOUT * recipe.timeout_factor;
         let agent = AgentClient::over(agent, deadline).map_err(|error| {
@@ -143,7 +144,7 @@ impl Guest {
         clear_free_memory(&self.agent, limit * self.timeout_factor)?;
         let mut control = Qmp::over(self.control, SAVE_TIMEOUT)?;
         control.save(&folder.join(STATE), SAVE_TIMEOUT)?;
-        // The guest is stopped, and nobody writes to its memory.
+        // The guest is stopped, so its memory no longer changes.
         drop(self.qemu);
         Saved::write(folder, &self.memory).map_err(TemplateError::Store)
     }
@@ -165,7 +166,7 @@ fn clear_free_memory(agent: &Arc<AgentClient>, limit: Duration) -> Result<(), Te
             ToHost::Refused(refusal) => return Err(TemplateError::Clear(refusal.message)),
             ToHost::Stdout(bytes) | ToHost::Stderr(bytes) => {
                 let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-                // The command may have ended meanwhile; its exit comes next.
+                // The command may have ended; its exit comes next.
                 let _ = command.sender().send(ToGuest::Credit(length));
                 said = bytes;
             }

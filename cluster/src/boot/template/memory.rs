@@ -1,7 +1,7 @@
 //! A guest's memory: a file without a name, which QEMU and the daemon map, and its form in the cache.
 //!
-//! Saved, memory is the pages that hold something, one behind the other, and a list of where they belong. A page of
-//! zeros costs nothing there, nor in what is loaded from it.
+//! The saved form consists of the pages that are not zero, in order, and a list of their positions. Pages of zeros cost
+//! nothing to store or to load.
 
 use std::{
     fs::File,
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// Bytes of a page.
 const PAGE: usize = 4096;
 
-/// Bytes that are copied at once: within a core's second-level cache.
+/// Bytes that are copied at once; fits into a core's second-level cache.
 const CHUNK: usize = 64 * PAGE;
 
 /// A guest's memory.
@@ -31,23 +31,23 @@ pub struct GuestMemory {
     bytes: u64,
 }
 
-/// Pages that follow one another.
+/// Consecutive pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// The first page's number.
     pub page: u64,
-    /// How many.
+    /// Number of pages.
     pub pages: u64,
 }
 
-/// Where saved pages belong.
+/// The positions of saved pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     /// Bytes of the memory.
     pub bytes: u64,
     /// CRC-32 of the saved pages.
     pub crc32: u32,
-    /// The saved pages, in the order in which they are stored and by number.
+    /// The saved pages, in the order of storage and of page numbers.
     pub runs: Vec<Run>,
 }
 
@@ -58,9 +58,9 @@ impl Layout {
         self.runs.iter().fold(0, |sum, run| sum.saturating_add(run.pages.saturating_mul(PAGE as u64)))
     }
 
-    /// Whether the pages lie in the memory, each once.
+    /// Whether all pages are within the memory, each once.
     #[must_use]
-    pub fn is_sound(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         let mut end = 0;
         self.runs.iter().all(|run| {
             let is_next = run.page >= end && run.pages > 0;
@@ -74,22 +74,22 @@ impl GuestMemory {
     /// Memory of zeros.
     ///
     /// # Errors
-    /// When the host has no memory file for us.
+    /// If the host cannot create a memory file.
     pub fn zeroed(bytes: u64) -> io::Result<Self> {
         let file = memfd_create("guest-memory", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, bytes)?;
         Ok(Self { file: file.into(), bytes })
     }
 
-    /// A descriptor of it, for QEMU.
+    /// Duplicates its descriptor, for QEMU.
     ///
     /// # Errors
-    /// When this process has no descriptors left.
+    /// If this process has no descriptors left.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         self.file.as_fd().try_clone_to_owned()
     }
 
-    /// Stores the pages that hold something. Nobody may write to the memory meanwhile.
+    /// Writes the pages that are not zero. The memory must not change meanwhile.
     ///
     /// # Errors
     /// An error of either file, such as a full disk.
@@ -119,10 +119,10 @@ impl GuestMemory {
         Ok(layout)
     }
 
-    /// Memory as it was saved.
+    /// Restores saved memory.
     ///
     /// # Errors
-    /// An error of either file; a saved one that is too short is one.
+    /// An error of either file; also if the saved one is too short.
     pub fn load(layout: &Layout, from: &File) -> io::Result<Self> {
         let memory = Self::zeroed(layout.bytes)?;
         let mut chunk = vec![0; CHUNK];
@@ -140,7 +140,7 @@ impl GuestMemory {
         Ok(memory)
     }
 
-    /// Where the next bytes are that somebody wrote, from `at` on, in whole pages; `None` when there are none.
+    /// The next written bytes from `at` on, in whole pages; `None` if there are none.
     fn next_data(&self, at: u64) -> io::Result<Option<(u64, u64)>> {
         let begin = match seek(&self.file, SeekFrom::Data(at)) {
             Ok(begin) => begin,
@@ -152,10 +152,10 @@ impl GuestMemory {
     }
 }
 
-/// CRC-32 of all that a file holds.
+/// CRC-32 of a file's content.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If it cannot be read.
 pub fn crc32(file: &File) -> io::Result<u32> {
     let mut sum = crc32fast::Hasher::new();
     let mut chunk = vec![0; CHUNK];
@@ -180,7 +180,7 @@ mod tests {
     fn memory(pages: &[u8]) -> GuestMemory {
         let memory = GuestMemory::zeroed((pages.len() * PAGE) as u64).unwrap();
         for (at, &value) in pages.iter().enumerate() {
-            // A page of zeros is written too, now and then: it is there, and holds nothing.
+            // Also writes pages of zeros: they are allocated, but all zero.
             if value != 1 {
                 memory.file.write_all_at(&[value; PAGE], (at * PAGE) as u64).unwrap();
             }
@@ -194,12 +194,12 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is in it, and wherever: it comes back, and pages of zeros take no room.
+        /// Any memory survives save and load, and pages of zeros take no space.
         #[test]
         fn memory_comes_back(pages in prop::collection::vec(0u8..4, 1..200)) {
             let memory = memory(&pages);
             let (layout, file) = saved(&memory);
-            prop_assert!(layout.is_sound());
+            prop_assert!(layout.is_valid());
             let held = pages.iter().filter(|value| **value > 1).count() * PAGE;
             prop_assert_eq!(layout.saved_bytes(), held as u64);
             prop_assert_eq!(file.metadata().unwrap().len(), held as u64);
@@ -215,22 +215,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_not_loaded() {
+    fn truncated_memory_file_is_not_loaded() {
         let (layout, file) = saved(&memory(&[2; 10]));
         file.set_len(9 * PAGE as u64 + 1).unwrap();
         assert_eq!(GuestMemory::load(&layout, &file).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
-    fn a_layout_that_leaves_the_memory_or_writes_twice_is_not_sound() {
+    fn layout_outside_memory_or_with_overlaps_is_rejected() {
         let layout = |runs: &[(u64, u64)]| Layout {
             bytes: 10 * PAGE as u64,
             crc32: 0,
             runs: runs.iter().map(|&(page, pages)| Run { page, pages }).collect(),
         };
-        assert!(layout(&[(0, 2), (2, 1), (9, 1)]).is_sound() && layout(&[]).is_sound());
+        assert!(layout(&[(0, 2), (2, 1), (9, 1)]).is_valid() && layout(&[]).is_valid());
         for runs in [&[(9, 2)][..], &[(0, 2), (1, 1)], &[(3, 1), (0, 1)], &[(1, 0)], &[(u64::MAX, 2)]] {
-            assert!(!layout(runs).is_sound(), "{runs:?}");
+            assert!(!layout(runs).is_valid(), "{runs:?}");
         }
     }
 }

@@ -1,12 +1,11 @@
-//! Nodes that need not boot: one guest is booted to just before its card is there, stopped and saved; a node is a copy
-//! of it.
+//! Templates: one guest boots until just before it would get its card, and is stopped and saved. Nodes are restored
+//! from copies of it.
 //!
-//! What is saved has no card, no name and no host folder. A restored guest gets its card as a hot plug, and everything
-//! else as a guest that booted: from its agent. So model time begins with the card, and no state of a NIC is ever
-//! saved.
+//! A template has no card, no name and no host folder. A restored guest gets its card by hot plug, and everything else
+//! from its agent, as a booted guest does. So model time begins with the card, and no state of a NIC is ever saved.
 //!
-//! A template lies in the cache under a hash of all that it was made from ([`Recipe`]). It is made once, however many
-//! want it, and looked through before each use: one that is damaged, or somebody else's, is made again.
+//! The cache stores a template under a hash of all its inputs ([`Recipe`]). Concurrent runs make it only once. The
+//! launcher verifies it before each use, and rebuilds it if it is damaged or owned by another user.
 
 mod build;
 mod memory;
@@ -31,20 +30,20 @@ use crate::{
     plan::recipe::{KIND, Recipe},
 };
 
-/// How many are kept: for a few sizes of memory and sets of packages, each with and without a shared folder.
+/// Maximum number of cached templates: a few memory sizes and sets of packages, each with and without a shared folder.
 const KEPT: usize = 16;
 
 impl Recipe {
-    /// Makes the template, unless it is there and whole.
+    /// Makes the template, unless a valid one exists.
     ///
     /// # Errors
-    /// [`TemplateError`]; nothing is left of what was begun.
+    /// [`TemplateError`]; a failed attempt leaves no files.
     pub fn ensure(&self, cache: &Cache, progress: &dyn Progress) -> Result<(), TemplateError> {
         let key = self.key();
         if let Some(folder) = cache.find_derived(KIND, &key) {
             match self.verify(&folder) {
                 Ok(()) => return Ok(()),
-                Err(damage) => progress.note(&format!("{} is made anew: {damage}", folder.display())),
+                Err(damage) => progress.note(&format!("{} is rebuilt: {damage}", folder.display())),
             }
         }
         let is_good = |folder: &Path| self.verify(folder).is_ok();
@@ -61,16 +60,16 @@ impl Recipe {
     }
 }
 
-/// How many templates the cache has. Whether they are whole is looked at when they are used.
+/// The number of templates in the cache. They are verified only when they are used.
 #[must_use]
 pub fn count(cache: &Cache) -> usize {
     cache.count_derived(KIND)
 }
 
-/// Begins a node's console with what its template had written to it.
+/// Begins a node's console with the console output of its template.
 ///
 /// # Errors
-/// When the file cannot be written. A template without a console has nothing to begin with.
+/// If the file cannot be written. A template without a console adds nothing.
 pub fn begin_console(template: &Path, console: &Path) -> io::Result<()> {
     let text = fs::read(template.join(saved::CONSOLE)).unwrap_or_default();
     own::create_file(&CWD, console)?.write_all(&text)
@@ -83,7 +82,7 @@ mod tests {
     use super::*;
     use crate::host::process::ProcessPlan;
 
-    /// Keeps what is said.
+    /// Records the notes.
     #[derive(Default)]
     struct Notes(Mutex<Vec<String>>);
 
@@ -96,7 +95,7 @@ mod tests {
         }
     }
 
-    /// A recipe whose QEMU is a shell that does this.
+    /// A recipe whose QEMU is a shell that runs `script`.
     fn recipe(script: &str) -> Recipe {
         let args = vec!["-c".to_owned(), script.to_owned()];
         Recipe {
@@ -114,7 +113,7 @@ mod tests {
         (folder, cache)
     }
 
-    /// What stands in the cache beside whole templates.
+    /// The cache entries next to intact templates.
     fn left(cache: &Cache, recipe: &Recipe) -> Vec<PathBuf> {
         let folder = recipe.folder(cache);
         let entries = fs::read_dir(folder.parent().unwrap()).into_iter().flatten().flatten();
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_does_not_come_up_is_an_error_and_leaves_nothing() {
+    fn guest_that_does_not_come_up_is_an_error_and_leaves_no_files() {
         let (_folder, cache) = cache();
         let recipe = recipe("echo it has no such machine >&2; exit 1");
         let error = recipe.ensure(&cache, &Notes::default()).unwrap_err().to_string();
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_template_is_used_and_a_damaged_one_is_made_anew_and_not_used() {
+    fn intact_template_is_used_and_damaged_one_is_rebuilt() {
         let (_folder, cache) = cache();
         let recipe = recipe("exit 1");
         let put = |staging: &Path| {
@@ -147,7 +146,7 @@ mod tests {
         fs::write(recipe.folder(&cache).join(crate::plan::recipe::STATE), "").unwrap();
         assert!(matches!(recipe.ensure(&cache, &notes), Err(TemplateError::Guest { .. })));
         let said = notes.0.lock().unwrap().join("\n");
-        assert!(said.contains("is made anew: its file state is damaged"), "{said}");
+        assert!(said.contains("is rebuilt: its file state is damaged"), "{said}");
         assert!(!recipe.folder(&cache).exists(), "what is damaged is gone");
     }
 }

@@ -1,4 +1,4 @@
-//! A template in its folder: what is in which file, and whether it is as it was written.
+//! A template's folder: which file contains what, and how it is verified.
 
 use std::{
     fs::File,
@@ -16,20 +16,20 @@ use crate::{
     plan::recipe::STATE,
 };
 
-/// The version of the folder's content.
+/// The version of the folder's format.
 const VERSION: u32 = 1;
 
-/// The pages of memory that hold something.
+/// The pages of memory that are not zero.
 pub const MEMORY: &str = "memory";
-/// What the guest had written to its console.
+/// The guest's console output.
 pub const CONSOLE: &str = "console";
-/// What the other files must hold: [`Contents`].
+/// Sizes and checksums of the other files: [`Contents`].
 const CONTENTS: &str = "template.json";
 
-/// More than the list of any memory's pages takes.
+/// Upper bound on the size of any page list.
 const MAX_CONTENTS_BYTES: u64 = 64 << 20;
 
-/// What a template's files must hold.
+/// Sizes and checksums of a template's files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Contents {
     /// [`VERSION`].
@@ -39,31 +39,31 @@ struct Contents {
     state_crc32: u32,
 }
 
-/// Why a template is not used.
+/// Why a template is rejected.
 #[derive(Debug, Error)]
 pub enum Damage {
-    /// The folder is no folder of our own.
-    #[error("its folder is not to be trusted: {0}")]
+    /// The folder belongs to another user, or others can write to it.
+    #[error("its folder cannot be trusted: {0}")]
     Foreign(#[from] own::Foreign),
     /// There is no folder.
-    #[error("its folder is not there")]
+    #[error("its folder does not exist")]
     Absent,
-    /// The folder cannot be looked into.
+    /// The folder cannot be opened.
     #[error("its folder cannot be opened: {0}")]
     Folder(#[source] io::Error),
-    /// A file is missing, a link, or somebody else's.
-    #[error("its file {0} is missing, or is no file of yours")]
+    /// A file is missing, a link, or owned by another user.
+    #[error("its file {0} is missing, or is not a regular file of yours")]
     Missing(&'static str),
     /// A file cannot be read.
     #[error("its file {0} cannot be read: {1}")]
     Io(&'static str, #[source] io::Error),
-    /// The list of contents makes no sense.
-    #[error("its list of contents cannot be understood: {0}")]
+    /// The list of contents is invalid.
+    #[error("its list of contents, template.json, is invalid: {0}")]
     Contents(String),
-    /// It is of another version.
-    #[error("it is of version {0}, and this niclab makes version {VERSION}")]
+    /// It has another version.
+    #[error("it has version {0}, but this niclab uses version {VERSION}")]
     Version(u32),
-    /// A file is not as it was written.
+    /// A file does not have its recorded size or checksum.
     #[error("its file {0} is damaged")]
     Changed(&'static str),
     /// The memory cannot be copied.
@@ -71,7 +71,7 @@ pub enum Damage {
     Copy(#[source] io::Error),
 }
 
-/// A template that is whole.
+/// An intact template.
 #[derive(Debug)]
 pub struct Saved {
     contents: Contents,
@@ -80,7 +80,7 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// Opens a template of which the parts fit each other.
+    /// Opens a template whose files have their recorded sizes.
     ///
     /// # Errors
     /// [`Damage`].
@@ -100,8 +100,8 @@ impl Saved {
         let read = open(CONTENTS)?.take(MAX_CONTENTS_BYTES).read_to_end(&mut text);
         read.map_err(|error| Damage::Io(CONTENTS, error))?;
         let contents = parse(&text)?;
-        if contents.memory.bytes != memory_bytes || !contents.memory.is_sound() {
-            return Err(Damage::Contents("it is not of this memory".to_owned()));
+        if contents.memory.bytes != memory_bytes || !contents.memory.is_valid() {
+            return Err(Damage::Contents("its memory has another size, or pages outside of it".to_owned()));
         }
         let (memory, state) = (open(MEMORY)?, open(STATE)?);
         for (name, file, bytes) in
@@ -115,7 +115,7 @@ impl Saved {
         Ok(Self { contents, memory, state })
     }
 
-    /// Looks through all of it.
+    /// Verifies the checksums of all files.
     ///
     /// # Errors
     /// [`Damage`].
@@ -131,13 +131,13 @@ impl Saved {
         Ok(())
     }
 
-    /// Saves memory, beside the state that QEMU wrote.
+    /// Writes the memory and the list of contents, next to the state that QEMU wrote.
     ///
     /// # Errors
     /// An I/O error, such as a full disk.
     pub fn write(folder: &Path, memory: &GuestMemory) -> io::Result<()> {
         let file = own::create_file(&CWD, &folder.join(MEMORY))?;
-        // Written in pages.
+        // The memory is written page by page.
         let mut file = io::BufWriter::with_capacity(1 << 20, file);
         let layout = memory.save(&mut file)?;
         file.flush()?;
@@ -151,14 +151,14 @@ impl Saved {
     /// A copy of the memory, for one node.
     ///
     /// # Errors
-    /// [`Damage::Copy`] when it cannot be read, or the host has no memory left.
+    /// [`Damage::Copy`] if it cannot be read, or the host is out of memory.
     pub fn memory(&self) -> Result<GuestMemory, Damage> {
         GuestMemory::load(&self.contents.memory, &self.memory).map_err(Damage::Copy)
     }
 }
 
 fn parse(text: &[u8]) -> Result<Contents, Damage> {
-    /// What every version has.
+    /// The field that every version has.
     #[derive(Deserialize)]
     struct Versioned {
         version: u32,
@@ -191,12 +191,12 @@ pub(super) mod tests {
         Saved::write(folder, &memory).unwrap();
     }
 
-    fn look(folder: &Path) -> Result<(), Damage> {
+    fn verify(folder: &Path) -> Result<(), Damage> {
         Saved::open(folder, BYTES)?.verify()
     }
 
     #[test]
-    fn a_template_is_what_was_saved() {
+    fn opened_template_has_the_saved_memory() {
         let folder = tempfile::tempdir().unwrap();
         template_in(folder.path());
         let saved = Saved::open(folder.path(), BYTES).unwrap();
@@ -209,7 +209,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn whatever_is_not_as_it_was_written_is_named() {
+    fn each_kind_of_damage_is_named() {
         type Harm = fn(&Path);
         let harms: [(&str, Harm); 12] = [
             ("memory is missing", |folder| fs::remove_file(folder.join(MEMORY)).unwrap()),
@@ -230,7 +230,7 @@ pub(super) mod tests {
                 let text = fs::read_to_string(folder.join(CONTENTS)).unwrap();
                 fs::write(folder.join(CONTENTS), text.replace("\"page\":3", "\"page\":300")).unwrap();
             }),
-            ("memory is missing, or is no file of yours", |folder| {
+            ("memory is missing, or is not a regular file of yours", |folder| {
                 fs::rename(folder.join(MEMORY), folder.join("elsewhere")).unwrap();
                 symlink("elsewhere", folder.join(MEMORY)).unwrap();
             }),
@@ -241,9 +241,9 @@ pub(super) mod tests {
         for (words, harm) in harms {
             let folder = tempfile::tempdir().unwrap();
             template_in(folder.path());
-            look(folder.path()).unwrap();
+            verify(folder.path()).unwrap();
             harm(folder.path());
-            let damage = look(folder.path()).expect_err(words).to_string();
+            let damage = verify(folder.path()).expect_err(words).to_string();
             assert!(damage.contains(words), "{words}: {damage}");
         }
         let folder = tempfile::tempdir().unwrap();

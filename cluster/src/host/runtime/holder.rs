@@ -1,8 +1,8 @@
-//! Which process keeps a cluster, found without a path.
+//! Finds the process that owns a cluster, without a path.
 //!
-//! Programs that clean /tmp by age may have removed every file of the cluster's folder. The process that keeps the
-//! cluster still holds the folder's lock and has the mark open. `/proc` shows both: `fdinfo` lists the lock with the
-//! pid that took it (proc_pid_fdinfo(5)), and `fd` opens the mark even after its name is gone.
+//! Programs that clean /tmp by age may have removed every file of the cluster's folder. The owner still holds the
+//! folder's lock and has the mark open. `/proc` shows both: `fdinfo` lists the lock with the pid that took it
+//! (proc_pid_fdinfo(5)), and `fd` opens the mark even after its name is gone.
 
 use std::{
     fs::{self, File},
@@ -15,7 +15,7 @@ use rustix::fs::fstat;
 use super::says;
 use crate::host::process::ProcessId;
 
-/// The process that holds the lock of `folder` and has a file open that holds `mark` and nothing else.
+/// The process that holds the lock of `folder`, and has a file open whose content is exactly `mark`.
 pub fn holder_of(folder: &impl AsFd, mark: &str) -> Option<ProcessId> {
     let about = fstat(folder).ok()?;
     let own = rustix::process::getuid().as_raw();
@@ -25,7 +25,7 @@ pub fn holder_of(folder: &impl AsFd, mark: &str) -> Option<ProcessId> {
         (entry.metadata().ok()?.uid() == own).then_some(pid)
     });
     let is_holder = |&pid: &u32| {
-        // The descriptors of a process that ends meanwhile are gone: it holds nothing.
+        // A process that ends during the scan has no descriptors, so it does not match.
         let is_folder = |path: &PathBuf| {
             fs::metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == (about.st_dev, about.st_ino))
         };
@@ -39,7 +39,7 @@ fn descriptors(pid: u32) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// Whether the process itself took a lock by this descriptor. A child that was just forked has the descriptor too.
+/// Whether the process itself took a lock by this descriptor. A child just after fork has the descriptor, too.
 fn is_lock_of(pid: u32, descriptor: &std::path::Path) -> bool {
     let Some(number) = descriptor.file_name().and_then(|name| name.to_str()) else { return false };
     let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Consoles that outlive their cluster, so that a user can read what a guest said before the cluster failed.
+//! Consoles that outlive their cluster, so that the user can read the guests' output after a failure.
 //!
-//! They are in `.failed/CLUSTER` in the folder of all clusters: no cluster can have a name with a dot.
+//! They are in `.failed/CLUSTER` in the folder of all clusters; a cluster's name cannot contain a dot.
 
 use std::{
     fs::{self, File},
@@ -10,21 +10,21 @@ use std::{
 
 use super::ClusterFolder;
 
-/// Where they are, in the folder of all clusters.
+/// Their folder, in the folder of all clusters.
 const FAILED: &str = ".failed";
 
-/// Clusters whose consoles are kept: the newest. The folder may be in memory.
+/// Maximum number of clusters whose consoles are kept, the newest. The folder may be in memory.
 const MAX_CLUSTERS: usize = 16;
 
-/// Bytes that are kept of a console: its end. A guest may write without end.
+/// Maximum number of bytes of a console: its end. A guest may write without end.
 const MAX_CONSOLE_BYTES: u64 = 256 * 1024;
 
 impl ClusterFolder {
-    /// Keeps the ends of these consoles, each under its node's name, and gives their folder. The consoles of the oldest
-    /// clusters beyond the limit are removed.
+    /// Saves the ends of these consoles, each under its node's name, and returns their folder. Removes the consoles of
+    /// the oldest clusters beyond the limit.
     ///
     /// # Errors
-    /// When a file cannot be read or written.
+    /// If a file cannot be read or written.
     pub fn keep_consoles<'a>(
         &self,
         consoles: impl Iterator<Item = (&'a str, &'a Path)>,
@@ -45,12 +45,12 @@ impl ClusterFolder {
     }
 }
 
-/// Makes the folder of a cluster, with a number where an earlier cluster had the name.
+/// Makes the folder of a cluster; its name gets a number if an earlier cluster had the same name.
 fn new_folder(all: &Path, name: &str) -> io::Result<PathBuf> {
     for number in 1.. {
         let folder = all.join(if number == 1 { name.to_owned() } else { format!("{name}.{number}") });
         match fs::create_dir(&folder) {
-            // As many as are kept, and those of other commands that are made now.
+            // The limit allows for the kept folders and for those that other commands make at the same time.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number <= 4 * MAX_CLUSTERS => {}
             made => return made.map(|()| folder),
         }
@@ -79,7 +79,7 @@ mod tests {
     use super::{super::RuntimeRoot, *};
 
     #[test]
-    fn newest_consoles_outlive_their_clusters_with_a_bound_on_each() {
+    fn newest_consoles_outlive_their_clusters_within_bounds() {
         let folder = tempfile::tempdir().unwrap();
         let root = RuntimeRoot::at(folder.path().join("r")).unwrap();
         let console = folder.path().join("console");
@@ -91,11 +91,11 @@ mod tests {
             let consoles = [("node0", console.as_path()), ("node1", Path::new("/no/such/console"))];
             kept.push(cluster.keep_consoles(consoles.into_iter()).unwrap());
             cluster.remove().unwrap();
-            // Times of files have the resolution of the kernel's tick.
+            // File times have only the resolution of the kernel's tick.
             let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(number as u64);
             File::open(kept.last().unwrap()).unwrap().set_modified(time).unwrap();
         }
-        assert!(root.names().unwrap().is_empty(), "what is kept is no cluster");
+        assert!(root.names().unwrap().is_empty(), "saved consoles are no cluster");
         let there: Vec<bool> = kept.iter().map(|folder| folder.is_dir()).collect();
         assert_eq!(there.iter().filter(|is_there| **is_there).count(), MAX_CLUSTERS, "{there:?}");
         let last = kept.last().unwrap();

@@ -1,18 +1,18 @@
-//! Where a running cluster keeps its sockets, logs and state.
+//! The folder of a running cluster, with its sockets, logs and state.
 //!
 //! Each cluster has one folder below `$NICLAB_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/niclab`, else `/tmp/niclab-UID`,
-//! else `~/.local/state/niclab/run` ([`place`] says when). A file in it is the mark that niclab made the folder, and
-//! its owner (a `niclab run`, or the supervisor of a `niclab up`) holds a lock on the folder for as long as it lives;
-//! the kernel gives the lock back however the owner ends. So a marked folder whose lock is free is a leftover. A folder
-//! without the mark was not made by niclab, and is never removed.
+//! else `~/.local/state/niclab/run` ([`place`] has the rules). A file in it, the mark, shows that niclab made the
+//! folder. Its owner (a `niclab run`, or the supervisor of a `niclab up`) holds a lock on the folder as long as it
+//! lives. The kernel releases the lock when the owner ends. So a marked folder whose lock is free is a leftover. niclab
+//! never removes a folder without the mark.
 //!
-//! The lock is a BSD lock on the folder itself: systemd-tmpfiles, which removes old files from /tmp, leaves out folders
-//! that are locked so (tmpfiles.d(5)). Other programs that clean /tmp look at no lock. Where one of them removed the
-//! mark, the owner is found by what it holds open ([`holder`]), and the mark is written again.
+//! The lock is a BSD lock on the folder itself, because systemd-tmpfiles, which removes old files from /tmp, skips
+//! folders with such a lock (tmpfiles.d(5)). Other programs that clean /tmp ignore locks. If one of them removed the
+//! mark, niclab finds the owner by its open descriptors ([`holder`]), and writes the mark again.
 //!
-//! A folder is made under another name, marked, locked, and only then given its own; it is given another name before it
-//! is removed, and loses its mark last. Whoever makes, looks for or removes folders holds a lock on the folder of all
-//! clusters meanwhile. So a folder under one of those other names was left by a niclab that died, and is removed.
+//! A folder is made under a temporary name, marked, locked, and then renamed. Before its removal it is renamed again,
+//! and it loses its mark last. Each niclab that makes, lists or removes folders holds a lock on the folder of all
+//! clusters meanwhile. So a folder under a temporary name was left by a niclab that died, and is removed.
 
 mod holder;
 mod kept;
@@ -42,19 +42,19 @@ use super::{
     process::ProcessId,
 };
 
-/// The longest path that `sun_path` of a unix socket takes, without its final zero.
+/// Maximum length of a unix socket's path (`sun_path`), without the final zero.
 const MAX_SOCKET_PATH_BYTES: usize = 107;
 
-/// Bytes that the longest name of a socket adds to a cluster's folder.
+/// Length of the longest socket name in a cluster's folder.
 const SOCKET_NAME_BYTES: usize = "/monitor.sock".len();
 
-/// The file that says that niclab made the folder.
+/// The mark: the file that shows that niclab made the folder.
 const MARK: &str = "niclab-cluster";
 const PROCESSES: &str = "processes.json";
 
-/// A folder that is being made. No cluster can be called so, nor as below.
+/// The name of a folder that is being made. No cluster can have this name or the next one.
 const NEW: &str = ".niclab-new";
-/// A folder that is being removed.
+/// The name of a folder that is being removed.
 const GONE: &str = ".niclab-gone";
 
 /// The cluster's folder cannot be used.
@@ -63,46 +63,47 @@ pub enum RuntimeError {
     /// A file operation failed.
     #[error("cannot {action} {}: {error}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// On what.
+        /// Its object.
         path: PathBuf,
         /// Why it failed.
         #[source]
         error: io::Error,
     },
-    /// Somebody else could put files there.
-    #[error("{} cannot hold clusters, because {why}; remove it, or set NICLAB_RUNTIME_DIR", path.display())]
+    /// Another user could put files there.
+    #[error(
+        "{} cannot be the folder for clusters, because {why}; remove it, or set NICLAB_RUNTIME_DIR",
+        path.display()
+    )]
     NotOurs {
         /// The folder of all clusters.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why it is unusable.
         #[source]
         why: Foreign,
     },
-    /// There is no folder for clusters at all.
-    #[error("there is no folder for clusters; set NICLAB_RUNTIME_DIR to one of your own")]
+    /// There is no usable folder for clusters.
+    #[error("there is no usable folder for clusters; set NICLAB_RUNTIME_DIR to a folder of your own")]
     NoPlace,
-    /// Something else has the place of a cluster's folder.
+    /// The path of a cluster's folder is taken by something else.
     #[error(
-        "{} is no folder that niclab made for a cluster, because {why}; it is left alone: remove it yourself, or use --name for \
+        "{} is not a cluster's folder, because {why}; niclab leaves it alone: remove it yourself, or use --name for \
          another cluster",
         path.display()
     )]
     NotACluster {
         /// The folder.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why it is unusable.
         #[source]
         why: Foreign,
     },
-    /// Unix sockets in it would have too long a path.
+    /// Unix sockets in it would exceed the maximum path length.
     #[error("the path {} is too long for unix sockets; set NICLAB_RUNTIME_DIR to a shorter folder", .0.display())]
     TooLong(PathBuf),
     /// The name is in use.
-    #[error(
-        "a cluster called `{0}` is already there; use --name for another one, or `niclab down --name {0}`"
-    )]
+    #[error("a cluster named `{0}` is already up; use --name for another one, or `niclab down --name {0}`")]
     Taken(ClusterName),
 }
 
@@ -116,14 +117,14 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
     }
 }
 
-/// How it is with a cluster.
+/// The state of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// There is none of the name.
+    /// There is no cluster of the name.
     Absent,
-    /// Something else has the place of its folder.
+    /// The path of its folder is taken by something else.
     Foreign(Foreign),
-    /// Its owner is gone.
+    /// Its owner has ended.
     Dead,
     /// Its owner lives.
     Alive,
@@ -136,21 +137,21 @@ pub struct RuntimeRoot {
     folder: Arc<OwnedFd>,
 }
 
-/// Proof that no other niclab makes, looks for or removes folders.
+/// Proof that no other niclab makes, lists or removes folders.
 struct Guard {
     _lock: OwnedFd,
 }
 
-/// What a niclab wrote into the mark of the folder of a cluster.
+/// The content of the mark in a cluster's folder.
 fn mark_of(name: &ClusterName) -> String {
     format!("niclab cluster folder, version 1: {name}\n")
 }
 
 impl RuntimeRoot {
-    /// The folder at a path of the caller's choice, which is made if needed.
+    /// Opens the folder at `path`, and makes it if needed.
     ///
     /// # Errors
-    /// [`RuntimeError`] if it cannot be made or is somebody else's.
+    /// [`RuntimeError`] if it cannot be made or belongs to another user.
     pub fn at(path: PathBuf) -> Result<Self, RuntimeError> {
         match DirBuilder::new().recursive(true).mode(0o700).create(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error).at("make", &path)?,
@@ -160,10 +161,10 @@ impl RuntimeRoot {
         Self::existing(&path)?.map_or_else(missing, Ok)
     }
 
-    /// The folder at a path, if it is there.
+    /// Opens the folder at a path, if it exists.
     fn existing(path: &Path) -> Result<Option<Self>, RuntimeError> {
         let path = path.to_owned();
-        // In /tmp anybody may have made it first, or a link in its place.
+        // In /tmp another user may have made it first, or a link in its place.
         match own::open_path(&path).at("open", &path)? {
             Found::Nothing => Ok(None),
             Found::Foreign(why) => Err(RuntimeError::NotOurs { path, why }),
@@ -171,19 +172,19 @@ impl RuntimeRoot {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The folder that a cluster of this name has or would have.
+    /// The path of the folder for a cluster of this name; the folder need not exist.
     #[must_use]
     pub fn folder(&self, name: &ClusterName) -> PathBuf {
         self.path.join(name.as_str())
     }
 
-    /// The names of all clusters, alive or left over, sorted. What else stands in the folder is none.
+    /// The names of all clusters, alive or left over, sorted. Other entries of the folder are ignored.
     ///
     /// # Errors
     /// [`RuntimeError::Io`].
@@ -203,17 +204,17 @@ impl RuntimeRoot {
         Ok(names)
     }
 
-    /// Waits until no other niclab is at work here. None is for long.
+    /// Waits until no other niclab changes the folder, which takes only a moment.
     fn guard(&self) -> Result<Guard, RuntimeError> {
-        // Opened anew: the lock is of what was opened, and clones of one descriptor would share it.
+        // A new open file: the lock belongs to it, and clones of one descriptor would share the lock.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let lock = openat(&*self.folder, ".", flags, Mode::empty()).at("open", &self.path)?;
         retry_on_intr(|| flock(&lock, FlockOperation::LockExclusive)).at("lock", &self.path)?;
         Ok(Guard { _lock: lock })
     }
 
-    /// The folder of a cluster, without its lock. Its mark is written again where the folder lost it and an owner
-    /// lives.
+    /// Opens the folder of a cluster, without its lock. If the mark is missing but an owner lives, it writes the mark
+    /// again.
     fn open(&self, name: &ClusterName) -> Result<Found<Opened>, RuntimeError> {
         let path = self.folder(name);
         let folder = match own::open_in(&*self.folder, name.as_str()).at("open", &path)? {
@@ -232,12 +233,13 @@ impl RuntimeRoot {
         }
     }
 
-    /// How it is with the cluster of this name.
+    /// The state of the cluster of this name.
     ///
     /// # Errors
     /// [`RuntimeError::Io`].
     pub fn condition(&self, name: &ClusterName) -> Result<Condition, RuntimeError> {
-        // Whoever looks whether a lock is free holds it for that moment, in which nobody else may look or take it.
+        // Checking whether a lock is free means holding it for a moment. The guard keeps other niclabs from trying
+        // then.
         let _guard = self.guard()?;
         Ok(match self.open(name)? {
             Found::Nothing => Condition::Absent,
@@ -258,7 +260,7 @@ impl RuntimeRoot {
     /// The owner of a cluster, if it lives.
     #[must_use]
     pub fn owner(&self, name: &ClusterName) -> Option<ProcessId> {
-        // Any niclab that looks whether the lock is free holds it for that moment.
+        // Another niclab that checks the lock holds it for a moment; the guard excludes that.
         let _guard = self.guard().ok()?;
         match own::open_in(&*self.folder, name.as_str()).ok()? {
             Found::Ours(folder) => holder_of(&folder, &mark_of(name)),
@@ -266,11 +268,11 @@ impl RuntimeRoot {
         }
     }
 
-    /// Takes the name for a new cluster. What a dead owner left under it is cleaned up first.
+    /// Takes the name for a new cluster. It first cleans up what a dead owner left.
     ///
     /// # Errors
-    /// [`RuntimeError::Taken`] while its owner lives; [`RuntimeError::NotACluster`] if something else is there; others
-    /// as for [`Self::locate`].
+    /// [`RuntimeError::Taken`] while its owner lives; [`RuntimeError::NotACluster`] if something else has the path;
+    /// others as for [`Self::locate`].
     pub fn claim(&self, name: &ClusterName) -> Result<ClusterFolder, RuntimeError> {
         let path = self.folder(name);
         if path.as_os_str().len() + SOCKET_NAME_BYTES > MAX_SOCKET_PATH_BYTES {
@@ -288,7 +290,7 @@ impl RuntimeRoot {
             Found::Nothing => return Err(Errno::NOENT).at("open", &new),
             Found::Foreign(why) => return Err(RuntimeError::NotACluster { path: new, why }),
         };
-        // The user's mask may have taken something away.
+        // The user's umask may have removed permissions.
         fchmod(&folder, Mode::RWXU).at("protect", &new)?;
         let mark = mark_folder(&folder, &mark_of(name)).at("write", &new)?;
         let opened = Opened { folder, mark };
@@ -298,11 +300,11 @@ impl RuntimeRoot {
         Ok(folder)
     }
 
-    /// Ends what a dead owner left running under the name and removes its folder. `false` if the owner lives, and
-    /// then nothing is done.
+    /// Ends the processes that a dead owner left under the name, and removes its folder. If the owner lives, it does
+    /// nothing and returns `false`.
     ///
     /// # Errors
-    /// [`RuntimeError::NotACluster`] if something else is there, of which nothing is touched; [`RuntimeError::Io`].
+    /// [`RuntimeError::NotACluster`] if something else has the path, which stays untouched; [`RuntimeError::Io`].
     pub fn clean(&self, name: &ClusterName) -> Result<bool, RuntimeError> {
         self.clean_guarded(name, &self.guard()?)
     }
@@ -325,7 +327,7 @@ impl RuntimeRoot {
         Ok(true)
     }
 
-    /// Cleans up after every `niclab run` that died. An `up` that died is left for `down`, whose user wants to know.
+    /// Cleans up after every `niclab run` that died. A dead `up` is left for `down`, which reports it to the user.
     pub fn sweep(&self) {
         for name in self.names().unwrap_or_default().iter().filter(|name| name.is_of_run()) {
             if let Err(error) = self.clean(name) {
@@ -338,7 +340,7 @@ impl RuntimeRoot {
         }
     }
 
-    /// Removes the remains of a niclab that died while it made or removed a folder.
+    /// Removes the folders of a niclab that died while it made or removed them.
     fn clear_leftovers(&self, guard: &Guard) -> Result<(), RuntimeError> {
         for name in [NEW, GONE] {
             let path = self.path.join(name);
@@ -351,8 +353,8 @@ impl RuntimeRoot {
         Ok(())
     }
 
-    /// Removes a folder that niclab made or began to make, its mark last. Without a mark it has nothing else in it
-    /// either, and if it has, it is left.
+    /// Removes a folder that niclab made or began to make, its mark last. A folder without a mark must be empty; if it
+    /// is not, it stays.
     fn remove_as(&self, name: &str, folder: &OwnedFd, _guard: &Guard) -> io::Result<()> {
         if own::open_file(folder, MARK)?.is_some() {
             own::empty(folder, MARK)?;
@@ -362,27 +364,27 @@ impl RuntimeRoot {
     }
 }
 
-/// Whether a file holds this text and no other.
+/// Whether a file has exactly this content.
 fn says(file: &File, text: &str) -> bool {
     let mut found = Vec::new();
     let read = file.take(text.len() as u64 + 1).read_to_end(&mut found);
     read.is_ok() && found == text.as_bytes()
 }
 
-/// Writes the mark of a folder that has none.
+/// Writes the mark into a folder without one.
 fn mark_folder(folder: &impl AsFd, text: &str) -> io::Result<File> {
     let mut mark = own::create_file(folder, Path::new(MARK))?;
     mark.write_all(text.as_bytes())?;
     Ok(mark)
 }
 
-/// A marked folder.
+/// A folder with its mark.
 #[derive(Debug)]
 struct Opened {
-    /// Holds the lock, once it is taken. The kernel frees it when the last descriptor goes.
+    /// Holds the lock, once it is taken. The kernel releases it when the last descriptor is closed.
     folder: OwnedFd,
-    /// Locked like the folder: an older niclab locks the mark alone. While it is open it says whose the folder is, also
-    /// where its name is gone.
+    /// Locked like the folder, because an older niclab locks only the mark. The open file identifies the folder's
+    /// owner, even after its name is gone.
     mark: File,
 }
 
@@ -396,8 +398,8 @@ impl Opened {
         Ok(try_lock(self.folder.as_fd())? && try_lock(self.mark.as_fd())?)
     }
 
-    /// Locks a folder that no other niclab knows. systemd-tmpfiles may hold the lock for a moment, as it locks each
-    /// folder that it enters.
+    /// Locks a folder that no other niclab knows. systemd-tmpfiles may hold the lock for a moment, because it locks
+    /// each folder that it enters.
     fn lock(&self) -> io::Result<()> {
         let lock = |file: BorrowedFd<'_>| retry_on_intr(|| flock(file, FlockOperation::LockExclusive));
         lock(self.folder.as_fd())?;
@@ -415,7 +417,7 @@ pub struct ClusterFolder {
 }
 
 impl ClusterFolder {
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -430,7 +432,7 @@ impl ClusterFolder {
         file.and_then(|mut file| file.write_all(text.as_bytes())).at("write", &self.path.join(name))
     }
 
-    /// Remembers the processes, so that they can be ended if this one dies.
+    /// Records the processes, so that another niclab can end them if this one dies.
     ///
     /// # Errors
     /// [`RuntimeError::Io`].
@@ -445,10 +447,10 @@ impl ClusterFolder {
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    /// Removes the folder with everything in it.
+    /// Removes the folder with all its contents.
     ///
     /// # Errors
-    /// [`RuntimeError::Io`]; [`RuntimeError::NotACluster`] if another folder has its name meanwhile.
+    /// [`RuntimeError::Io`]; [`RuntimeError::NotACluster`] if another folder has its name by now.
     pub fn remove(self) -> Result<(), RuntimeError> {
         let guard = self.root.clone().guard()?;
         self.remove_guarded(&guard)
@@ -461,10 +463,10 @@ impl ClusterFolder {
         }
         root.clear_leftovers(guard)?;
         if !own::is_there(&opened.folder, MARK) {
-            // A program that cleans /tmp took it. The folder is still the one that was locked.
+            // A program that cleans /tmp removed the mark. The folder is still the locked one.
             mark_folder(&opened.folder, &mark_of(&name)).at("write", &path.join(MARK))?;
         }
-        // From here on, whoever finds it knows that it is to go, though this process may die.
+        // From here on any niclab removes this folder, even if this process dies.
         renameat(&*root.folder, name.as_str(), &*root.folder, GONE).at("remove", &path)?;
         root.remove_as(GONE, &opened.folder, guard).at("remove", &path)
     }
@@ -494,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_taken_while_its_owner_lives_and_no_longer() {
+    fn name_is_taken_only_while_its_owner_lives() {
         let (_folder, root) = root();
         let a = name("a");
         let claimed = root.claim(&a).unwrap();
@@ -567,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn cleaning_ends_what_a_dead_owner_left() {
+    fn cleaning_ends_processes_of_a_dead_owner() {
         let (_folder, root) = root();
         let claimed = root.claim(&name("a")).unwrap();
         let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
@@ -581,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn sweeping_takes_dead_runs_only() {
+    fn sweep_removes_only_dead_runs() {
         let (_folder, root) = root();
         drop(root.claim(&name("run-1")).unwrap());
         drop(root.claim(&name("mine")).unwrap());
@@ -597,7 +599,7 @@ mod tests {
 
     type Make = fn(&Path);
 
-    /// Files and folders that niclab did not make, in the place of a cluster's folder; each function makes one.
+    /// Files and folders that niclab did not make, at the path of a cluster's folder; each function makes one.
     fn foreign_files() -> [(&'static str, Make); 8] {
         [
             ("a folder", |path| fs::create_dir(path).unwrap()),
@@ -635,7 +637,7 @@ mod tests {
     }
 
     #[test]
-    fn what_niclab_did_not_make_is_neither_listed_nor_removed() {
+    fn foreign_folders_are_neither_listed_nor_removed() {
         for (what, make) in foreign_files() {
             let (_folder, root) = root();
             let path = root.folder(&name("a"));
@@ -654,7 +656,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_took_the_place_of_a_cluster_is_left() {
+    fn folder_that_replaced_a_clusters_folder_is_kept() {
         let (_folder, root) = root();
         let claimed = root.claim(&name("a")).unwrap();
         let path = claimed.path().to_owned();
@@ -666,7 +668,7 @@ mod tests {
     }
 
     #[test]
-    fn links_in_a_cluster_s_folder_are_removed_and_not_followed() {
+    fn links_in_a_clusters_folder_are_removed_not_followed() {
         let (folder, root) = root();
         let precious = folder.path().join("precious");
         fs::create_dir(&precious).unwrap();
@@ -682,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_niclab_left_that_died_half_way_is_cleared() {
+    fn leftovers_of_a_dead_niclab_are_removed() {
         let halves: [(&str, Make); 4] = [
             (NEW, |path| fs::create_dir(path).unwrap()),
             (NEW, |path| {
@@ -714,7 +716,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_at_a_cluster_disturbs_nobody() {
+    fn reading_the_condition_does_not_disturb_claims() {
         let (_folder, root) = root();
         let claimed = root.claim(&name("a")).unwrap();
         drop(root.claim(&name("dead")).unwrap());
@@ -729,14 +731,14 @@ mod tests {
                 });
             }
             for _ in 0..50 {
-                assert!(root.claim(&name("b")).is_ok(), "nobody owns it");
+                assert!(root.claim(&name("b")).is_ok(), "it has no owner");
             }
         });
         drop(claimed);
     }
 
     #[test]
-    fn a_folder_of_others_is_refused_and_another_place_is_taken() {
+    fn folder_of_another_user_is_refused_for_the_next_place() {
         let folder = tempfile::tempdir().unwrap();
         let open = folder.path().join("open");
         fs::create_dir(&open).unwrap();
@@ -757,7 +759,7 @@ mod tests {
     }
 
     #[test]
-    fn clusters_are_found_again_when_the_place_that_was_blocked_is_free() {
+    fn clusters_are_found_after_a_blocked_place_becomes_free() {
         let folder = tempfile::tempdir().unwrap();
         let places = ["first", "second"].map(|place| folder.path().join(place));
         symlink("/", &places[0]).unwrap();

@@ -1,4 +1,4 @@
-//! Where the clusters of this user are.
+//! Finds the folder of this user's clusters.
 
 use std::{
     env, fs,
@@ -8,13 +8,13 @@ use std::{
 
 use super::{MAX_SOCKET_PATH_BYTES, RuntimeError, RuntimeRoot, SOCKET_NAME_BYTES};
 
-/// Bytes that are left for a cluster's name and what stands before it.
+/// Bytes that are reserved for a cluster's name and its separator.
 const NAME_BYTES: usize = 40;
 
 impl RuntimeRoot {
-    /// Finds the folder and makes it if needed: the one that `NICLAB_RUNTIME_DIR` names, else the first usual place
-    /// that is ours or can be. Anybody may stand in the way of the place in `/tmp`, whose name is known; then it is the
-    /// one in the user's home, where nobody else can put anything. A place that holds clusters wins over one that
+    /// Finds the folder, and makes it if needed: `NICLAB_RUNTIME_DIR`, else the first default place that belongs to the
+    /// user or can be made. Another user can block the place in `/tmp`, because its name is known. The place in the
+    /// user's home then serves; other users cannot write there. A place with clusters takes precedence over one that
     /// became free since they were booted, so that later commands find them.
     ///
     /// # Errors
@@ -26,11 +26,11 @@ impl RuntimeRoot {
         }
     }
 
-    /// The first of `places` that holds clusters of ours, else the first that can be used. What keeps an earlier one
-    /// from being used is said.
+    /// The first of `places` that has clusters of this user, else the first usable one. If an earlier place is
+    /// unusable, it logs why.
     ///
     /// # Errors
-    /// What keeps the first from being used, if none can be.
+    /// Why the first place is unusable, if all are.
     pub fn among(places: &[PathBuf]) -> Result<Self, RuntimeError> {
         let holds_clusters = |place: &PathBuf| {
             let root = Self::existing(place).ok().flatten();
@@ -40,7 +40,7 @@ impl RuntimeRoot {
         let mut in_the_way = None;
         for (position, place) in places.iter().enumerate() {
             let found = if position < holder {
-                // Nothing is made where nothing is to be.
+                // Do not create a folder in a place that will not be used.
                 Self::existing(place).map(|_| None)
             } else {
                 Self::at(place.clone()).map(Some)
@@ -60,7 +60,7 @@ impl RuntimeRoot {
     }
 }
 
-/// The folder that a variable names.
+/// The absolute path in an environment variable.
 fn absolute(variable: &str) -> Option<PathBuf> {
     env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
@@ -71,7 +71,7 @@ fn usual_places() -> Vec<PathBuf> {
         |path: &PathBuf| path.as_os_str().len() <= MAX_SOCKET_PATH_BYTES - SOCKET_NAME_BYTES - NAME_BYTES;
     let session = absolute("XDG_RUNTIME_DIR").filter(|path| path.is_dir()).map(|path| path.join("niclab"));
     let temporary = PathBuf::from(format!("/tmp/niclab-{uid}"));
-    // Whose owner it is could put another folder in the place of ours, so that must be us.
+    // The owner of the parent folder could replace our folder, so the owner must be this user.
     let is_private = |path: &PathBuf| is_private(path, uid);
     let state = absolute("XDG_STATE_HOME").filter(is_private);
     let state = state.or_else(|| Some(absolute("HOME").filter(is_private)?.join(".local/state")));

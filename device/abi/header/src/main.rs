@@ -1,16 +1,16 @@
-//! Writes down the `niclab-abi` crate for those who do not read Rust: `niclab_abi.h` for the kernel driver and C
-//! programs, the tables of the device programmer's manual, and its rules.
+//! Writes the `niclab-abi` crate in other forms: `niclab_abi.h` for the kernel driver and C programs, the tables of the
+//! device programmer's manual, and the manual's rules.
 //!
-//! `cargo run -p niclab-abi-header` renews all committed copies; the tests below fail when one is stale.
+//! `cargo run -p niclab-abi-header` regenerates all committed copies. The tests below fail if a copy is stale.
 
 mod rules;
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// One thing of the header, in source order. The table is written by `build.rs`.
+/// An item of the header, in source order. `build.rs` writes the table of items.
 enum Item {
-    /// A module begins.
+    /// The begin of a module.
     Section { doc: &'static str },
     /// A constant.
     Constant { name: &'static str, value: u64, doc: &'static str },
@@ -70,7 +70,7 @@ fn tables() -> String {
     out
 }
 
-/// Bytes of a field.
+/// Number of bytes of a field.
 fn bytes_of(kind: &str) -> u64 {
     match kind {
         "u8" => 1,
@@ -89,12 +89,12 @@ fn cell(doc: &str) -> String {
     plain(doc).replace('\n', " ").replace('|', "\\|")
 }
 
-/// Documentation without the links between items, which only rustdoc can follow.
+/// Documentation without links between items, which only rustdoc can follow.
 fn plain(doc: &str) -> String {
     doc.replace("[`", "`").replace("`]", "`")
 }
 
-/// The whole header.
+/// The complete header.
 fn header() -> String {
     let mut out = String::from(HEAD);
     for item in ITEMS {
@@ -183,8 +183,9 @@ const TAIL: &str = "\n#endif /* NICLAB_ABI_H */\n";
 const TABLES_HEAD: &str = "\
 # Tables of the device
 
-Generated from the `niclab-abi` crate by `cargo run -p niclab-abi-header`; do not edit. [DEVICE.md](../driver/DEVICE.md) explains
-how a driver uses them. All fields are little-endian; structures have no padding.
+Generated from the `niclab-abi` crate by `cargo run -p niclab-abi-header`; do not edit.
+[DEVICE.md](../driver/DEVICE.md) explains how a driver uses them. All fields are little-endian; structures have no
+padding.
 ";
 
 #[cfg(test)]
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_one_that_the_tables_can_place() {
+    fn field_sizes_sum_to_the_size_of_their_structure() {
         for item in super::ITEMS {
             if let super::Item::Layout { name, bytes, fields, .. } = item {
                 let sum: u64 = fields.iter().map(|(_, kind, _)| super::bytes_of(kind)).sum();

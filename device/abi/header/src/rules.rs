@@ -1,4 +1,4 @@
-//! The page of rules, which the manual names where it says what a driver must do.
+//! The page of rules, to which the manual links wherever it says what a driver must do.
 
 use std::fmt::Write as _;
 
@@ -13,16 +13,18 @@ const HEAD: &str = "\
 Generated from the `niclab-abi` crate (`rules.rs`) by `cargo run -p niclab-abi-header`; do not edit. Every \"must\" of
 [DEVICE.md](../driver/DEVICE.md) has a name here. `niclab rules NAME` prints an entry.
 
-`--rules report` (key `rules` of a cluster file) has the cards look for broken rules while guests run; `fail` makes the run's exit
-code 1 then; `stop` stops the guest that broke one, for a debugger. Without any of them nobody looks, and nothing is paid for it: looking
-takes some 400 instructions of a short message, and messages that would go as a series go one by one ([BENCHMARKS.md](../design/BENCHMARKS.md)). A report names rule, chapter, port, model and wall time, and
-the operations before it (`broken_rules`, `broken_rule_log`; [REPORT-KEYS.md](REPORT-KEYS.md)).
+`--rules report` (key `rules` of a cluster file) has the cards check the rules while guests run. With `fail`, a broken
+rule makes the run's exit code 1. With `stop`, it stops the guest that broke the rule, for a debugger. Without `rules`
+the cards do not check, and a run has no cost. A check costs some 400 instructions for each short message, and messages
+that would be processed as a batch are processed one by one ([BENCHMARKS.md](../design/BENCHMARKS.md)). A report names
+rule, chapter, port, model and wall time, and the operations before it (`broken_rules`, `broken_rule_log`;
+[REPORT-KEYS.md](REPORT-KEYS.md)).
 
-A rule counts as broken only where what the card sees proves it, however long a guest's processor or the host kept anybody waiting. So
-nothing is said of what leaves no trace: \"checked: no\" says why, and what finds it instead.
+A card reports a rule only if what it sees proves that the rule was broken, however long a guest's processor or the host
+delayed anything. Some broken rules leave no trace. Their \"checked: no\" says why, and what finds them instead.
 ";
 
-/// The whole page.
+/// The complete page.
 pub fn page() -> String {
     let mut out = String::from(HEAD);
     let checked = rules::all().filter(|rule| rule.is_checked()).count();
@@ -31,7 +33,7 @@ pub fn page() -> String {
         let _ = writeln!(out, "\n## {section}. {title}");
         for rule in rules::all().filter(|rule| rule.section == *section) {
             let check = match rule.check {
-                Check::Live(proof) => format!("Checked, where {proof}."),
+                Check::Live(proof) => format!("Checked: a card reports it if {proof}."),
                 Check::No(why) => format!("Checked: no, {why}."),
             };
             let _ = write!(
@@ -56,11 +58,11 @@ mod tests {
     }
 
     #[test]
-    fn the_committed_page_is_current() {
+    fn committed_page_is_current() {
         assert!(read(PAGE) == page(), "stale: cargo run -p niclab-abi-header");
     }
 
-    /// The manual's chapters by number, each with its title and its text.
+    /// The manual's chapters by number, each with its title and text.
     fn chapters() -> BTreeMap<u8, (String, String)> {
         let manual = read("../../../docs/driver/DEVICE.md");
         let chapter = |text: &str| {
@@ -71,13 +73,13 @@ mod tests {
         format!("\n{manual}").split("\n## ").filter_map(chapter).collect()
     }
 
-    /// The names of rules in a text, by the links to this page.
+    /// The names of rules in a text, from its links to this page.
     fn names(text: &str) -> Vec<&str> {
         text.split("(../reference/RULES.md#").skip(1).filter_map(|rest| rest.split(')').next()).collect()
     }
 
     #[test]
-    fn each_rule_is_named_in_its_chapter_and_each_name_there_is_a_rule() {
+    fn each_rule_is_in_its_chapter_and_each_link_leads_to_a_rule() {
         let chapters = chapters();
         for (section, title) in SECTIONS {
             assert_eq!(
@@ -106,7 +108,7 @@ mod tests {
         }
     }
 
-    /// Paragraphs, items of lists and rows of tables.
+    /// Paragraphs, list items and table rows.
     fn blocks(text: &str) -> Vec<String> {
         let mut blocks = vec![String::new()];
         for line in text.lines() {
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn every_must_of_the_manual_has_a_name() {
+    fn every_must_of_the_manual_links_to_a_rule() {
         for (section, (_, text)) in chapters() {
             for block in blocks(&text) {
                 let musts =

@@ -12,44 +12,44 @@ use crate::multithreaded::{Multithreaded, MultithreadedConfig};
 use crate::program::{self, Program, UnboundLabel};
 use crate::{ConfigError, Observer, SimulationError};
 
-/// All machines are compared at this clock (paper, section 6).
+/// Clock at which all machines are compared (paper, section 6).
 pub const CLOCK_MHZ: u64 = 500;
-/// The longest list that is simulated: a bound on time, thirteen times the paper's longest.
+/// Maximum length of a simulated list, which bounds the time: thirteen times the paper's longest list.
 pub const MAX_ITEMS: u32 = 4096;
 /// The lengths of the paper's lists.
 pub const LISTS: [u32; 4] = [10, 30, 100, 300];
-/// Cycles that one header and one item may take before a run is given up: far beyond what any machine here needs.
+/// Watchdog of a run: cycles for each header and item, far more than any machine here needs.
 const LIMIT_CYCLES: u64 = 10_000;
 
 /// A benchmark that could not be run.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum RunError {
-    /// The list's length.
+    /// The list's length is out of range.
     #[error("a list of {items} items cannot be simulated; choose 1 to {MAX_ITEMS}")]
     ListLength {
-        /// What was asked for.
+        /// The requested length.
         items: u32,
     },
-    /// The machine.
+    /// The machine cannot be built.
     #[error("the machine cannot be built: {0}")]
     Config(#[from] ConfigError),
     /// A mistake in this crate's programs.
-    #[error("the program does not hang together: {0}")]
+    #[error("the program cannot be assembled: {0}")]
     Program(#[from] UnboundLabel),
-    /// The program, or its data.
+    /// The program or its data has a fault.
     #[error("the simulation ended: {0}")]
     Simulation(#[from] SimulationError),
-    /// The benchmark's own data.
+    /// The benchmark's data does not fit in memory.
     #[error("the benchmark's data does not fit: {0}")]
     Memory(#[from] OutsideMemory),
-    /// A machine that computes something else is not worth measuring.
+    /// The machine computed a wrong result, so its timing is meaningless.
     #[error("header {header} matched {found:?} where {expected:?} is right: the simulated machine is wrong")]
     WrongResult {
-        /// Its place among the pass's headers.
+        /// Index of the header within the pass.
         header: u32,
-        /// What the machine found.
+        /// The machine's result.
         found: Option<Matched>,
-        /// What it should have found.
+        /// The right result.
         expected: Option<Matched>,
     },
 }
@@ -64,7 +64,7 @@ pub enum Machine {
 }
 
 impl Machine {
-    /// Where its data lies.
+    /// Layout of its data.
     pub fn placement(&self) -> Placement {
         match self {
             Self::Embedded(config) => config.placement,
@@ -73,7 +73,7 @@ impl Machine {
     }
 }
 
-/// A machine with its program, and what it keeps between passes.
+/// A machine with its program, and its state between passes.
 #[derive(Clone, Debug)]
 pub struct Processor {
     machine: Simulated,
@@ -107,10 +107,9 @@ impl Processor {
     }
 
     /// Matches [`layout::HEADERS`] copies of a header, which have just arrived from the network, against the list in
-    /// memory. Results are in memory afterwards. Returns the cycles of all of it.
+    /// memory. Stores the results in memory. Returns the total cycles.
     ///
-    /// # Errors
-    /// The memory is not of [`layout::memory()`], or the simulation does not end within `limit` cycles.
+    /// # Errors The memory was not made by [`layout::memory()`], or the simulation does not end within `limit` cycles.
     pub fn pass(
         &mut self,
         memory: &mut Memory,
@@ -119,7 +118,7 @@ impl Processor {
         observer: &mut impl Observer,
     ) -> Result<u64, RunError> {
         layout::deliver(memory, header, self.placement)?;
-        // The network writes past the caches: headers, and the pointers of their queue. A FIFO is in no cache.
+        // The network bypasses the caches when it writes headers and the pointers of their queue. A FIFO is not cached.
         let written = match self.placement {
             Placement::Packed => vec![
                 layout::HEADER_RING..layout::HEADER_RING + layout::HEADERS * layout::HEADER_BYTES,
@@ -148,10 +147,10 @@ impl Processor {
 /// One pass of the benchmark: [`layout::HEADERS`] identical headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Pass {
-    /// How far down the list the match is, in percent; none for the first pass, by which the paper primes the
-    /// instruction cache (section 5.1) and which fills both caches here.
+    /// Position of the match in the list, in percent. None for the first pass: the paper primes the instruction cache
+    /// with it (section 5.1), and here it fills both caches.
     pub percent: Option<u32>,
-    /// Items that each header was compared with, the matching one included.
+    /// Items that each header was compared with, including the matching one.
     pub items_traversed: u32,
     /// Model time of the whole pass.
     pub model_cycles: u64,
@@ -169,7 +168,7 @@ impl Pass {
 pub struct List {
     /// Its length.
     pub items: u32,
-    /// The passes, the one that fills the caches first.
+    /// The passes; the first one fills the caches.
     pub passes: Vec<Pass>,
 }
 
@@ -178,25 +177,25 @@ pub(crate) fn measure<E>(mut run: impl FnMut(u32) -> Result<Vec<Pass>, E>) -> Re
     LISTS.into_iter().map(|items| run(items).map(|passes| List { items, passes })).collect()
 }
 
-/// The passes in their order: how far down the list each goes, in percent, and the items that a match traverses then.
-/// The first one fills the caches.
+/// The passes in order: the position of the match in percent, and the items that a match traverses. The first pass
+/// fills the caches.
 pub(crate) fn passes(items: u32) -> impl Iterator<Item = (Option<u32>, u32)> {
     std::iter::once(None)
         .chain((0..=100).step_by(10).map(Some))
         .map(move |percent| (percent, items_traversed(items, percent.unwrap_or(100))))
 }
 
-/// Items traversed by a match at so many percent of a list: its first item at 0, all of it at 100.
+/// Items traversed by a match at a position in percent: the first item at 0, the whole list at 100.
 fn items_traversed(items: u32, percent: u32) -> u32 {
     (items * percent / 100).max(1)
 }
 
-/// The match bits of the item at a place, different for each.
+/// The match bits of the item at an index, different for each item.
 pub(crate) fn match_bits(index: u32) -> u64 {
     0x4d50_4900_0000_0000 | u64::from(index)
 }
 
-/// A posted receive as MPI makes them: bits and source given, offset managed by the receiver.
+/// A posted receive as in MPI: bits and source given, offset managed by the receiver.
 fn posted_receive(index: u32) -> Item {
     Item {
         match_bits: match_bits(index),
@@ -211,11 +210,10 @@ fn posted_receive(index: u32) -> Item {
     }
 }
 
-/// Runs the benchmark: a pass to the end of the list that fills the caches, then eleven from its first item to its
-/// last in tenths.
+/// Runs the benchmark: a pass to the end of the list that fills the caches, then eleven passes from the first item to
+/// the last in steps of 10 percent.
 ///
-/// # Errors
-/// See [`RunError`]; every result of every pass is held against the right one.
+/// # Errors See [`RunError`]; every result of every pass is compared with the right one.
 pub fn run(machine: Machine, items: u32) -> Result<Vec<Pass>, RunError> {
     if !(1..=MAX_ITEMS).contains(&items) {
         return Err(RunError::ListLength { items });

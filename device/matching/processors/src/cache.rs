@@ -1,9 +1,9 @@
-//! First-level caches and the memory behind them.
+//! First-level caches and memory.
 //!
-//! A cache is set-associative with least-recently-used replacement, writes back, allocates on writes, and does not
-//! block: a line that is on its way has a cycle from which it can be used, and other accesses go on. What the network
-//! writes is invalidated everywhere ([`Cache::invalidate`]); what cores know of each other's caches is the business of
-//! [`crate::coherence`].
+//! A cache is set-associative with least-recently-used replacement. It writes back, allocates on writes, and does not
+//! block: a line in flight has a cycle from which it can be used, and other accesses proceed. Data that the network
+//! writes is invalidated in all caches ([`Cache::invalidate`]). [`crate::coherence`] keeps the caches of several cores
+//! coherent.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,8 +15,8 @@ use crate::Observer;
 /// A cache that cannot be built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error(
-    "no cache has {size_bytes} bytes in {ways} ways of {line_bytes}-byte lines; size, ways and line must be powers of \
-     two, and a line at least 4 bytes"
+    "a cache of {size_bytes} bytes cannot have {ways} ways of {line_bytes}-byte lines; size, ways and line must be \
+     powers of two, and a line at least 4 bytes"
 )]
 pub struct CacheError {
     size_bytes: u32,
@@ -24,9 +24,9 @@ pub struct CacheError {
     line_bytes: u32,
 }
 
-/// A memory with no latency or no width.
+/// A memory with an impossible width.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("memory must move at least 8 bits a cycle, in whole bytes; {bits_per_cycle} were asked for")]
+#[error("memory must move at least 8 bits a cycle, in whole bytes; the configuration has {bits_per_cycle}")]
 pub struct BandwidthError {
     bits_per_cycle: u32,
 }
@@ -34,18 +34,18 @@ pub struct BandwidthError {
 /// The shape of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheConfig {
-    /// Its data, in bytes.
+    /// Size of its data, in bytes.
     pub size_bytes: u32,
     /// Lines of a set.
     pub ways: u32,
-    /// The line. Neither table of the paper says: 32 bytes, as the PowerPC 440 has, whose 32 KB with 64 ways the
+    /// Size of a line. Neither table of the paper has it: 32 bytes as in the PowerPC 440, whose 32 KB with 64 ways the
     /// paper's table 2 repeats.
     pub line_bytes: u32,
-    /// From access to data on a hit.
+    /// Time from access to data on a hit.
     pub hit_cycles: u64,
 }
 
-/// Memory: how long the first part of a line takes, and how much comes each cycle. Shared by all caches of a machine.
+/// Memory: the latency of a line's first part, and the bytes of each cycle. All caches of a machine share it.
 #[derive(Clone, Debug)]
 pub struct MemoryBus {
     latency_cycles: u64,
@@ -56,8 +56,7 @@ pub struct MemoryBus {
 impl MemoryBus {
     /// An idle memory.
     ///
-    /// # Errors
-    /// It has no width.
+    /// # Errors The width is impossible.
     pub fn new(latency_cycles: u64, bits_per_cycle: u32) -> Result<Self, BandwidthError> {
         if bits_per_cycle == 0 || !bits_per_cycle.is_multiple_of(8) {
             return Err(BandwidthError { bits_per_cycle });
@@ -75,18 +74,18 @@ impl MemoryBus {
         self.free_from - 1
     }
 
-    /// Asks for a line, or for what no cache keeps, at `now`; returns the cycle in which it is complete.
+    /// Requests a line or uncached data at `now`. Returns the cycle in which it is complete.
     pub(crate) fn read(&mut self, now: u64, bytes: u32, observer: &mut impl Observer) -> u64 {
         self.occupy(now + self.latency_cycles, bytes, observer)
     }
 
-    /// Tells all others something at `now`, which carries no data and takes a cycle of the path. Returns the cycle in
-    /// which they have heard it: they are as far away as memory.
+    /// Broadcasts an invalidation at `now`, which carries no data and takes one cycle of the path. Returns the cycle in
+    /// which the other caches have received it: their latency is that of memory.
     pub(crate) fn announce(&mut self, now: u64, observer: &mut impl Observer) -> u64 {
         self.occupy(now + self.latency_cycles, 1, observer)
     }
 
-    /// Writes a line back; nobody waits for it but those who want the data path.
+    /// Writes a line back. Only later transfers wait for it, because it occupies the data path.
     fn write(&mut self, now: u64, bytes: u32, observer: &mut impl Observer) {
         self.occupy(now, bytes, observer);
     }
@@ -96,35 +95,35 @@ impl MemoryBus {
 struct Line {
     number: u32,
     dirty: bool,
-    /// When its data has come.
+    /// Cycle in which its data has arrived.
     ready: u64,
 }
 
-/// What a cache has seen since it was built.
+/// Counts of a cache since its creation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheCounts {
-    /// Accesses to a line that was there or on its way.
+    /// Accesses to a line that was present or in flight.
     pub hits: u64,
-    /// Accesses to a line that had to be asked for.
+    /// Accesses to a line that had to be requested.
     pub misses: u64,
-    /// Changed lines that had to leave.
+    /// Evictions of changed lines.
     pub write_backs: u64,
 }
 
-/// What an access came to.
+/// The result of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Accessed {
-    /// From when its data can be used.
+    /// Cycle from which its data can be used.
     pub ready: u64,
-    /// The line that had to leave for it.
+    /// The line that was evicted for it.
     pub left: Option<u32>,
 }
 
-/// One first-level cache. It holds no data, only which lines are there: contents are in [`crate::memory`].
+/// One first-level cache. It tracks the lines that are present; [`crate::memory`] has their contents.
 #[derive(Clone, Debug)]
 pub struct Cache {
     config: CacheConfig,
-    /// Lines of each set, the one used last in front.
+    /// Lines of each set, most recently used first.
     sets: Vec<VecDeque<Line>>,
     counts: CacheCounts,
 }
@@ -147,12 +146,12 @@ impl Cache {
         }
     }
 
-    /// What it has seen.
+    /// Its counts.
     pub fn counts(&self) -> CacheCounts {
         self.counts
     }
 
-    /// The set of a line; there is a power of two of them.
+    /// The set of a line. The number of sets is a power of two.
     fn set(&mut self, number: u32) -> &mut VecDeque<Line> {
         let mask = self.sets.len() - 1;
         &mut self.sets[number as usize & mask]
@@ -175,7 +174,7 @@ impl Cache {
         address / self.config.line_bytes
     }
 
-    /// The same as [`Cache::access`] of a line by its number, and which line had to leave for it.
+    /// Like [`Cache::access`], with the number of a line. Also returns the line that was evicted.
     pub(crate) fn access_line(
         &mut self,
         now: u64,
@@ -187,7 +186,7 @@ impl Cache {
         let CacheConfig { ways, line_bytes, hit_cycles, .. } = self.config;
         let mut left = None;
         let set = self.set(number);
-        // The line used last is often used next: it stays in front.
+        // Optimization: the most recently used line is often used next, and stays in front.
         if let Some(line) = set.front_mut().filter(|line| line.number == number) {
             line.dirty |= is_store;
             let ready = line.ready.max(now + hit_cycles);
@@ -216,33 +215,33 @@ impl Cache {
         Accessed { ready: line.ready.max(now + hit_cycles), left }
     }
 
-    /// If a line is here and changed: when its data has come.
+    /// Cycle in which a line's data has arrived, if the cache has the line and has changed it.
     pub(crate) fn changed_line(&self, number: u32) -> Option<u64> {
         let set = self.sets.get(number as usize & (self.sets.len() - 1))?;
         set.iter().find(|line| line.number == number && line.dirty).map(|line| line.ready)
     }
 
-    /// Memory has what was changed in a line, too.
+    /// Marks a line as unchanged, because memory has its data.
     pub(crate) fn clean_line(&mut self, number: u32) {
         for line in self.set(number).iter_mut().filter(|line| line.number == number) {
             line.dirty = false;
         }
     }
 
-    /// A line that is here cannot be used before `ready`.
+    /// Blocks a present line until `ready`.
     pub(crate) fn hold_line(&mut self, number: u32, ready: u64) {
         for line in self.set(number).iter_mut().filter(|line| line.number == number) {
             line.ready = line.ready.max(ready);
         }
     }
 
-    /// Drops a line, because another cache has it for itself from now on. What was changed here is lost.
+    /// Drops a line, because another cache now has it exclusively. Changes in this cache are lost.
     pub(crate) fn drop_line(&mut self, number: u32) {
         self.set(number).retain(|line| line.number != number);
     }
 
-    /// Drops the lines of a range of addresses, because something else has written their memory. What was changed
-    /// here is lost.
+    /// Drops the lines of a range of addresses, because another device has written their memory. Changes in this cache
+    /// are lost.
     pub fn invalidate(&mut self, addresses: Range<u32>) {
         let line_bytes = self.config.line_bytes;
         for set in &mut self.sets {
@@ -268,8 +267,12 @@ mod tests {
     #[test]
     fn a_miss_takes_latency_and_width_and_a_hit_one_cycle() {
         let (mut cache, mut bus) = (Cache::new(CacheConfig { line_bytes: 32, ..SHAPE }).unwrap(), bus());
-        assert_eq!(cache.access(100, 64, false, &mut bus, &mut ()), 111, "10 to the first half of 32 bytes");
-        assert_eq!(cache.access(102, 68, false, &mut bus, &mut ()), 111, "the line is on its way");
+        assert_eq!(
+            cache.access(100, 64, false, &mut bus, &mut ()),
+            111,
+            "10 cycles to the first half of 32 bytes"
+        );
+        assert_eq!(cache.access(102, 68, false, &mut bus, &mut ()), 111, "the line is in flight");
         assert_eq!(cache.access(200, 95, false, &mut bus, &mut ()), 201);
         assert_eq!(cache.counts(), CacheCounts { hits: 2, misses: 1, write_backs: 0 });
     }
@@ -293,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_network_wrote_is_not_in_the_cache() {
+    fn data_written_by_the_network_is_invalidated() {
         let (mut cache, mut bus) = (Cache::new(SHAPE).unwrap(), bus());
         for line in 0..4 {
             cache.access(0, line * 16, false, &mut bus, &mut ());
@@ -322,7 +325,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list per set, newest first.
+        /// Compares the cache with a plain list per set, most recent first.
         #[test]
         fn replacement_is_least_recently_used(accesses in prop::collection::vec((0u32..1024, any::<bool>()), 1..300)) {
             let (mut cache, mut bus) = (Cache::new(SHAPE).unwrap(), bus());
@@ -341,7 +344,7 @@ mod tests {
             }
         }
 
-        /// No two transfers on the data path at once, and none before memory's latency.
+        /// Transfers on the data path do not overlap, and none is faster than memory's latency.
         #[test]
         fn bandwidth_is_never_exceeded(
             width in prop::sample::select(vec![8u32, 64, 128, 256]),

@@ -1,12 +1,15 @@
-//! The data caches of several cores, which either know nothing of each other or invalidate one another.
+//! The data caches of several cores, which are either independent or coherent.
 //!
-//! Where they do, a line that has been changed is in one cache alone. Before a core writes, all others drop the line:
-//! they are told over the shared path, which takes memory's latency, unless no other has it. A core that reads what
-//! another has changed gets it over the same path, when the other has it itself, and memory with it. The paper says
-//! that cores have caches of their own (table 3) and nothing of how they agree; latencies of memory and first level are
-//! the only ones it has.
+//! With coherent caches, a changed line is in only one cache. Before a core writes, all other caches drop the line. The
+//! invalidation goes over the shared path and takes memory's latency, unless no other cache has the line. A core that
+//! reads a line that another core has changed gets it over the same path, once the other core has it; memory gets it,
+//! too.
 //!
-//! Who has a line is known exactly and at once; a real machine learns it from its snoops, or asks in vain.
+//! The paper says that cores have their own caches (table 3), but not how these are kept coherent. It has only the
+//! latencies of memory and of the first level.
+//!
+//! The model knows the holders of each line exactly and at once. A real machine learns them from snoops, some of which
+//! are spurious.
 //!
 //! Constants: ours.
 
@@ -17,7 +20,7 @@ use thiserror::Error;
 use crate::Observer;
 use crate::cache::{Cache, CacheConfig, CacheError, MemoryBus};
 
-/// Cores that can be kept coherent: one bit of a word for each.
+/// Maximum number of coherent cores: one bit of a word for each.
 pub const MAX_COHERENT_CORES: usize = 64;
 
 /// Too many cores.
@@ -31,13 +34,13 @@ pub struct TooManyCores {
 #[derive(Clone, Debug)]
 pub struct DataCaches {
     caches: Vec<Cache>,
-    /// Where caches invalidate one another: which cores have each line, a bit for each.
+    /// For coherent caches: the cores that have each line, as a bit mask.
     holders: Option<Vec<u64>>,
     invalidations: u64,
 }
 
 impl DataCaches {
-    /// Empty caches, one for each core, that know nothing of each other.
+    /// Empty independent caches, one for each core.
     ///
     /// # Errors
     /// The shape is impossible.
@@ -45,10 +48,9 @@ impl DataCaches {
         Ok(Self { caches: vec![Cache::new(shape)?; cores], holders: None, invalidations: 0 })
     }
 
-    /// Lets empty caches invalidate one another.
+    /// Makes empty caches coherent.
     ///
-    /// # Errors
-    /// There are too many.
+    /// # Errors Too many cores.
     pub fn coherent(self) -> Result<Self, TooManyCores> {
         let cores = self.caches.len();
         if cores > MAX_COHERENT_CORES {
@@ -57,17 +59,17 @@ impl DataCaches {
         Ok(Self { holders: Some(Vec::new()), ..self })
     }
 
-    /// One of them.
+    /// The cache of a core.
     pub fn cache(&self, core: usize) -> Option<&Cache> {
         self.caches.get(core)
     }
 
-    /// Lines that had to leave a cache because another core wrote them.
+    /// Number of lines that a cache dropped because another core wrote them.
     pub fn invalidations(&self) -> u64 {
         self.invalidations
     }
 
-    /// Drops the lines of a range of addresses everywhere, because something else has written their memory.
+    /// Drops the lines of a range of addresses in all caches, because another device has written their memory.
     pub fn invalidate(&mut self, addresses: Range<u32>) {
         for cache in &mut self.caches {
             cache.invalidate(addresses.clone());
@@ -81,8 +83,8 @@ impl DataCaches {
         }
     }
 
-    /// A core uses the line of an address at `now`: to read it, or to have it for itself and change it. Returns the
-    /// cycle from which it can.
+    /// A core reads or changes the line of an address at `now`; a change needs the line exclusively. Returns the cycle
+    /// from which the core can use the line.
     pub fn access(
         &mut self,
         core: usize,
@@ -103,7 +105,7 @@ impl DataCaches {
         let others = holders[line] & !own;
         let mut from = now;
         if others != 0 && (changes || holders[line] & own == 0) {
-            // What is changed is in one cache alone, and can leave it once it is there.
+            // A changed line is in only one cache, and can leave it once it has arrived there.
             if others.is_power_of_two() {
                 let other = &mut self.caches[others.trailing_zeros() as usize];
                 if let Some(ready) = other.changed_line(number) {
@@ -151,29 +153,29 @@ mod tests {
     }
 
     #[test]
-    fn a_write_takes_the_line_from_all_others_and_what_it_costs_is_a_line_of_memory() {
+    fn a_write_invalidates_all_other_copies_of_its_line() {
         let (mut caches, mut bus) = coherent(3);
         let mut at = |core, now, changes| caches.access(core, now, 64, changes, &mut bus, &mut ());
         assert_eq!((at(0, 0, false), at(1, 100, false)), (11, 111), "both read it from memory");
-        assert_eq!(at(0, 200, true), 210, "the other is told to drop it: 10 cycles, and no line moves");
-        assert_eq!(at(0, 300, true), 301, "nobody else has it");
+        assert_eq!(at(0, 200, true), 210, "the other core drops it: 10 cycles, and no line moves");
+        assert_eq!(at(0, 300, true), 301, "no other core has it");
         assert_eq!(at(1, 400, false), 411, "from the other core, as from memory");
-        assert_eq!((at(0, 500, false), at(1, 500, false)), (501, 501), "both have it");
-        assert_eq!(at(2, 600, true), 611, "a line, and both drop theirs");
+        assert_eq!((at(0, 500, false), at(1, 500, false)), (501, 501), "both cores have it");
+        assert_eq!(at(2, 600, true), 611, "a line from memory, and both other cores drop theirs");
         assert_eq!(at(0, 700, true), 711);
         assert_eq!(caches.invalidations(), 4);
     }
 
     #[test]
-    fn a_changed_line_goes_on_when_it_has_come() {
+    fn a_changed_line_moves_on_once_it_has_arrived() {
         let (mut caches, mut bus) = coherent(2);
         assert_eq!(caches.access(0, 0, 64, true, &mut bus, &mut ()), 11);
-        // Asked for while it is on its way to the first core, from which it comes.
+        // The request comes while the line is in flight to the first core, which then supplies it.
         assert_eq!(caches.access(1, 1, 64, false, &mut bus, &mut ()), 11 + 11);
     }
 
     #[test]
-    fn caches_apart_do_not_notice_each_other() {
+    fn independent_caches_do_not_affect_each_other() {
         let (mut caches, mut bus) = (DataCaches::apart(2, SHAPE).unwrap(), MemoryBus::new(10, 128).unwrap());
         for now in [0, 100] {
             for core in 0..2 {
@@ -191,12 +193,12 @@ mod tests {
         assert_eq!(caches(65).unwrap_err().cores, 65);
     }
 
-    /// The plain model: what each core's cache holds, newest first in each set, and which write of a line it has seen.
+    /// The plain model: the lines in each core's cache, newest first in each set, and the write that each line has.
     #[derive(Default)]
     struct Plain {
-        /// Of each core and set.
+        /// Lines by core and set.
         sets: BTreeMap<(usize, u32), Vec<Copied>>,
-        /// The last write of each line, and the last that memory has.
+        /// The last write of each line. `memory` has the last write that memory has.
         last: BTreeMap<u32, u64>,
         memory: BTreeMap<u32, u64>,
     }
@@ -205,9 +207,9 @@ mod tests {
     #[derive(Clone, Copy)]
     struct Copied {
         line: u32,
-        /// The write that its data is of.
+        /// The write whose data it has.
         write: u64,
-        /// Memory lacks it.
+        /// Whether memory lacks that write.
         changed: bool,
     }
 
@@ -215,7 +217,7 @@ mod tests {
     const SETS: u32 = 2;
 
     impl Plain {
-        /// Whether it was there, and how many others lost theirs.
+        /// Returns whether the line was present, and the number of other caches that dropped it.
         fn access(&mut self, cores: usize, core: usize, line: u32, write: Option<u64>) -> (bool, u64) {
             let set = line % SETS;
             let (has, mut lost) = (self.seen(core, line).is_some(), 0);
@@ -250,7 +252,7 @@ mod tests {
             (has, lost)
         }
 
-        /// The write that a core's copy is of.
+        /// The write whose data a core's copy has.
         fn seen(&self, core: usize, line: u32) -> Option<u64> {
             let entries = self.sets.get(&(core, line % SETS))?;
             entries.iter().find(|entry| entry.line == line).map(|entry| entry.write)
@@ -258,10 +260,10 @@ mod tests {
     }
 
     proptest! {
-        /// Hits, misses, write-backs and invalidations are those of the plain model, in which no core ever reads
-        /// anything but the last write; and a changed line is in one cache alone.
+        /// Hits, misses, write-backs and invalidations equal those of the plain model, in which a core always reads the
+        /// last write. A changed line is in only one cache.
         #[test]
-        fn no_core_reads_what_another_has_overwritten(
+        fn no_core_reads_stale_data(
             accesses in prop::collection::vec((0usize..3, 0u32..14, any::<bool>(), 0u64..4), 1..300),
         ) {
             let (mut caches, mut bus) = coherent(3);
@@ -277,7 +279,7 @@ mod tests {
                 prop_assert_eq!(after.hits - before.hits, u64::from(hit));
                 prop_assert_eq!(after.misses - before.misses, u64::from(!hit));
                 prop_assert_eq!(caches.invalidations() - invalidations, lost);
-                // Nothing comes over the path sooner than memory answers.
+                // No transfer over the path is faster than memory.
                 prop_assert!(ready > now && ((hit && lost == 0) || ready >= now + 10));
                 for line in 0..14 {
                     let changed = (0..3).filter(|core| caches.cache(*core).unwrap().changed_line(line).is_some());

@@ -1,9 +1,14 @@
 //! All machines on the benchmark (section 6.1).
 //!
-//! The processors come in three sets: as the paper's tables and its simulator's defaults describe them; with the two
-//! decisions that the paper leaves open and that matter most taken the other way: branches of the embedded processor
-//! predicted not taken, and threads that spin on a lock; and with headers, items and locks where the paper's figures
-//! put them. None is fitted to anything. `niclab figures match` puts what comes out beside what the paper says.
+//! The processors come in three sets:
+//!
+//! * as the paper's tables and its simulator's defaults describe them;
+//! * with the opposite of the two most important decisions that the paper leaves open: branches of the embedded
+//!   processor
+//!   are predicted not taken, and threads spin on a lock;
+//! * with headers, items and locks where the paper's figures have them.
+//!
+//! No set is fitted to any result. `niclab figures match` prints the results next to the paper's.
 
 use serde::Serialize;
 
@@ -41,8 +46,9 @@ impl Machines {
         }
     }
 
-    /// Items from memory: headers from a FIFO, items of two lines with their locks in them, caches that invalidate one
-    /// another, threads that begin near. docs/design/PROCESSORS.md has each choice with its source; none is fitted.
+    /// Items from memory: headers from a FIFO, items of two lines that contain their locks, coherent caches, and
+    /// threads that start near their spawner. docs/design/PROCESSORS.md has each choice with its source; none is
+    /// fitted.
     pub fn from_memory() -> Self {
         let Self { embedded, multithreaded } = Self::as_described();
         Self {
@@ -57,7 +63,7 @@ impl Machines {
         }
     }
 
-    /// The same as the first with what the paper leaves open decided the other way.
+    /// [`Self::as_described`] with the opposite decisions where the paper leaves them open.
     pub fn otherwise() -> Self {
         let Self { embedded, multithreaded } = Self::as_described();
         Self {
@@ -67,17 +73,17 @@ impl Machines {
     }
 }
 
-/// Machines with one decision taken otherwise, to show how much hangs on it.
+/// Machines that differ in one decision, to show its influence.
 pub fn variations() -> Vec<(&'static str, Machine)> {
     let mut all = variations_of_the_first_set();
     all.extend(variations_of_the_third_set());
     all
 }
 
-/// Those of [`Machines::from_memory`], which stand beside it themselves.
+/// Variations of [`Machines::from_memory`], together with these machines themselves.
 fn variations_of_the_third_set() -> Vec<(&'static str, Machine)> {
     let Machines { embedded, multithreaded: [one, _, sixteen] } = Machines::from_memory();
-    // Room for what four threads look at, not for the shortest list.
+    // A cache with room for the items of four threads, but not for the shortest list.
     let keeps_no_list = |cache| CacheConfig { size_bytes: 512, ways: 16, ..cache };
     let reserving = |config| MultithreadedConfig { locks: Locks::Reserved, ..config };
     let no_list = |config: MultithreadedConfig| MultithreadedConfig {
@@ -150,16 +156,16 @@ fn variations_of_the_first_set() -> Vec<(&'static str, Machine)> {
     ]
 }
 
-/// A processor on the benchmark.
+/// Results of a processor on the benchmark.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Measured {
-    /// Which.
+    /// Name of the processor.
     pub name: String,
     /// One for each of [`benchmark::LISTS`].
     pub lists: Vec<List>,
 }
 
-/// What has been measured: a machine that stands in a set and among the variations is simulated once.
+/// Results so far. A machine that is in a set and among the variations is simulated only once.
 #[derive(Default)]
 struct Simulated(Vec<(Machine, Vec<List>)>);
 
@@ -175,7 +181,7 @@ impl Simulated {
     }
 }
 
-/// A set of processors on the benchmark.
+/// Runs a set of processors on the benchmark.
 ///
 /// # Errors
 /// See [`RunError`].
@@ -196,7 +202,7 @@ fn measure_set(machines: &Machines, simulated: &mut Simulated) -> Result<Vec<Mea
     .collect()
 }
 
-/// All machines on the benchmark. All cycles are model time.
+/// Results of all machines on the benchmark. All cycles are model time.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Comparison {
     /// [`COMPARISON_VERSION`].
@@ -205,7 +211,7 @@ pub struct Comparison {
     pub clock_mhz: u64,
     /// [`HEADERS`].
     pub headers_per_pass: u32,
-    /// The match unit, on its engine.
+    /// The match unit, run on its engine.
     pub match_unit: MatchUnit,
     /// [`Machines::as_described`].
     pub as_described: Vec<Measured>,
@@ -218,7 +224,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Simulates all of them.
+    /// Simulates all machines.
     ///
     /// # Errors
     /// See [`MatchUnitError`].

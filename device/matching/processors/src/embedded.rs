@@ -1,18 +1,20 @@
 //! The embedded processor of the paper's table 2: out of order, two instructions wide, like a PowerPC 440 in
 //! SimpleScalar.
 //!
-//! Built after SimpleScalar's `sim-outorder` in the form that the paper used, that of the Structural Simulation Toolkit
-//! (`ssb_sim-outorder.cc`): the oldest ready operation is issued first, and a store passes through completion. Each
-//! cycle, in this order: commit, completion, issue, dispatch, fetch. A register update unit (RUU) renames and holds
-//! instructions until they commit in order; a load or store takes a place in the load and store queue (LSQ) beside it,
-//! and two of the issue slots: one for its address on an ALU, one for its access. Fetching stops behind a taken branch
-//! for the cycle and behind a wrongly predicted one until that has been executed, and a penalty more.
+//! Modelled on SimpleScalar's `sim-outorder` in the version that the paper used, that of the Structural Simulation
+//! Toolkit (`ssb_sim-outorder.cc`): the oldest ready operation is issued first, and a store passes through completion.
+//! The order within a cycle is commit, completion, issue, dispatch, fetch.
 //!
-//! Departures: instructions of a wrong path are not executed (they would take RUU places and, seldom, cache lines), and
-//! a branch whose target is not known yet costs what a wrong prediction costs, not a little less. Both concern a few
-//! cycles for each header. The multiplier of table 2 is not there because nothing multiplies.
+//! A register update unit (RUU) renames and holds instructions until they commit in order. A load or store also takes
+//! an entry in the load and store queue (LSQ), and two issue slots: one for its address on an ALU, one for its access.
+//! Fetching stops for the cycle after a taken branch. After a mispredicted branch it stops until the branch has been
+//! executed, plus a penalty.
 //!
-//! Constants: a FIFO is read by words of a processor of 32 bits, which the paper names (section 5: a PPC 440).
+//! Departures: instructions of a wrong path are not executed (they would take RUU entries and, rarely, cache lines). A
+//! branch whose target is not yet known costs as much as a misprediction, instead of slightly less. Both concern a few
+//! cycles for each header. The multiplier of table 2 is missing because no instruction multiplies.
+//!
+//! Constants: a FIFO is read in words of a 32-bit processor, which the paper names (section 5: a PPC 440).
 
 use std::collections::VecDeque;
 
@@ -34,29 +36,29 @@ pub struct EmbeddedConfig {
     pub issue_width: usize,
     /// Instructions committed a cycle.
     pub commit_width: usize,
-    /// Places in the register update unit.
+    /// Entries in the register update unit.
     pub ruu: usize,
-    /// Places in the load and store queue.
+    /// Entries in the load and store queue.
     pub lsq: usize,
-    /// Integer ALUs. They compute addresses and resolve branches too.
+    /// Integer ALUs. They also compute addresses and resolve branches.
     pub integer_alus: usize,
-    /// Loads that access and stores that commit in one cycle.
+    /// Number of loads that access memory and stores that commit in one cycle.
     pub memory_ports: usize,
     /// Data cache.
     pub data_cache: CacheConfig,
     /// Instruction cache.
     pub instruction_cache: CacheConfig,
-    /// To the first part of a line, in cycles.
+    /// Latency to the first part of a line, in cycles.
     pub memory_latency_cycles: u64,
     /// Width of memory.
     pub memory_bits_per_cycle: u32,
-    /// Places between fetch and decode. Not in the paper: SimpleScalar's default.
+    /// Entries between fetch and decode. Not in the paper: SimpleScalar's default.
     pub fetch_queue: usize,
-    /// From the execution of a wrongly predicted branch to the next fetch. Not in the paper: SimpleScalar's default.
+    /// Time from the execution of a mispredicted branch to the next fetch. Not in the paper: SimpleScalar's default.
     pub misprediction_cycles: u64,
-    /// Not in the paper: SimpleScalar's default is bimodal.
+    /// Branch prediction. Not in the paper: SimpleScalar's default is bimodal.
     pub prediction: Prediction,
-    /// Where the benchmark's data lies, and how headers come.
+    /// Layout of the benchmark's data, and the way in which headers arrive.
     pub placement: Placement,
 }
 
@@ -83,7 +85,7 @@ impl Default for EmbeddedConfig {
     }
 }
 
-/// An embedded processor. What it has cached and learned outlives a run.
+/// An embedded processor. Its caches and its predictor keep their state between runs.
 #[derive(Clone, Debug)]
 pub struct Embedded {
     config: EmbeddedConfig,
@@ -132,8 +134,7 @@ impl Embedded {
 
     /// Runs a program from its first instruction until its halt has committed. Returns the cycles.
     ///
-    /// # Errors
-    /// The program cannot go on, or does not end within `limit` cycles.
+    /// # Errors The program has a fault, or does not end within `limit` cycles.
     pub fn run(
         &mut self,
         program: &Program,
@@ -166,11 +167,11 @@ impl Embedded {
         Ok(self.now - start)
     }
 
-    /// Retires completed instructions in order. A store writes now, and needs a memory port for it.
+    /// Retires completed instructions in order. A store writes now, and needs a memory port.
     fn commit(&mut self, pipeline: &mut Pipeline, observer: &mut impl Observer) -> usize {
         let mut committed = 0;
         while committed < self.config.commit_width {
-            // What completes in this cycle commits in the next one at the earliest.
+            // An instruction that completes in this cycle commits in the next one at the earliest.
             let Some(entry) =
                 pipeline.ruu.front().filter(|entry| entry.result.is_some_and(|at| at < self.now))
             else {
@@ -198,7 +199,7 @@ impl Embedded {
         committed
     }
 
-    /// Issues what is ready, the oldest first.
+    /// Issues ready operations, oldest first.
     fn issue(&mut self, pipeline: &mut Pipeline, observer: &mut impl Observer) {
         for index in 0..pipeline.ruu.len() {
             if pipeline.slots.issued == self.config.issue_width {
@@ -207,7 +208,7 @@ impl Embedded {
             match pipeline.ready(index, self.now) {
                 Some(Work::Access { forwarded }) => self.issue_load(pipeline, index, forwarded, observer),
                 Some(Work::StoreData) => {
-                    // It waits in the LSQ for its commit.
+                    // The store waits in the LSQ for its commit.
                     pipeline.ruu[index].result = Some(self.now + 1);
                     pipeline.slots.issued += 1;
                 }
@@ -267,7 +268,7 @@ impl Embedded {
         pipeline.ruu[index].result = Some(ready);
     }
 
-    /// Moves instructions from the fetch queue into RUU and LSQ. As in SimpleScalar a full LSQ holds all of them.
+    /// Moves instructions from the fetch queue to RUU and LSQ. As in SimpleScalar, a full LSQ blocks all of them.
     fn dispatch(&self, pipeline: &mut Pipeline) {
         for _ in 0..self.config.fetch_width {
             if pipeline.ruu.len() == self.config.ruu || pipeline.lsq_used == self.config.lsq {
@@ -315,10 +316,10 @@ impl Embedded {
     }
 }
 
-/// What is read of a FIFO at once.
+/// Bytes of one read from a FIFO.
 const WORD_BYTES: u32 = 4;
 
-/// What was used in one cycle.
+/// Slots used in one cycle.
 #[derive(Clone, Copy, Default)]
 struct Slots {
     issued: usize,
@@ -328,9 +329,9 @@ struct Slots {
 
 #[derive(Clone, Copy)]
 enum Fetch {
-    /// From this cycle on.
+    /// Fetching resumes in this cycle.
     From(u64),
-    /// Behind a wrongly predicted branch until it is executed; behind a halt for ever.
+    /// Fetching is stopped: after a mispredicted branch until it is executed, or forever after a halt.
     Held,
 }
 
@@ -343,21 +344,21 @@ struct Fetched {
 /// The number of an instruction in the dynamic stream.
 type Sequence = u64;
 
-/// A place in the RUU, and in the LSQ if it accesses memory.
+/// An entry of the RUU, and of the LSQ if the instruction accesses memory.
 struct Entry {
     executed: Executed,
     mispredicted: bool,
-    /// Who computes the base of its address.
+    /// The instruction that computes the base of its address.
     base: Option<Sequence>,
-    /// Who computes its other operands.
+    /// The instructions that compute its other operands.
     sources: [Option<Sequence>; 3],
-    /// When its address is known, once that is under way.
+    /// Cycle in which its address is known, once its computation is issued.
     address: Option<u64>,
-    /// When its result is known, once that is under way.
+    /// Cycle in which its result is known, once its computation is issued.
     result: Option<u64>,
 }
 
-/// What an instruction in the RUU could do next.
+/// Operation that an instruction in the RUU can issue next.
 enum Work {
     Address,
     Access { forwarded: bool },
@@ -365,7 +366,7 @@ enum Work {
     Compute,
 }
 
-/// The instructions under way.
+/// The instructions in flight.
 struct Pipeline {
     thread: Thread,
     fetch: Fetch,
@@ -374,7 +375,7 @@ struct Pipeline {
     /// The number of the RUU's first instruction.
     first: Sequence,
     lsq_used: usize,
-    /// Who writes each name last.
+    /// The last instruction that writes each name.
     writers: Scoreboard<Option<Sequence>>,
     slots: Slots,
     halted: bool,
@@ -395,7 +396,7 @@ impl Pipeline {
         }
     }
 
-    /// Takes a place in RUU and LSQ, and renames.
+    /// Enters an instruction in RUU and LSQ, and renames its operands.
     fn enter(&mut self, Fetched { executed, mispredicted }: Fetched) {
         let writer = |name: Option<Name>| name.and_then(|name| self.writers.get(name));
         let operands = executed.operands;
@@ -408,7 +409,7 @@ impl Pipeline {
         self.ruu.push_back(Entry { executed, mispredicted, base, sources, address: None, result: None });
     }
 
-    /// Whether the result of an instruction can be used; those that have committed left the RUU.
+    /// Whether the result of an instruction can be used. Committed instructions are no longer in the RUU.
     fn is_known(&self, sequence: Option<Sequence>, now: u64) -> bool {
         let entry = sequence
             .and_then(|sequence| sequence.checked_sub(self.first))
@@ -416,7 +417,7 @@ impl Pipeline {
         entry.is_none_or(|entry| entry.result.is_some_and(|at| at <= now))
     }
 
-    /// What the instruction at `index` of the RUU could do in this cycle.
+    /// The operation that the instruction at `index` of the RUU can issue in this cycle.
     fn ready(&self, index: usize, now: u64) -> Option<Work> {
         let entry = &self.ruu[index];
         if entry.result.is_some() {
@@ -434,8 +435,8 @@ impl Pipeline {
         }
     }
 
-    /// A load waits for the addresses of all stores before it, and for the data of those to its own address, which
-    /// the LSQ then hands over. What takes words out of a FIFO asks for them in order.
+    /// A load waits for the addresses of all earlier stores, and for the data of those to its own address, which the
+    /// LSQ then forwards. Reads of a FIFO are requested in order.
     fn load_may_access(&self, index: usize, Access { address, kind }: Access, now: u64) -> Option<Work> {
         let mut forwarded = false;
         for earlier in self.ruu.iter().take(index) {
@@ -467,7 +468,7 @@ mod tests {
     use crate::instruction::Instruction::*;
     use crate::instruction::r;
 
-    /// Cycles of a program, its second time: its instructions and data are in the caches, its branches learned.
+    /// Cycles of a program's second run: caches and predictor are warm.
     fn warm_cycles(config: EmbeddedConfig, instructions: &[Instruction]) -> u64 {
         let program = Program::new([instructions, &[Halt]].concat());
         let (mut processor, mut memory) = (Embedded::new(config).unwrap(), Memory::new(4096));
@@ -485,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn two_independent_instructions_are_done_a_cycle_and_one_of_a_chain() {
+    fn two_independent_or_one_dependent_instruction_a_cycle() {
         let independent: Vec<Instruction> = (0..20).map(|n| LoadImmediate(r(n), 1)).collect();
         assert_eq!(cycles(&independent), 15);
         let chain = [AddImmediate(r(3), r(3), 1); 20];
@@ -505,7 +506,7 @@ mod tests {
 
     #[test]
     fn a_load_gets_its_data_a_cycle_after_its_address() {
-        // Each load's address depends on the load before: address, access.
+        // Each load's address depends on the previous load: address, then access.
         let chase = |count| vec![LoadWord(r(3), 0, r(3)); count];
         assert_eq!(cycles(&chase(20)) - cycles(&chase(10)), 20);
     }
@@ -524,13 +525,17 @@ mod tests {
         processor.run(&program, &mut memory, 1000, &mut ()).unwrap();
         assert_eq!(memory.word(128), Ok(77));
         let counts = processor.data_cache_mut().counts();
-        assert_eq!((counts.hits, counts.misses), (0, 2), "the two stores; the load did not ask the cache");
+        assert_eq!(
+            (counts.hits, counts.misses),
+            (0, 2),
+            "the two stores; the load does not access the cache"
+        );
     }
 
     #[test]
-    fn words_of_a_fifo_are_asked_for_in_order() {
-        // The FIFO at 0 has its words at 64, all zero. The first read's address comes from four loads, the others' at
-        // once.
+    fn words_of_a_fifo_are_requested_in_order() {
+        // The FIFO at 0 has its words at 64, all zero. The first read's address depends on four loads; the others' is
+        // known at once.
         let mut memory = Memory::new(4096);
         let mut program = vec![LoadWord(r(6), 512, r(6)); 4];
         program.extend([FifoTake(r(3), r(6)), FifoTake(r(4), r(7)), FifoTake(r(5), r(7)), Halt]);
@@ -555,9 +560,9 @@ mod tests {
             assert_eq!(
                 (second, third),
                 (first + 1, first + 2),
-                "one behind the other, none waits for its word"
+                "consecutive requests that do not wait for the data"
             );
-            // Fetch, dispatch, four loads of two cycles, the address.
+            // Fetch and dispatch, four loads of two cycles, the address, and memory's latency.
             assert!(first >= begin + 2 + 8 + 1 + 10);
         }
         let counts = processor.data_cache_mut().counts();
@@ -566,8 +571,8 @@ mod tests {
 
     #[test]
     fn a_load_waits_for_the_addresses_of_earlier_stores() {
-        // Memory is all zero, so that both stores go to the same place; one knows it only after four loads.
-        let behind = |base| {
+        // Memory is all zero, so both stores have the same address. One of them knows it only after four loads.
+        let program = |base| {
             let mut program = vec![LoadWord(r(6), 0, r(6)); 4];
             program.extend([StoreWord(r(3), 256, base), LoadWord(r(5), 64, r(4))]);
             program.extend([AddImmediate(r(5), r(5), 1); 9]);
@@ -575,20 +580,20 @@ mod tests {
         };
         let wide =
             EmbeddedConfig { issue_width: 8, fetch_width: 8, fetch_queue: 8, lsq: 16, ..Default::default() };
-        let (late, early) = (warm_cycles(wide, &behind(r(6))), warm_cycles(wide, &behind(r(4))));
+        let (late, early) = (warm_cycles(wide, &program(r(6))), warm_cycles(wide, &program(r(4))));
         assert!(late >= early + 5, "{late} and {early}");
     }
 
     #[test]
-    fn fetching_stops_behind_a_taken_branch() {
-        // Branch n goes to branch n + 1, over a halt.
+    fn fetching_stops_after_a_taken_branch() {
+        // Branch n goes to branch n + 1 and skips a halt.
         let program: Vec<Instruction> = (0..20).flat_map(|n| [Branch(2 * n + 2), Halt]).collect();
-        assert_eq!(cycles(&program), 25, "a branch a cycle, though two could be issued");
+        assert_eq!(cycles(&program), 25, "one branch a cycle, though two could be issued");
     }
 
     #[test]
     fn a_wrong_prediction_costs_its_penalty() {
-        // 40 rounds; the branch back is taken but in the last one.
+        // 40 iterations; the branch back is taken in all but the last one.
         let program = [
             LoadImmediate(r(3), 40),
             AddImmediate(r(3), r(3), -1),
@@ -599,13 +604,13 @@ mod tests {
             warm_cycles(EmbeddedConfig { misprediction_cycles, prediction, ..Default::default() }, &program)
         };
         assert_eq!(at(13, Prediction::NotTaken) - at(3, Prediction::NotTaken), 39 * 10);
-        // Two of the counter: the last round of both runs.
+        // The counter mispredicts twice: in the last iteration of both runs.
         assert_eq!(at(13, Prediction::Bimodal) - at(3, Prediction::Bimodal), 10);
         assert!(at(3, Prediction::Bimodal) < at(3, Prediction::NotTaken));
     }
 
     #[test]
-    fn a_program_that_does_not_end_is_given_up() {
+    fn a_program_that_does_not_end_is_an_error() {
         let (mut processor, mut memory) =
             (Embedded::new(EmbeddedConfig::default()).unwrap(), Memory::new(16));
         let circle = Program::new(vec![Branch(0)]);
@@ -621,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_missing_is_named() {
+    fn the_error_names_the_missing_part() {
         let error = Embedded::new(EmbeddedConfig { lsq: 0, ..Default::default() }).map(|_| ()).unwrap_err();
         assert_eq!(error.to_string(), "the LSQ size is 0; it must be at least 1");
     }

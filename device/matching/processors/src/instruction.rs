@@ -1,8 +1,8 @@
 //! The instructions of the simulated processors: the part of 32-bit PowerPC that the match function needs, reads of a
 //! FIFO, and instructions of the multithreaded processor for threads and locks.
 //!
-//! Only what timing depends on is kept of the architecture: registers, one condition field, carry and link register.
-//! Mnemonics are PowerPC's, so that a listing can be held against a compiler's.
+//! The model keeps only the parts of the architecture on which timing depends: registers, one condition field, carry
+//! and link register. Mnemonics are PowerPC's, so that a listing can be compared with a compiler's.
 //!
 //! Constants: ours, names of registers.
 
@@ -12,15 +12,14 @@ pub struct Register(u8);
 
 /// The register r`number`.
 ///
-/// # Panics
-/// There are 32 of them; another number is a mistake in a program of this crate.
+/// # Panics If `number` is not below 32, which is a mistake in a program of this crate.
 pub const fn r(number: u8) -> Register {
     assert!(number < 32, "PowerPC has 32 general registers");
     Register(number)
 }
 
 impl Register {
-    /// Its place in a register file.
+    /// Its index in a register file.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -30,33 +29,33 @@ impl Register {
     }
 }
 
-/// Anything an instruction may wait for: a general register, the condition field, carry or the link register.
+/// An operand that an instruction may wait for: a general register, the condition field, carry or the link register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Name(u8);
 
 impl Name {
-    /// How many names there are: the size of a scoreboard.
+    /// Number of names: the size of a scoreboard.
     pub const COUNT: usize = 35;
     const CONDITION: Self = Self(32);
     const LINK: Self = Self(33);
     const CARRY: Self = Self(34);
 
-    /// Its place in a scoreboard, below [`Name::COUNT`].
+    /// Its index in a scoreboard, below [`Name::COUNT`].
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// When a conditional branch is taken, after a compare.
+/// The condition of a branch, after a compare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "the words say it")]
+#[allow(missing_docs, reason = "the names say it")]
 pub enum Condition {
     Equal,
     NotEqual,
     Greater,
 }
 
-/// An instruction's number in its program. It lies at four times that in memory.
+/// An instruction's number in its program. Its address is four times this number, relative to the code.
 pub type Target = usize;
 
 /// One instruction. Operands in the order of the assembler: destination, then sources.
@@ -82,9 +81,9 @@ pub enum Instruction {
     Xor(Register, Register, Register),
     /// `and`.
     And(Register, Register, Register),
-    /// `or.`: compares its result with zero too.
+    /// `or.`: also compares its result with zero.
     OrRecord(Register, Register, Register),
-    /// `andi.`: compares its result with zero too.
+    /// `andi.`: also compares its result with zero.
     AndImmediateRecord(Register, Register, u16),
     /// `subfc d,a,b`: d = b - a, and the carry.
     SubtractFromCarrying(Register, Register, Register),
@@ -106,27 +105,27 @@ pub enum Instruction {
     Return,
     /// Ends the program of an embedded processor, or a thread.
     Halt,
-    /// `lwz` of the status of the FIFO at the address: not zero while a header waits. No cache keeps it.
+    /// `lwz` of the status of the FIFO at the address: not zero while a header waits. Not cached.
     FifoStatus(Register, Register),
-    /// `lwz` of the data of the FIFO at the address: takes its next word out, so that no cache keeps it and none may be
-    /// asked for before those in front of it.
+    /// `lwz` of the data of the FIFO at the address. The load takes the FIFO's next word, so it is not cached, and
+    /// loads of the FIFO are requested in order.
     FifoTake(Register, Register),
     /// Multithreaded: takes the lock of the list's first item, in the order in which threads were spawned.
     Enter(Register),
     /// Multithreaded: takes the lock of the item at the address.
     Lock(Register),
-    /// Multithreaded: gives the lock of the item at the address back.
+    /// Multithreaded: releases the lock of the item at the address.
     Unlock(Register),
     /// Multithreaded: takes the lock of the item at the address by the full/empty bit of the word at an offset in it.
     TakeFull(i16, Register),
-    /// Multithreaded: gives it back.
+    /// Multithreaded: releases that lock.
     LeaveFull(i16, Register),
     /// `lwarx`: a word, and the reservation of its line.
     LoadReserved(Register, Register),
-    /// `stwcx.`: stores the first operand if the reservation stands, and says by `equal` whether it did. Where it does,
-    /// a lock has been taken: nothing else is reserved here.
+    /// `stwcx.`: stores the first operand if the reservation is still held, and sets `equal` if it stored. A successful
+    /// store takes a lock: these programs reserve nothing else.
     StoreConditional(Register, Register),
-    /// `stw` of a lock's word, which gives it back.
+    /// `stw` of a lock's word, which releases the lock.
     StoreRelease(Register, i16, Register),
     /// Multithreaded: a new thread at the target with a copy of all registers.
     Spawn(Target),
@@ -134,14 +133,14 @@ pub enum Instruction {
     Join,
 }
 
-/// What an instruction reads and writes.
+/// The names that an instruction reads and writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Operands {
     /// The base register of a memory address.
     pub base: Option<Name>,
-    /// Read beside the base; for a store the data.
+    /// Other names that it reads; for a store the data.
     pub reads: [Option<Name>; 3],
-    /// Written.
+    /// Names that it writes.
     pub writes: [Option<Name>; 2],
 }
 
@@ -162,19 +161,19 @@ impl Operands {
         self
     }
 
-    /// Everything read, the base included.
+    /// All names that it reads, including the base.
     pub fn sources(&self) -> impl Iterator<Item = Name> {
         self.base.into_iter().chain(self.reads.into_iter().flatten())
     }
 
-    /// Everything written.
+    /// All names that it writes.
     pub fn destinations(&self) -> impl Iterator<Item = Name> {
         self.writes.into_iter().flatten()
     }
 }
 
 impl Instruction {
-    /// What it reads and writes.
+    /// The names that it reads and writes.
     pub fn operands(self) -> Operands {
         use Instruction::*;
         const CONDITION: Name = Name::CONDITION;
@@ -207,31 +206,32 @@ impl Instruction {
         }
     }
 
-    /// Whether it may go elsewhere than to the next instruction.
+    /// Whether execution may continue elsewhere than at the next instruction.
     pub const fn is_branch(self) -> bool {
         use Instruction::*;
         matches!(self, BranchIf(..) | Branch(_) | Call(_) | Return)
     }
 }
 
-/// Which instruction last promised to write each name; or, for an in-order core, when it is ready.
+/// An entry for each name: the last instruction that will write it or, for an in-order core, the cycle in which it is
+/// ready.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scoreboard<T> {
     entries: [T; Name::COUNT],
 }
 
 impl<T: Copy> Scoreboard<T> {
-    /// The same for every name.
+    /// A scoreboard with the same entry for every name.
     pub fn new(initial: T) -> Self {
         Self { entries: [initial; Name::COUNT] }
     }
 
-    /// What is noted for a name.
+    /// The entry of a name.
     pub fn get(&self, name: Name) -> T {
         self.entries[name.index()]
     }
 
-    /// Notes it.
+    /// Sets the entry of a name.
     pub fn set(&mut self, name: Name, value: T) {
         self.entries[name.index()] = value;
     }

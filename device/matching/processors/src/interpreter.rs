@@ -1,5 +1,5 @@
-//! What instructions do. Timing models ask a [`Thread`] for its next instruction when they can take it, and get the
-//! dynamic stream: operation, operands, address and the way branches really went.
+//! The effects of instructions. Timing models have a [`Thread`] execute its next instruction when they can take it.
+//! They get the dynamic stream: operation, operands, address and the actual direction of branches.
 
 use thiserror::Error;
 
@@ -8,7 +8,7 @@ use crate::layout;
 use crate::memory::{Memory, OutsideMemory};
 use crate::program::Program;
 
-/// A program that cannot go on. All of these are mistakes in a program or its data.
+/// A fault of a program. All of these are mistakes in a program or its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ExecutionError {
     /// A load or store outside memory.
@@ -19,10 +19,10 @@ pub enum ExecutionError {
         /// The access.
         source: OutsideMemory,
     },
-    /// Execution ran off the program.
+    /// Execution ran past the end of the program.
     #[error("there is no instruction {at}; end every path with a halt")]
     NoInstruction {
-        /// The number asked for.
+        /// The requested number.
         at: Target,
     },
 }
@@ -32,25 +32,25 @@ pub enum ExecutionError {
 pub struct Access {
     /// Its first byte.
     pub address: u32,
-    /// How.
+    /// Its kind.
     pub kind: AccessKind,
 }
 
-/// How memory is accessed.
+/// Kind of a memory access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AccessKind {
-    /// Read.
+    /// A read.
     Load,
-    /// Written.
+    /// A write.
     Store,
-    /// Read past the caches, behind all such reads before it.
+    /// A read that bypasses the caches, in the order of such reads.
     Uncached,
-    /// A lock's word: read and written at once.
+    /// An atomic read and write of a lock's word.
     Exchange,
 }
 
 impl Access {
-    /// Whether it is a store and nothing else.
+    /// Whether it is a plain store.
     pub fn is_store(&self) -> bool {
         self.kind == AccessKind::Store
     }
@@ -66,24 +66,24 @@ impl Access {
 pub struct Executed {
     /// Its number in the program.
     pub at: Target,
-    /// What it was.
+    /// The instruction.
     pub instruction: Instruction,
-    /// What it read and wrote.
+    /// Its operands.
     pub operands: Operands,
-    /// What it did to memory.
+    /// Its memory access.
     pub access: Option<Access>,
     /// The instruction that follows it.
     pub next: Target,
 }
 
 impl Executed {
-    /// Whether the stream went on elsewhere than at the next instruction in memory.
+    /// Whether a branch led elsewhere than to the next instruction in memory.
     pub fn is_taken(&self) -> bool {
         self.instruction.is_branch() && self.next != self.at + 1
     }
 }
 
-/// How two compared values stood.
+/// The result of comparing two values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Order {
     Less,
@@ -100,7 +100,7 @@ impl Order {
         }
     }
 
-    /// Of a record form: signed, with zero.
+    /// The result of a record form: a signed comparison with zero.
     fn of_result(value: u32) -> Self {
         Self::of(value.cast_signed(), 0)
     }
@@ -119,12 +119,12 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Registers of zero, at the first instruction.
+    /// A thread with zeroed registers, at the first instruction.
     pub fn new() -> Self {
         Self { registers: [0; 32], order: Order::Equal, carry: false, link: 0, at: 0, reservation: None }
     }
 
-    /// The thread that a spawn makes: a copy of this one, at the target.
+    /// The thread of a spawn: a copy of this one, at the target.
     pub fn spawned(&self, at: Target) -> Self {
         Self { at, reservation: None, ..self.clone() }
     }
@@ -134,7 +134,7 @@ impl Thread {
         self.reservation
     }
 
-    /// Another has written the line.
+    /// Cancels the reservation, because another thread has written the line.
     pub fn lose_reservation(&mut self) {
         self.reservation = None;
     }
@@ -157,18 +157,17 @@ impl Thread {
         self.register(base).wrapping_add_signed(i32::from(offset))
     }
 
-    /// The next instruction, without executing it, and what it reads and writes.
+    /// The next instruction and its operands, without executing it.
     ///
-    /// # Errors
-    /// There is none.
+    /// # Errors The program has no such instruction.
     pub fn peek<'a>(&self, program: &'a Program) -> Result<&'a (Instruction, Operands), ExecutionError> {
         program.get(self.at).ok_or(ExecutionError::NoInstruction { at: self.at })
     }
 
-    /// Executes one instruction. Those of the multithreaded processor only move on: their effect is the processor's.
+    /// Executes one instruction. Instructions for threads and hardware locks only advance the thread; the processor has
+    /// their effect.
     ///
-    /// # Errors
-    /// There is no instruction, or it touches no memory.
+    /// # Errors The program has no such instruction, or it accesses an address outside of memory.
     pub fn step(&mut self, program: &Program, memory: &mut Memory) -> Result<Executed, ExecutionError> {
         let (instruction, operands) = *self.peek(program)?;
         let at = self.at;
@@ -214,7 +213,7 @@ impl Thread {
                 self.set(d, layout::fifo_take(memory, fifo)?);
                 (fifo, AccessKind::Uncached)
             }
-            // The bit is not in the word: whoever runs the thread keeps it.
+            // The bit is not in the word; the processor keeps it.
             TakeFull(offset, base) => (self.address(base, offset), AccessKind::Exchange),
             LeaveFull(offset, base) => (self.address(base, offset), AccessKind::Store),
             LoadReserved(d, base) => {
@@ -228,7 +227,7 @@ impl Thread {
                 let stands = self.reservation.take() == Some(address);
                 self.order = if stands { Order::Equal } else { Order::Less };
                 if !stands {
-                    // It need not have the line to know.
+                    // A failed store needs no access to the line.
                     return Ok(None);
                 }
                 memory.write(address, &self.register(s).to_be_bytes())?;
@@ -275,14 +274,14 @@ impl Thread {
         }
     }
 
-    /// PowerPC subtracts by adding the complement and a carry, which is set where nothing was borrowed.
+    /// PowerPC subtracts by adding the complement and a carry, which is set if there is no borrow.
     fn subtract(&mut self, d: Register, a: Register, b: Register, carry: bool) {
         let sum = u64::from(!self.register(a)) + u64::from(self.register(b)) + u64::from(carry);
         self.set(d, sum as u32);
         self.carry = sum >> 32 != 0;
     }
 
-    /// Where execution goes on.
+    /// The number of the instruction that follows.
     fn follow(&mut self, instruction: Instruction) -> Target {
         use Instruction::*;
         let next = self.at + 1;

@@ -1,12 +1,12 @@
-//! Where the benchmark's data lies, and how: `struct memd` and `struct ptlhdr` of the paper's figure 1.
+//! The layout of the benchmark's data in memory: `struct memd` and `struct ptlhdr` of the paper's figure 1.
 //!
-//! The paper says that an item has 64 bytes with fields of 16 to 64 bits and that the header is slightly smaller; the
-//! order of the fields is ours, and there are two ([`Placement`]). One is kind to the processors: everything that an
-//! item which does not match needs, the pointer to the next one included, lies in one cache line of 32 bytes, and so
-//! does everything needed of a header. The other takes figure 1 as it stands.
+//! The paper says that an item has 64 bytes with fields of 16 to 64 bits and that the header is slightly smaller. The
+//! order of the fields is ours, and there are two orders ([`Placement`]). The first favours the processors: all fields
+//! that an item needs if it does not match, including the pointer to the next item, lie in one cache line of 32 bytes.
+//! So do all fields that are needed of a header. The second takes figure 1 literally.
 //!
-//! Constants: ours, where things lie in memory; items have 64 bytes, headers eight words of 64 bits (the paper's
-//! section 4.1).
+//! Constants: ours, the addresses in memory; items have 64 bytes, headers eight words of 64 bits (the paper's section
+//! 4.1).
 
 use crate::memory::{Memory, OutsideMemory};
 
@@ -26,29 +26,29 @@ pub const PUT: u16 = 1;
 /// The operation of a header: get.
 pub const GET: u16 = 2;
 
-/// Code begins here.
+/// Address of the code.
 pub const CODE: u32 = 0x1000;
-/// The header queue's pointer to the next header; behind it the pointer to its end.
+/// The header queue's pointer to the next header, followed by the pointer to its end.
 pub const QUEUE: u32 = 0x8000;
 /// Headers, as they arrive from the network.
 pub const HEADER_RING: u32 = 0x9000;
-/// A [`RESULT_BYTES`] slot for each header: offset (64 bits), length (32), item (32).
+/// A slot of [`RESULT_BYTES`] for each header: offset (64 bits), length (32), item (32).
 pub const RESULTS: u32 = 0xa000;
 /// The distance between results.
 pub const RESULT_BYTES: u32 = 16;
-/// What waits in the header FIFO, [`HEADER_BYTES`] for each header. It is the FIFO's own: no program knows the address.
+/// Words in the header FIFO, [`HEADER_BYTES`] for each header. This is memory of the FIFO; no program uses the address.
 const FIFO_WORDS: u32 = 0xb000;
 /// The list.
 pub const LIST: u32 = 0x10000;
 
-/// Where things lie, and how headers come.
+/// Layout of items, and the way in which headers arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// Kind to the processors: what is looked at first lies on one line, and the network writes headers into memory, of
-    /// which one line is looked at.
+    /// Favours the processors: the fields that are read first lie on one line. The network writes headers to memory,
+    /// and the program reads one line of each.
     Packed,
-    /// As the paper's figures have it: an item is a match entry, a memory descriptor, the pointer to the next and the
-    /// lock, in this order; headers wait in a FIFO and are read whole.
+    /// As in the paper's figures: an item is a match entry, a memory descriptor, the pointer to the next item and the
+    /// lock, in this order. Headers wait in a FIFO, and the program reads them completely.
     InMemory,
 }
 
@@ -66,7 +66,7 @@ pub struct ItemFields {
     pub length: i16,
     pub local_offset: i16,
     pub max_size: i16,
-    /// A word: not zero while nobody has the lock.
+    /// A word that is not zero while the lock is free.
     pub lock: i16,
 }
 
@@ -84,7 +84,7 @@ const PACKED: ItemFields = ItemFields {
     lock: 56,
 };
 
-/// Two bytes behind the process fill up the match entry; the flags are the lower half of a word.
+/// Two bytes of padding after the process complete the match entry; the flags are the lower half of a word.
 const IN_MEMORY: ItemFields = ItemFields {
     match_bits: 0,
     dont_ignore: 8,
@@ -109,7 +109,7 @@ impl Placement {
     }
 }
 
-/// Offsets in a header: the eight words of the match unit's.
+/// Offsets in a header: the eight words of the match unit's header.
 pub mod header {
     #![allow(missing_docs, reason = "named as the fields of `Header`")]
     pub const MATCH_BITS: i16 = 0;
@@ -123,15 +123,15 @@ pub mod header {
 pub mod flag {
     /// The memory descriptor is valid.
     pub const VALID: u16 = 1 << 0;
-    /// It responds to puts.
+    /// The descriptor responds to puts.
     pub const PUTS: u16 = 1 << 1;
-    /// It responds to gets.
+    /// The descriptor responds to gets.
     pub const GETS: u16 = 1 << 2;
-    /// The offset comes with the header.
+    /// The header gives the offset.
     pub const REMOTE_OFFSET: u16 = 1 << 3;
-    /// It is inactive when less than its maximum size is left.
+    /// The descriptor is inactive if less than its maximum size is left.
     pub const MAX_SIZE: u16 = 1 << 4;
-    /// A message too long for what is left is cut.
+    /// A message that is too long for the remaining space is truncated.
     pub const TRUNCATE: u16 = 1 << 5;
 }
 
@@ -195,10 +195,9 @@ pub fn memory(list: &[Item], placement: Placement) -> Result<Memory, OutsideMemo
     Ok(memory)
 }
 
-/// The network brings [`HEADERS`] identical headers, and the results of the last ones are forgotten.
+/// Delivers [`HEADERS`] identical headers from the network, and clears the results of the previous ones.
 ///
-/// # Errors
-/// The memory is not of [`memory()`].
+/// # Errors The memory was not made by [`memory()`].
 pub fn deliver(memory: &mut Memory, arriving: &Header, placement: Placement) -> Result<(), OutsideMemory> {
     let first = match placement {
         Placement::Packed => HEADER_RING,
@@ -217,18 +216,16 @@ pub fn deliver(memory: &mut Memory, arriving: &Header, placement: Placement) -> 
     memory.write(QUEUE + 4, &(first + HEADERS * HEADER_BYTES).to_be_bytes())
 }
 
-/// Whether a word waits in the header FIFO, which is at [`QUEUE`].
+/// Whether the header FIFO at [`QUEUE`] holds a word.
 ///
-/// # Errors
-/// There is no FIFO at the address.
+/// # Errors The address has no FIFO.
 pub fn fifo_holds(memory: &Memory, fifo: u32) -> Result<bool, OutsideMemory> {
     Ok(memory.word(fifo)? != memory.word(fifo.wrapping_add(4))?)
 }
 
-/// Takes a word out of it.
+/// Takes a word out of the header FIFO.
 ///
-/// # Errors
-/// There is no FIFO at the address.
+/// # Errors The address has no FIFO.
 pub fn fifo_take(memory: &mut Memory, fifo: u32) -> Result<u32, OutsideMemory> {
     let at = memory.word(fifo)?;
     let word = memory.word(at)?;
@@ -236,21 +233,20 @@ pub fn fifo_take(memory: &mut Memory, fifo: u32) -> Result<u32, OutsideMemory> {
     Ok(word)
 }
 
-/// What `match()` returned for one header.
+/// The result of `match()` for one header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Matched {
-    /// The item's place in the list.
+    /// The item's index in the list.
     pub index: u32,
-    /// Where in its memory the message goes, in bytes.
+    /// Offset of the message in the item's memory, in bytes.
     pub offset: u64,
-    /// How much of it, in bytes.
+    /// Length of the stored part of the message, in bytes.
     pub length: u32,
 }
 
-/// The result for a header: none if no item matched.
+/// The result for a header; None if no item matched.
 ///
-/// # Errors
-/// The memory is not of [`memory()`].
+/// # Errors The memory was not made by [`memory()`].
 pub fn result(memory: &Memory, header: u32) -> Result<Option<Matched>, OutsideMemory> {
     let at = RESULTS + header * RESULT_BYTES;
     let address = memory.word(at + 12)?;

@@ -1,5 +1,5 @@
-//! `niclab-processors`: the match unit and the processors on the paper's benchmark, and how fast the match unit is
-//! simulated.
+//! `niclab-processors`: the match unit and the processors on the paper's benchmark, and the simulation speed of the
+//! match unit.
 
 use std::process::ExitCode;
 
@@ -20,15 +20,15 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Run the benchmark on all machines and print what it took, as JSON.
+    /// Run the benchmark on all machines and print the cycles as JSON.
     Figures,
-    /// Measure how fast the match unit is simulated.
+    /// Measure the simulation speed of the match unit.
     Bench(BenchArguments),
-    /// Simulate so many cycles of the match unit, for tools that count instructions; prints how many there were.
+    /// Simulate at least CYCLES cycles of the match unit, for tools that count instructions, and print their number.
     Work {
         /// Length of the list that the list manager streams.
         items: u32,
-        /// Cycles, at least.
+        /// Minimum number of cycles.
         cycles: u64,
     },
 }
@@ -38,7 +38,7 @@ struct BenchArguments {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// How often everything is measured.
+    /// Number of measurements of each configuration.
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: u32,
 }

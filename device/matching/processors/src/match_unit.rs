@@ -1,7 +1,7 @@
-//! The match unit on the benchmark: the engine and the list manager of the NIC, with the program that the NIC has.
+//! The match unit on the benchmark: the engine and the list manager of the NIC, with the NIC's program.
 //!
-//! Its passes are not computed but run, cycle by cycle, and so are the counts that the paper gives for its program's
-//! segments (section 4.3): the cycles between the moments at which the unit is at a segment's first word.
+//! All passes are run cycle by cycle. So are the counts that the paper gives for its program's segments (section 4.3):
+//! the cycles between the issues of the segments' first words.
 //!
 //! Constants: ours.
 
@@ -18,7 +18,7 @@ use thiserror::Error;
 use crate::benchmark::{self, List, Pass, RunError, measure};
 use crate::layout::HEADERS;
 
-/// Table 1: the segments of the program, in the order in which they stand in it, and their words.
+/// Table 1: the segments of the program, in order, and their words.
 pub const SEGMENTS: [(&str, usize); 6] = [
     ("initialization", 4),
     ("header", 9),
@@ -28,7 +28,7 @@ pub const SEGMENTS: [(&str, usize); 6] = [
     ("flush", 8),
 ];
 
-/// Cycles that a header and an item may take before a run is given up.
+/// Watchdog of a run: cycles for each header and item.
 const WATCHDOG_CYCLES: u64 = 1_000;
 const PROCESS: u16 = 7;
 const MESSAGE_BYTES: u64 = 1024;
@@ -36,33 +36,34 @@ const MESSAGE_BYTES: u64 = 1024;
 /// A benchmark of the match unit that could not be run.
 #[derive(Debug, Error)]
 pub enum MatchUnitError {
-    /// The program.
+    /// The program cannot be loaded.
     #[error("the match unit's program cannot be loaded: {0}")]
     Program(#[from] ImageError),
-    /// The match unit.
-    #[error("the match unit does not keep to its hand-shake: {0}")]
+    /// The program violates the protocol with the list manager.
+    #[error("the match unit violates its protocol with the list manager: {0}")]
     Misbehaved(#[from] Misbehaved),
-    /// What it found.
+    /// A header has the wrong outcome.
     #[error(
-        "a header that item {expected} takes was given to {found:?}: the match unit or its program is wrong"
+        "a header that matches item {expected} has the outcome {found:?}: the match unit or its program is wrong"
     )]
     WrongResult {
-        /// The item's place.
+        /// The item's index.
         expected: usize,
-        /// What it found.
+        /// The outcome.
         found: Option<Matched>,
     },
-    /// The program is not the paper's.
+    /// The program's segments differ from [`SEGMENTS`].
     #[error(
-        "the program does not pass from word {from} to word {to}, where its segments should begin; SEGMENTS has their lengths"
+        "the program does not go from word {from} to word {to}, where its segments should begin; SEGMENTS has \
+         their lengths"
     )]
     Segments {
-        /// Where it should have been,
+        /// The expected beginning of one segment.
         from: usize,
-        /// and then.
+        /// The expected beginning of the next one.
         to: usize,
     },
-    /// Another machine.
+    /// A benchmark of another machine failed.
     #[error(transparent)]
     Processor(#[from] RunError),
 }
@@ -70,41 +71,41 @@ pub enum MatchUnitError {
 /// The match unit's results.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct MatchUnit {
-    /// Its program's words.
+    /// Number of its program's words.
     pub program_words: usize,
-    /// [`SEGMENTS`]: the words of each.
+    /// Words of each segment in [`SEGMENTS`].
     pub segments: Vec<usize>,
     /// Bits of a word.
     pub word_bits: u32,
-    /// What parts of the program take.
+    /// Cycles of parts of the program.
     pub model_cycles: Counts,
-    /// Bits that it keeps.
+    /// Bits of its memories.
     pub bits: Memories,
-    /// The benchmark.
+    /// Results of the benchmark.
     pub lists: Vec<List>,
-    /// The same with what lies between two headers fitted to the paper's ratios: [`Steps::FITTED`].
+    /// Results with the gap between two headers fitted to the paper's ratios: [`Steps::FITTED`].
     pub fitted_lists: Vec<List>,
 }
 
-/// Cycles of parts of the program, where input never lacks (section 4.3).
+/// Cycles of parts of the program, with input always available (section 4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Counts {
-    /// From an item whose match bits differ to the next one.
+    /// From an item with different match bits to the next item.
     pub item_that_differs: u64,
-    /// From an item that matches to the flush.
+    /// From a matching item to the flush.
     pub item_that_matches: u64,
     /// The flush.
     pub flush: u64,
     /// A header whose first item matches, from its first word to the end of the flush.
     pub header: u64,
-    /// From the issue of a word until the list manager hears what it wrote.
+    /// From the issue of a word until the list manager receives its output.
     pub heard: u64,
 }
 
 /// Bits of the unit's memories (section 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Memories {
-    /// The program, as long as it is.
+    /// The program at its actual length.
     pub program: u64,
     /// The ALU's registers.
     pub alu_registers: u64,
@@ -112,14 +113,14 @@ pub struct Memories {
     pub ternary_registers: u64,
     /// The predicates.
     pub predicates: u64,
-    /// The input FIFO, as [`Timing::default`] has it.
+    /// The input FIFO of [`Timing::default`].
     pub input_fifo: u64,
     /// The list manager's cache.
     pub item_cache: u64,
 }
 
 impl MatchUnit {
-    /// Runs it.
+    /// Runs the benchmark and measures the counts.
     ///
     /// # Errors
     /// [`MatchUnitError`].
@@ -152,7 +153,7 @@ pub(crate) fn unit() -> Result<Unit, MatchUnitError> {
     Ok(unit)
 }
 
-/// The benchmark's posted receive at a place, and the header that it takes.
+/// The benchmark's posted receive at an index.
 fn item(index: u32) -> Item {
     Item {
         match_bits: benchmark::match_bits(index),
@@ -166,6 +167,7 @@ fn item(index: u32) -> Item {
     }
 }
 
+/// The header that matches the item at an index.
 fn header(index: u32) -> Header {
     Header {
         match_bits: benchmark::match_bits(index),
@@ -177,10 +179,9 @@ fn header(index: u32) -> Header {
     }
 }
 
-/// A match unit whose list is the benchmark's, of `items` items. Nothing is taken out of the list (section 5.1).
+/// A match unit with the benchmark's list of `items` items. Matching items stay in the list (section 5.1).
 ///
-/// # Errors
-/// When the program cannot be loaded.
+/// # Errors The program cannot be loaded.
 pub fn machine(items: u32, timing: Timing) -> Result<ListManager, MatchUnitError> {
     let mut manager = ListManager::new(timing, Use::Keep, unit()?);
     for index in 0..items {
@@ -189,10 +190,9 @@ pub fn machine(items: u32, timing: Timing) -> Result<ListManager, MatchUnitError
     Ok(manager)
 }
 
-/// One pass: as many headers as [`HEADERS`] that the item at `index` takes, all there from the start. Its cycles.
+/// Runs one pass: [`HEADERS`] headers that match the item at `index`, all present from the start. Returns its cycles.
 ///
-/// # Errors
-/// When the unit finds something else.
+/// # Errors The unit finds another item, or its program is faulty.
 pub fn pass(manager: &mut ListManager, index: u32) -> Result<u64, MatchUnitError> {
     for _ in 0..HEADERS {
         manager.on_header(header(index));
@@ -210,10 +210,9 @@ pub fn pass(manager: &mut ListManager, index: u32) -> Result<u64, MatchUnitError
     Ok(cycles)
 }
 
-/// The benchmark.
+/// Runs the benchmark.
 ///
-/// # Errors
-/// [`MatchUnitError`].
+/// # Errors [`MatchUnitError`].
 pub fn run(items: u32, timing: Timing) -> Result<Vec<Pass>, MatchUnitError> {
     let mut manager = machine(items, timing)?;
     benchmark::passes(items)
@@ -224,7 +223,7 @@ pub fn run(items: u32, timing: Timing) -> Result<Vec<Pass>, MatchUnitError> {
         .collect()
 }
 
-/// The words of a header that the second of two items takes, with another item behind it; over and over.
+/// The words of a header and three items, of which the second one matches.
 pub(crate) fn stream() -> Vec<u64> {
     let entities = [header(1).to_words(), item(0).to_words(), item(1).to_words(), item(2).to_words()];
     entities.concat()
@@ -234,7 +233,7 @@ impl Counts {
     fn measure() -> Result<Self, MatchUnitError> {
         let begins = |segment: usize| SEGMENTS.iter().take(segment).map(|(_, words)| words).sum();
         let [to_header, to_item, to_flush] = [1, 2, 5].map(begins);
-        // The cycles in which the first words of these segments are issued, of a header whose first item differs.
+        // The cycles in which the first words of these segments are issued. The first item has different match bits.
         let visits = visits(&stream(), [to_header, to_item, to_flush])?;
         let cycle = |place: usize, expected: usize| match visits.get(place) {
             Some((pc, cycle)) if *pc == expected => Ok(*cycle),
@@ -253,7 +252,7 @@ impl Counts {
     }
 }
 
-/// When the unit issues the words at `places`, over two headers.
+/// Cycles in which the unit issues the words at `places`, for two headers.
 fn visits(words: &[u64], places: [usize; 3]) -> Result<Vec<(usize, u64)>, MatchUnitError> {
     let mut unit = unit()?;
     let mut visits = Vec::new();
@@ -275,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_the_papers() {
+    fn counts_equal_the_papers() {
         let expected = Counts { item_that_differs: 8, item_that_matches: 14, flush: 8, header: 31, heard: 3 };
         assert_eq!(Counts::measure().unwrap(), expected);
         let words: usize = SEGMENTS.iter().map(|(_, words)| words).sum();
@@ -286,12 +285,12 @@ mod tests {
     fn a_wrong_match_is_an_error() {
         let mut manager = machine(2, Timing::default()).unwrap();
         manager.append(item(7));
-        // The item at place 7 stands at place 2.
+        // The item for index 7 is at index 2.
         assert!(matches!(pass(&mut manager, 7), Err(MatchUnitError::WrongResult { expected: 7, .. })));
     }
 
     #[test]
-    fn a_match_costs_four_cycles_over_the_hardware_that_fits_the_papers_ratios_and_six_when_fitted_to_them() {
+    fn a_match_takes_4_derived_or_6_fitted_cycles_over_hardware() {
         for (steps, over) in [(Steps::DERIVED, 4), (Steps::FITTED, 6)] {
             for items in benchmark::LISTS {
                 // The first pass also initializes the program.

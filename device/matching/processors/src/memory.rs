@@ -1,4 +1,4 @@
-//! The contents of the simulated machine's memory. What an access costs is the business of [`crate::cache`].
+//! The contents of the simulated machine's memory. [`crate::cache`] has the timing of accesses.
 
 use thiserror::Error;
 
@@ -10,11 +10,11 @@ use thiserror::Error;
 pub struct OutsideMemory {
     /// The first byte of the access.
     pub address: u32,
-    /// The first address behind memory.
+    /// The first address after the end of memory.
     pub end: usize,
 }
 
-/// Bytes from address 0 on, big-endian as PowerPC has them.
+/// Bytes from address 0, big-endian as in PowerPC.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Memory {
     bytes: Vec<u8>,
@@ -38,32 +38,28 @@ impl Memory {
 
     /// The 16-bit value at an address.
     ///
-    /// # Errors
-    /// The address is not all inside.
+    /// # Errors The value is not completely inside.
     pub fn half(&self, address: u32) -> Result<u16, OutsideMemory> {
         self.read(address).map(u16::from_be_bytes)
     }
 
     /// The 32-bit value at an address.
     ///
-    /// # Errors
-    /// The address is not all inside.
+    /// # Errors The value is not completely inside.
     pub fn word(&self, address: u32) -> Result<u32, OutsideMemory> {
         self.read(address).map(u32::from_be_bytes)
     }
 
     /// The 64-bit value at an address.
     ///
-    /// # Errors
-    /// The address is not all inside.
+    /// # Errors The value is not completely inside.
     pub fn double(&self, address: u32) -> Result<u64, OutsideMemory> {
         self.read(address).map(u64::from_be_bytes)
     }
 
     /// Writes bytes at an address.
     ///
-    /// # Errors
-    /// They would not all lie inside.
+    /// # Errors The bytes are not completely inside.
     pub fn write(&mut self, address: u32, bytes: &[u8]) -> Result<(), OutsideMemory> {
         let at = address as usize;
         let outside = self.outside(address);

@@ -1,13 +1,13 @@
 //! The multithreaded processor of the paper's table 3: 1, 2 or 16 simple cores, each with several contexts.
 //!
-//! A core issues one instruction a cycle, in order, from its next context that has one ready. A context waits for
-//! operands that are not there yet, for instructions that its cache does not hold, for a lock, and behind a taken
-//! branch; other contexts go on meanwhile. Threads that find no context wait outside and are swapped in. All cores
-//! share the width of memory.
+//! A core issues one instruction a cycle, in order, from its next context with a ready instruction. A context waits for
+//! operands, for instructions that its cache does not hold, for a lock, and after a taken branch; other contexts issue
+//! in the meantime. Threads without a context wait until they are swapped in. All cores share the width of memory.
 //!
-//! What the paper leaves open is decided in favour of this machine, and said where it is decided: locks live in
-//! hardware and cost an instruction, a waiting context takes no issue slots, swapping disturbs nobody else. Locks can
-//! be words of the items instead ([`Locks`]), and caches can know of each other ([`MultithreadedConfig::coherent`]).
+//! Decisions that the paper leaves open favour this machine, and are documented where they are made. Locks are in
+//! hardware and cost one instruction, a waiting context takes no issue slots, and swapping does not delay other
+//! contexts. Locks can be words of the items instead ([`Locks`]), and caches can be coherent
+//! ([`MultithreadedConfig::coherent`]).
 //!
 //! Constants: as the embedded processor's.
 
@@ -33,42 +33,42 @@ pub struct MultithreadedConfig {
     pub data_cache: CacheConfig,
     /// Instruction cache of each core.
     pub instruction_cache: CacheConfig,
-    /// To the first part of a line, in cycles.
+    /// Latency to the first part of a line, in cycles.
     pub memory_latency_cycles: u64,
     /// Width of memory, shared by all cores.
     pub memory_bits_per_cycle: u32,
-    /// What a spawn takes, for parent and child.
+    /// Time of a spawn, for parent and child.
     pub spawn_cycles: u64,
-    /// What swapping a thread into a context takes.
+    /// Time of swapping a thread into a context.
     pub swap_cycles: u64,
-    /// A core swaps threads in at every multiple of this many cycles, and when none of its contexts is active.
+    /// A core swaps threads in at every multiple of this number of cycles, and whenever none of its contexts is active.
     pub swap_interval_cycles: u64,
-    /// From taking a free lock to the thread's next instruction. The paper: "exceptionally fast"; one cycle.
+    /// Time from taking a free lock to the thread's next instruction. The paper: "exceptionally fast"; one cycle.
     pub lock_cycles: u64,
-    /// Cycles in which a context issues nothing behind a taken branch. The paper does not say. Two are a pipeline of
-    /// five stages that resolves branches in its third and has no prediction.
+    /// Cycles after a taken branch in which a context issues nothing. The paper does not say. Two cycles correspond to
+    /// a pipeline of five stages without prediction that resolves branches in its third stage.
     pub taken_branch_cycles: u64,
-    /// Whether a thread that waits for a lock asks for it again whenever its turn comes, and takes issue slots from the
-    /// core's other contexts, or sleeps until the lock is free. The paper does not say; asleep by default.
+    /// Whether a thread that waits for a lock spins, and so takes issue slots from the core's other contexts. Otherwise
+    /// it sleeps until the lock is free, which is the default. The paper does not say.
     ///
-    /// Of [`Locks::Beside`] only: who waits for a full/empty bit sleeps, who reserves spins.
+    /// Only for [`Locks::Beside`]: a thread that waits for a full/empty bit sleeps, and a thread that reserves spins.
     pub waiting_spins: bool,
-    /// Where the benchmark's data lies, and how headers come.
+    /// Layout of the benchmark's data, and the way in which headers arrive.
     pub placement: Placement,
-    /// What a lock is.
+    /// Kind of locks.
     pub locks: Locks,
-    /// Whether data caches invalidate one another.
+    /// Whether data caches are coherent: they invalidate one another.
     pub coherent: bool,
-    /// Where a spawned thread begins.
+    /// Core on which a spawned thread starts.
     pub spawning: Spawning,
 }
 
-/// On which core a spawned thread takes a context, if one is free. The paper does not say.
+/// Core on which a spawned thread takes a free context. The paper does not say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spawning {
-    /// On the core that has most of them.
+    /// The core with the most free contexts.
     Far,
-    /// On the core that spawned it; else on the next one behind it.
+    /// The core that spawned it, or the next core after that with a free context.
     Near,
 }
 
@@ -111,10 +111,10 @@ impl MultithreadedConfig {
     }
 }
 
-/// A thread's number: 0 is the first, then in the order of spawning.
+/// A thread's number, in the order of spawning; 0 is the first thread.
 pub type ThreadNumber = usize;
 
-/// A multithreaded processor. What it has cached outlives a run.
+/// A multithreaded processor. Its caches keep their contents between runs.
 #[derive(Clone, Debug)]
 pub struct Multithreaded {
     config: MultithreadedConfig,
@@ -128,7 +128,7 @@ pub struct Multithreaded {
 struct Core {
     instruction_cache: Cache,
     contexts: Vec<Option<ThreadNumber>>,
-    /// The context that is asked first in the next cycle.
+    /// The context that the next cycle tries first.
     turn: usize,
 }
 
@@ -160,15 +160,14 @@ impl Multithreaded {
         &self.data_caches
     }
 
-    /// The same, to change them.
+    /// The data caches of all cores, mutable.
     pub fn data_caches_mut(&mut self) -> &mut DataCaches {
         &mut self.data_caches
     }
 
     /// Runs a program, its first thread on the first context, until that thread halts. Returns the cycles.
     ///
-    /// # Errors
-    /// The program cannot go on, or does not end within `limit` cycles.
+    /// # Errors The program has a fault, or does not end within `limit` cycles.
     pub fn run(
         &mut self,
         program: &Program,
@@ -197,8 +196,8 @@ impl Multithreaded {
         Ok(self.now - start)
     }
 
-    /// Behind a cycle in which no core did anything: when one may next. What threads wait for comes from memory, with
-    /// time, or from another thread, which waits itself; or one is swapped in.
+    /// The next cycle in which a core may be active, after an idle one. Waiting threads wait for memory, for a time,
+    /// for a swap, or for another thread, which waits itself.
     fn next_event(&self, threads: &Threads) -> u64 {
         let contexts = self.cores.iter().flat_map(|core| &core.contexts).flatten();
         let ready = contexts.map(|thread| {
@@ -207,15 +206,15 @@ impl Multithreaded {
         });
         let swap = (self.now + 1).next_multiple_of(self.config.swap_interval_cycles);
         let next = ready.filter(|at| *at > self.now).chain([swap]).min();
-        // A lock that was given back in the cycle before is free from this one on: nothing else happens by itself.
+        // Without such an event, a lock released in the previous cycle becomes free in this one.
         next.unwrap_or(self.now + 1)
     }
 
-    /// Gives a thread that is spawned on a core a context. Whether one was free.
+    /// Gives a thread a context. Returns whether one was free.
     fn place(&mut self, thread: ThreadNumber, spawner: usize) -> bool {
         let free = |core: &Core| core.contexts.iter().filter(|context| context.is_none()).count();
         let core = match self.config.spawning {
-            // The first of several equals.
+            // The first core among equals.
             Spawning::Far => self.cores.iter_mut().rev().max_by_key(|core| free(core)),
             Spawning::Near => {
                 let (before, from) = self.cores.split_at_mut(spawner);
@@ -232,10 +231,10 @@ impl Multithreaded {
         }
     }
 
-    /// Fills a core's free contexts with waiting threads, at the swap interval or if no context is active.
+    /// Fills a core's free contexts with waiting threads, at the swap interval or if no context is active. Returns
+    /// whether a thread was swapped in.
     ///
-    /// Threads in a context stay there: since none may pass another, exchanging a thread for a later one never helps.
-    /// Whether there was one.
+    /// Threads keep their context: no thread may pass another, so exchanging a thread for a later one never helps.
     fn swap_in<O: Observer>(&mut self, core: usize, run: &mut Run<O>) -> bool {
         if run.threads.waiting.is_empty() || self.cores[core].contexts.iter().all(Option::is_some) {
             return false;
@@ -256,8 +255,8 @@ impl Multithreaded {
         true
     }
 
-    /// Issues an instruction of the first context, from the core's turn on, that has one, or lets it ask for its lock
-    /// in vain. Whether one did something, if only to ask for an instruction.
+    /// Issues an instruction of the first context with a ready one, beginning at the core's turn. A spinning context
+    /// uses the slot to try its lock. Returns whether a context issued, spun or requested an instruction.
     fn issue<O: Observer>(&mut self, core: usize, run: &mut Run<O>) -> Result<bool, SimulationError> {
         let mut asked = false;
         let contexts = self.config.contexts_per_core;
@@ -286,7 +285,7 @@ impl Multithreaded {
         Ok(asked)
     }
 
-    /// Whether a thread's next instruction is in the core's cache; if not, it is asked for.
+    /// Whether a thread's next instruction is in the core's cache. Requests it if it is not.
     fn fetch<O: Observer>(&mut self, core: usize, thread: ThreadNumber, run: &mut Run<O>) -> bool {
         let state = &mut run.threads.all[thread];
         let address = CODE + 4 * state.thread.at() as u32;
@@ -336,7 +335,7 @@ impl Multithreaded {
                 run.threads.halted = thread == 0;
             }
             Instruction::Lock(_) | Instruction::Enter(_) => state.next_issue = now + self.config.lock_cycles,
-            // The item is the thread's once its line is.
+            // The thread has the item once it has the line.
             Instruction::TakeFull(..) => state.next_issue = ready.max(now + self.config.lock_cycles),
             _ => {}
         }
@@ -352,8 +351,8 @@ impl Multithreaded {
         Ok(())
     }
 
-    /// A thread begins in a free context, or waits for one. Threads that wait already go first: a later thread in a
-    /// context would wait for them there.
+    /// Starts a thread in a free context, or has it wait for one. Threads that already wait go first: a later thread
+    /// would take a context and wait for them there.
     fn spawn<O: Observer>(
         &mut self,
         child: Thread,
@@ -370,19 +369,19 @@ impl Multithreaded {
     }
 }
 
-/// What is read of a FIFO at once.
+/// Bytes of one read from a FIFO.
 const WORD_BYTES: u32 = 4;
 
-/// A thread and what an in-order core knows of it.
+/// A thread and its state in an in-order core.
 struct ThreadState {
     thread: Thread,
-    /// From when each register can be read.
+    /// Cycle from which each register can be read.
     ready: Scoreboard<u64>,
-    /// Nothing is issued before this cycle.
+    /// First cycle in which the next instruction can be issued.
     next_issue: u64,
-    /// What is issued then,
+    /// The next instruction.
     next: Instruction,
-    /// and when everything that it reads and writes is ready. Only the thread itself changes that.
+    /// Cycle from which all its operands are ready. Only the thread itself changes it.
     operands_ready: u64,
 }
 
@@ -413,7 +412,7 @@ impl ThreadState {
     }
 }
 
-/// From when each lock is free, by the number of the word at its address; 0 for one that was never taken.
+/// Cycle from which each lock is free, by word address; 0 for a lock that was never taken.
 #[derive(Default)]
 struct LockTimes(Vec<u64>);
 
@@ -422,7 +421,8 @@ impl LockTimes {
         self.0.get(address as usize / 4).copied().unwrap_or(0)
     }
 
-    /// The address is one that a program has in a register: that of an item, below [`crate::benchmark::MAX_ITEMS`].
+    /// Sets the cycle from which a lock is free. The address is that of an item, of which there are at most
+    /// [`crate::benchmark::MAX_ITEMS`], so the vector stays bounded.
     fn set(&mut self, address: u32, free_from: u64) {
         let word = address as usize / 4;
         if self.0.len() <= word {
@@ -434,11 +434,11 @@ impl LockTimes {
 
 struct Threads {
     all: Vec<ThreadState>,
-    /// Spawned while no context was free, in order.
+    /// Threads without a context, in order.
     waiting: VecDeque<ThreadNumber>,
-    /// Threads that have not halted, the first one included.
+    /// Number of threads that have not halted, including the first one.
     running: usize,
-    /// How many threads have entered the list. The first is number 1: number 0 spawns them.
+    /// Number of threads that have entered the list. The first of them is thread 1: thread 0 spawns them.
     entered: usize,
     locks: LockTimes,
     halted: bool,
@@ -456,7 +456,7 @@ impl Threads {
         }
     }
 
-    /// Whether a thread does not wait for others. One that waits for memory is active.
+    /// Whether a thread does not wait for other threads. A thread that waits for memory is active.
     fn is_active(&self, thread: ThreadNumber, now: u64) -> bool {
         let state = &self.all[thread];
         let is_free = |register| self.locks.free_from(state.thread.register(register)) <= now;
@@ -468,7 +468,7 @@ impl Threads {
         }
     }
 
-    /// Whether a thread could go on if it had a lock.
+    /// Whether a thread waits only for a lock.
     fn awaits_lock(&self, thread: ThreadNumber, now: u64) -> bool {
         let state = &self.all[thread];
         now >= state.next_issue
@@ -476,7 +476,7 @@ impl Threads {
             && !self.is_active(thread, now)
     }
 
-    /// Whether a thread's next instruction can be issued, if the core has it.
+    /// Whether a thread's next instruction can be issued, if the instruction cache has it.
     fn is_ready(&self, thread: ThreadNumber, now: u64) -> bool {
         let state = &self.all[thread];
         state.next_issue.max(state.operands_ready) <= now && self.is_active(thread, now)
@@ -492,7 +492,7 @@ struct Run<'a, O> {
 }
 
 impl<O: Observer> Run<'_, O> {
-    /// What an instruction that a thread has executed did to locks.
+    /// Records the locks that an executed instruction took or released.
     fn note_locks(&mut self, thread: ThreadNumber, executed: &Executed, now: u64) {
         let register = |register| self.threads.all[thread].thread.register(register);
         match executed.instruction {
@@ -509,7 +509,7 @@ impl<O: Observer> Run<'_, O> {
                 self.threads.locks.set(address, now + 1);
                 self.observer.on_unlock(now, thread, address);
             }
-            // Memory has these: it says who may go on.
+            // These locks are words in memory, so `locks` does not have them.
             Instruction::StoreConditional(..) => {
                 if let Some(access) = executed.access {
                     self.observer.on_lock(now, thread, access.address);
@@ -524,7 +524,7 @@ impl<O: Observer> Run<'_, O> {
         }
     }
 
-    /// All others whose reservation is in a line lose it.
+    /// Cancels the reservations of all other threads in a line.
     fn break_reservations(&mut self, writer: ThreadNumber, written: u32, line_bytes: u32) {
         let line = written / line_bytes;
         for (thread, state) in self.threads.all.iter_mut().enumerate() {
@@ -557,15 +557,19 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_issues_once_a_cycle_and_waits_behind_a_taken_branch() {
+    fn a_thread_issues_once_a_cycle_and_waits_after_a_taken_branch() {
         let chain = [[AddImmediate(r(3), r(3), 1); 20].as_slice(), &[Halt]].concat();
         assert_eq!(warm_cycles(one_core(), &chain), 21);
-        assert_eq!(warm_cycles(one_core(), &[Branch(1), Branch(2), Halt]), 3, "to the next one is not taken");
+        assert_eq!(
+            warm_cycles(one_core(), &[Branch(1), Branch(2), Halt]),
+            3,
+            "a branch to the next instruction counts as not taken"
+        );
         assert_eq!(warm_cycles(one_core(), &[Branch(2), Halt, Halt]), 4);
     }
 
     #[test]
-    fn an_operand_from_memory_is_waited_for_at_its_first_use() {
+    fn an_operand_from_memory_stalls_at_its_first_use() {
         let cycles = |last| {
             let program =
                 Program::new(vec![LoadWord(r(3), 64, r(4)), AddImmediate(r(5), r(5), 1), last, Halt]);
@@ -574,12 +578,12 @@ mod tests {
             processor.data_caches_mut().invalidate(0..4096);
             processor.run(&program, &mut memory, 1000, &mut ()).unwrap()
         };
-        assert_eq!(cycles(AddImmediate(r(5), r(5), 1)), 4, "nobody waits");
+        assert_eq!(cycles(AddImmediate(r(5), r(5), 1)), 4, "no instruction waits");
         // 10 cycles to the first half of the line, 1 to the second; then the use and the halt.
         assert_eq!(cycles(AddImmediate(r(5), r(3), 1)), 13);
     }
 
-    /// Threads that each count to 40, beside each other.
+    /// Threads that each count to 40, in parallel.
     fn counting(threads: usize) -> Vec<Instruction> {
         let child = threads + 2;
         let mut program = vec![Spawn(child); threads];
@@ -590,20 +594,20 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_a_core_and_have_cores_of_their_own() {
+    fn threads_share_a_core_or_run_on_their_own_cores() {
         let spawns = one_core().spawn_cycles;
         let alone = warm_cycles(one_core(), &counting(1));
         assert_eq!(alone, spawns + 41 + 2, "spawn, 41 instructions, join, halt");
         let shared = warm_cycles(one_core(), &counting(4));
         assert!((4 * 41..4 * 41 + 20).contains(&shared), "{shared}: one issue slot for four");
         let spread = warm_cycles(MultithreadedConfig::sixteen_cores(), &counting(4));
-        assert_eq!(spread, 4 * spawns + 41 + 2, "each beside the others");
+        assert_eq!(spread, 4 * spawns + 41 + 2, "all threads in parallel");
     }
 
     #[test]
     fn threads_without_a_context_are_swapped_in() {
         let narrow = MultithreadedConfig { contexts_per_core: 2, ..one_core() };
-        // The first thread keeps a context; each of the others takes the second one when the one before is done.
+        // The first thread keeps a context. Each of the others takes the second context once its predecessor has ended.
         let (two, three) = (warm_cycles(narrow, &counting(2)), warm_cycles(narrow, &counting(3)));
         // The third spawn takes an issue slot from the first child.
         assert_eq!(three - two, 1 + narrow.swap_cycles + 41);
@@ -613,7 +617,8 @@ mod tests {
 
     #[test]
     fn an_active_context_delays_swapping_to_the_interval() {
-        // The first thread does not wait: the second child comes in at the interval, or behind its last instruction.
+        // The first thread does not wait. The second child is swapped in at the interval, or after the first child's
+        // end.
         let program = |busy: usize| {
             let child = busy + 4;
             let mut program = vec![Spawn(child), Spawn(child)];
@@ -631,7 +636,7 @@ mod tests {
 
     #[test]
     fn a_lock_is_held_by_one() {
-        // Two threads hold the same lock for 40 instructions each; then different ones.
+        // Two threads hold the same lock, or different locks, for 40 instructions each.
         let program = |second: i16| {
             let mut program = vec![
                 LoadImmediate(r(4), 64),
@@ -665,7 +670,7 @@ mod tests {
         assert!(spinning > 2 * asleep, "{spinning} and {asleep}");
     }
 
-    /// On which core each thread has issued.
+    /// The core on which each thread has issued.
     #[derive(Default)]
     struct Cores(BTreeMap<ThreadNumber, usize>);
 
@@ -677,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_begins_near_or_far() {
+    fn a_thread_starts_near_or_far() {
         let cores = |spawning, threads| {
             let config = MultithreadedConfig { spawning, ..MultithreadedConfig::sixteen_cores() };
             let (mut processor, mut seen) = (Multithreaded::new(config).unwrap(), Cores::default());
@@ -688,13 +693,13 @@ mod tests {
         assert_eq!(
             cores(Spawning::Near, 5),
             [0, 0, 0, 0, 1, 1],
-            "where contexts are free beside the first thread's"
+            "free contexts next to the first thread's are used first"
         );
-        assert_eq!(cores(Spawning::Far, 5), [0, 1, 2, 3, 4, 5], "a core for each");
+        assert_eq!(cores(Spawning::Far, 5), [0, 1, 2, 3, 4, 5], "one core for each thread");
     }
 
     #[test]
-    fn words_of_a_fifo_are_asked_for_in_turn_and_kept_by_no_cache() {
+    fn words_of_a_fifo_are_read_in_order_and_not_cached() {
         let program = Program::new(vec![
             FifoTake(r(3), r(10)),
             FifoTake(r(4), r(10)),
@@ -711,13 +716,14 @@ mod tests {
             memory.write(72, &(77_u32 + round).to_be_bytes()).unwrap();
             let cycles = processor.run(&program, &mut memory, 1000, &mut observer).unwrap();
             assert_eq!(memory.word(256), Ok(77 + round));
-            // The second time with the program in its cache: 2 before the last read, 10 for that, three instructions.
+            // The second run has the program in its cache: 2 cycles before the last read, 10 for it, three
+            // instructions.
             assert!(round == 0 || cycles == 2 + 10 + 3, "{cycles}");
         }
         assert_eq!(processor.data_caches().cache(0).unwrap().counts().misses, 1, "the store");
     }
 
-    /// Threads that each take a lock at 64, count to 40 and give it back, spawned without it.
+    /// Threads that each take a lock at 64, count to 40 and release the lock.
     fn holding(threads: usize, take: &[Instruction], give: &[Instruction]) -> Vec<Instruction> {
         let child = threads + 3;
         let mut program = vec![LoadImmediate(r(4), 64)];
@@ -731,21 +737,21 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_in_memory_costs_its_line_wherever_another_core_had_it() {
+    fn a_lock_in_memory_costs_a_line_from_another_core() {
         let program = holding(3, &[TakeFull(0, r(4))], &[LeaveFull(0, r(4))]);
         let sixteen = MultithreadedConfig { locks: Locks::FullEmpty, ..MultithreadedConfig::sixteen_cores() };
         let coherent = MultithreadedConfig { coherent: true, ..sixteen };
-        // Three hand-overs, the first from the last thread of the run before: memory's latency and a line of 256 bits,
-        // where a hit is one cycle.
+        // The lock's line moves three times, first from the last thread of the previous run. Each move takes memory's
+        // latency and the transfer of 256 bits, instead of a hit of one cycle.
         assert_eq!(warm_cycles(coherent, &program) - warm_cycles(sixteen, &program), 3 * 9);
         let near = MultithreadedConfig { spawning: Spawning::Near, ..coherent };
         let (mut processor, mut memory) = (Multithreaded::new(near).unwrap(), Memory::new(4096));
         processor.run(&Program::new(program), &mut memory, 1000, &mut ()).unwrap();
-        assert_eq!(processor.data_caches().invalidations(), 0, "all on one core");
+        assert_eq!(processor.data_caches().invalidations(), 0, "all threads are on one core");
     }
 
     #[test]
-    fn a_reservation_is_lost_when_another_writes_the_line() {
+    fn a_reservation_is_lost_if_another_thread_writes_the_line() {
         let spin = 7;
         let take = [
             LoadImmediate(r(12), 0),
@@ -755,7 +761,7 @@ mod tests {
             StoreConditional(r(12), r(4)),
             BranchIf(NotEqual, spin),
         ];
-        // A count in memory, which would lose steps if two had the lock.
+        // A count in memory, which would lose increments if two threads held the lock.
         let give = [
             LoadWord(r(5), 128, r(4)),
             AddImmediate(r(5), r(5), 1),
@@ -779,7 +785,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_never_comes_is_given_up() {
+    fn waiting_for_a_lock_forever_is_an_error() {
         let program = Program::new(vec![LoadImmediate(r(4), 64), Lock(r(4)), Lock(r(4)), Halt]);
         let (mut processor, mut memory) = (Multithreaded::new(one_core()).unwrap(), Memory::new(16));
         assert_eq!(

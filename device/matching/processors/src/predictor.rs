@@ -1,31 +1,31 @@
 //! Branch prediction of the embedded processor: SimpleScalar's default, a table of two-bit counters, a branch target
 //! buffer and a stack of return addresses.
 //!
-//! The paper does not name a predictor; its simulator's default is taken. The alternative of predicting every
-//! conditional branch not taken shows how much hangs on that.
+//! The paper does not name a predictor, so the model uses its simulator's default. The alternative, which predicts
+//! every conditional branch as not taken, shows the influence of this choice.
 //!
 //! Constants: assumed, as the paper names no predictor: SimpleScalar's defaults.
 
 use crate::instruction::{Instruction, Target};
 
-/// How conditional branches are predicted.
+/// Prediction of conditional branches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Prediction {
     /// Two-bit counters, selected by the branch's address.
     Bimodal,
-    /// Always to the next instruction.
+    /// Always not taken.
     NotTaken,
 }
 
 /// Counters of the bimodal table: SimpleScalar's default.
 const COUNTERS: usize = 2048;
-/// Entries of the branch target buffer. SimpleScalar has 512 sets of 4 ways; the programs here are shorter than 512
-/// instructions, so that one way never has a conflict.
+/// Entries of the branch target buffer. SimpleScalar has 512 sets of 4 ways. The programs here are shorter than 512
+/// instructions, so one way never has a conflict.
 const TARGETS: usize = 512;
-/// Return addresses kept: SimpleScalar's default.
+/// Entries of the return address stack: SimpleScalar's default.
 const RETURNS: usize = 8;
 
-/// The state of prediction, which outlives a pass of the benchmark.
+/// The predictor's state, which it keeps between passes of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Predictor {
     prediction: Prediction,
@@ -36,7 +36,7 @@ pub struct Predictor {
 }
 
 impl Predictor {
-    /// Counters that alternate between weakly not taken and weakly taken, as SimpleScalar sets them up.
+    /// A predictor with SimpleScalar's initial counters, which alternate between weakly not taken and weakly taken.
     pub fn new(prediction: Prediction) -> Self {
         Self {
             prediction,
@@ -46,7 +46,7 @@ impl Predictor {
         }
     }
 
-    /// Where fetching goes on behind an instruction. Called once for each that is fetched, in program order.
+    /// The predicted instruction after this one. Called once for each fetched instruction, in program order.
     pub fn predict(&mut self, at: Target, instruction: Instruction) -> Target {
         let next = at + 1;
         let known = self.targets[at % TARGETS].filter(|(branch, _)| *branch == at).map_or(next, |(_, to)| to);
@@ -68,7 +68,7 @@ impl Predictor {
         }
     }
 
-    /// A branch was committed: it had gone to `to`.
+    /// Learns from a committed branch that led to `to`.
     pub fn learn(&mut self, at: Target, to: Target) {
         let taken = to != at + 1;
         let counter = &mut self.counters[at % COUNTERS];

@@ -1,11 +1,16 @@
-//! The programs: the paper's `match()` (figure 1) and its benchmark (figure 5), as a compiler of that time would have
-//! written them for 32-bit PowerPC.
+//! The programs: the paper's `match()` (figure 1) and its benchmark (figure 5), as a compiler of that time would
+//! compile them for 32-bit PowerPC.
 //!
-//! Written by hand as an optimising gcc 3.3 would (the paper names 3.3.3 and no level of optimisation): blocks in the
-//! order of the source, failing tests branch forward to the end of the loop, 64-bit values in pairs of registers,
-//! nothing kept in registers across the loop that a store through a pointer of the same type might change (so the
-//! header is read again for every item), no branch hints. `md_valid()` and its like are bits of one half word that
-//! stays in a register. A block is copied as gcc does it: four words are loaded into four registers, then stored.
+//! They are written by hand in the style of an optimising gcc 3.3 (the paper names 3.3.3 and no level of optimisation):
+//!
+//! * Blocks are in the order of the source; failing tests branch forward to the end of the loop. There are no branch
+//!   hints.
+//! * 64-bit values are in pairs of registers.
+//! * Across the loop, registers keep no value that a store through a pointer of the same type might change. So the
+//!   program
+//!   reads the header again for every item.
+//! * `md_valid()` and similar functions test bits of one half word that stays in a register.
+//! * A block is copied as gcc does it: four words are loaded into four registers, then stored.
 //!
 //! Constants: ours, which register holds what.
 
@@ -16,15 +21,15 @@ use crate::instruction::Instruction::{self, *};
 use crate::instruction::{Operands, Register, Target, r};
 use crate::layout::{self, ItemFields, Placement, flag, header};
 
-/// A program that does not hang together: a mistake in this module.
+/// A program with a missing label: a mistake in this module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("label {0} is branched to and stands nowhere; bind it in the program")]
+#[error("a branch uses label {0}, which is not bound; bind it in the program")]
 pub struct UnboundLabel(usize);
 
 /// Instructions; execution begins at the first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
-    /// With what each reads and writes.
+    /// Instructions with their operands.
     instructions: Vec<(Instruction, Operands)>,
 }
 
@@ -35,13 +40,13 @@ impl Program {
         Self { instructions: instructions.into_iter().map(with_operands).collect() }
     }
 
-    /// The instruction of that number, and what it reads and writes.
+    /// The instruction with this number, and its operands.
     pub fn get(&self, at: Target) -> Option<&(Instruction, Operands)> {
         self.instructions.get(at)
     }
 }
 
-/// What a label stands for until the program is finished: branches carry it as their target.
+/// The number of a label. Branches have it as their target until the program is finished.
 #[derive(Clone, Copy)]
 struct Label(usize);
 
@@ -77,7 +82,7 @@ impl Builder {
         self.emit(&[Branch(label.0)]);
     }
 
-    /// Labels become instruction numbers.
+    /// Replaces labels by instruction numbers.
     fn finish(mut self) -> Result<Program, UnboundLabel> {
         for instruction in &mut self.instructions {
             if let BranchIf(_, target) | Branch(target) | Call(target) | Spawn(target) = instruction {
@@ -88,7 +93,7 @@ impl Builder {
     }
 }
 
-// Arguments of match(), in the registers that PowerPC's calling convention says.
+// Arguments of match(), in the registers of PowerPC's calling convention.
 const CURRENT: Register = r(3);
 const HEADER: Register = r(4);
 const SOURCE_NID: Register = r(5);
@@ -106,10 +111,9 @@ const MD_LENGTH: (Register, Register) = (r(9), r(10));
 const REMAIN: (Register, Register) = (r(11), r(12));
 const SCRATCH: Register = r(0);
 
-/// Figure 5's inner loop for one processor: get a header, match it, 64 times.
+/// Figure 5's inner loop for one processor: gets a header and matches it, 64 times.
 ///
-/// # Errors
-/// A mistake in this module.
+/// # Errors A mistake in this module.
 pub fn embedded(placement: Placement) -> Result<Program, UnboundLabel> {
     let mut builder = Builder::new(placement);
     let (next_header, search) = (builder.label(), builder.label());
@@ -131,7 +135,8 @@ pub fn multithreaded(placement: Placement, locks: Locks) -> Result<Program, Unbo
     let (next_header, search, thread) = (builder.label(), builder.label(), builder.label());
     benchmark(&mut builder, placement, next_header, |builder| {
         if locks != Locks::Beside {
-            // Threads come to the first item in the order of their headers: each is spawned with its lock.
+            // Each thread is spawned with the first item's lock. So threads reach this item in the order of their
+            // headers.
             locks.take(builder, CURRENT);
         }
         builder.emit(&[Spawn(thread.0)]);
@@ -144,7 +149,7 @@ pub fn multithreaded(placement: Placement, locks: Locks) -> Result<Program, Unbo
     builder.finish()
 }
 
-/// The loop around `invoke`, which finds the arguments of `match()` in their registers.
+/// The loop around `invoke`. The registers then have the arguments of `match()`.
 fn benchmark(
     builder: &mut Builder,
     placement: Placement,
@@ -185,9 +190,9 @@ fn benchmark(
     builder.branch_if(NotEqual, again);
 }
 
-/// `getNextHeader()`, which the paper calls and does not show: waits for the queue to hold a header and returns its
-/// address. A header in memory is first touched by `match()`; from a FIFO it is copied into memory, to the place behind
-/// the last one's, since 64 of them may be under way.
+/// `getNextHeader()`, which the paper calls but does not show: waits until the queue holds a header, and returns its
+/// address. `match()` is the first to read a header in memory. A header in a FIFO is copied to memory, after the
+/// previous header, since 64 headers may be in progress.
 fn get_next_header(builder: &mut Builder, entry: Label, placement: Placement) {
     builder.bind(entry);
     if placement == Placement::InMemory {
@@ -207,16 +212,17 @@ fn get_next_header(builder: &mut Builder, entry: Label, placement: Placement) {
     builder.emit(&[AddImmediate(r(9), r(3), layout::HEADER_BYTES as i16), StoreWord(r(9), 0, QUEUE), Return]);
 }
 
-/// What the paper added to `match()` for the multithreaded processor: a thread holds the lock of the item that it looks
-/// at, and gives it back when it has the next one's. Nobody passes, nobody looks at the same item.
+/// The locks that the paper added to `match()` for the multithreaded processor. A thread holds the lock of its current
+/// item, and releases it once it has the next item's lock. So no thread passes another, and no two threads read the
+/// same item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Locks {
-    /// In hardware beside memory, one for each item, an instruction of one cycle; the first item's is given in the
-    /// order of spawning.
+    /// Hardware locks apart from memory, one for each item, taken by an instruction of one cycle. Threads get the first
+    /// item's lock in the order of spawning.
     Beside,
-    /// A word of the item with a full/empty bit. Who waits for it sleeps.
+    /// A word of the item with a full/empty bit. A waiting thread sleeps.
     FullEmpty,
-    /// A word of the item, taken by load-reserve and store-conditional. Who waits for it loads it again and again.
+    /// A word of the item, taken by load-reserve and store-conditional. A waiting thread loads it repeatedly.
     Reserved,
 }
 
@@ -239,7 +245,7 @@ impl Locks {
         }
     }
 
-    /// Gives the current item's back. Registers 10 to 12 may be changed.
+    /// Releases the current item's lock. Registers 10 to 12 may be changed.
     fn give_back(self, builder: &mut Builder) {
         let lock = builder.item.lock;
         match self {
@@ -421,7 +427,7 @@ fn remaining_space(builder: &mut Builder, next: Label) {
     builder.bind(done);
 }
 
-/// Lines 44 to 50: the match function's good end.
+/// Lines 44 to 50: the successful end of the match function.
 fn receive_length(builder: &mut Builder, next: Label, locks: Option<Locks>) {
     let long = builder.label();
     builder.emit(&[LoadWord(r(9), header::LENGTH, HEADER), LoadWord(r(10), header::LENGTH + 4, HEADER)]);

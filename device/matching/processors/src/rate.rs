@@ -1,5 +1,5 @@
-//! How fast this computer simulates the match unit: cycles of model time for each second that a core works on it. That
-//! is wall time less what other programs take of the core meanwhile.
+//! The speed at which this computer simulates the match unit: cycles of model time for each second of processor time.
+//! Processor time is wall time without the core's time for other programs.
 //!
 //! Constants: ours.
 
@@ -16,33 +16,32 @@ use crate::match_unit::{self, MatchUnitError};
 
 /// Processor time of one measurement.
 const ROUND: Duration = Duration::from_millis(200);
-/// Looks at the clock are this many cycles apart, at least.
+/// Minimum number of cycles between two readings of the clock.
 const BATCH_CYCLES: u64 = 100_000;
 
-/// One way to run the unit.
+/// The rate of one configuration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rate {
-    /// The unit alone, or the length of the list that its list manager streams.
+    /// Length of the list that the list manager streams; None for the unit alone.
     pub items: Option<u32>,
     /// Cycles of the match unit for each second of processor time, in each round.
     pub model_cycles_per_processor_s: Vec<f64>,
-    /// How much of all these cycles went by the automaton: of the unit alone by its nodes, else by steps from entity to
-    /// entity.
+    /// Share of these cycles that the automaton simulated: for the unit alone by its nodes, otherwise by steps from
+    /// entity to entity.
     pub automated_share: f64,
 }
 
-/// All ways, measured in turns.
+/// The rates of all configurations, measured in interleaved rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rates {
-    /// The unit alone first.
+    /// The rates; the unit alone comes first.
     pub rates: Vec<Rate>,
 }
 
 impl Rates {
-    /// Measures, in so many rounds.
+    /// Measures all configurations in `rounds` rounds.
     ///
-    /// # Errors
-    /// When the unit does not work.
+    /// # Errors A benchmark of the match unit fails.
     pub fn measure(rounds: u32) -> Result<Self, MatchUnitError> {
         let ways = std::iter::once(None).chain([1].into_iter().chain(LISTS).map(Some));
         let empty = |items| Rate { items, model_cycles_per_processor_s: Vec::new(), automated_share: 0.0 };
@@ -58,7 +57,7 @@ impl Rates {
     }
 }
 
-/// The unit is fed a word a cycle. Cycles a second, and the share of them that were the automaton's.
+/// Feeds the unit a word a cycle. Returns cycles a second, and the automaton's share of them.
 fn alone() -> Result<(f64, f64), MatchUnitError> {
     let (mut unit, words) = (match_unit::unit()?, match_unit::stream());
     let mut fifos = Fifos::new(Timing::default().fifo_words);
@@ -79,7 +78,7 @@ fn alone() -> Result<(f64, f64), MatchUnitError> {
     Ok((rate, unit.automated() as f64 / unit.cycles() as f64))
 }
 
-/// All headers match at the end of the list.
+/// Measures the unit with a list, at whose end all headers match. Returns the same as [`alone`].
 fn with_list(items: u32) -> Result<(f64, f64), MatchUnitError> {
     let mut manager = match_unit::machine(items, Timing::default())?;
     let rate = per_second(|| {
@@ -92,11 +91,9 @@ fn with_list(items: u32) -> Result<(f64, f64), MatchUnitError> {
     Ok((rate, manager.walked() as f64 / manager.cycle() as f64))
 }
 
-/// Has the match unit pass a list of `items` until it has worked for so many cycles of model time, and says for how
-/// many.
+/// Runs the match unit on a list of `items` for at least `cycles` cycles of model time. Returns their number.
 ///
-/// # Errors
-/// When the unit does not work.
+/// # Errors A benchmark of the match unit fails.
 pub fn work(items: u32, cycles: u64) -> Result<u64, MatchUnitError> {
     let items = items.max(1);
     let mut manager = match_unit::machine(items, Timing::default())?;
@@ -106,7 +103,7 @@ pub fn work(items: u32, cycles: u64) -> Result<u64, MatchUnitError> {
     Ok(manager.cycle())
 }
 
-/// Repeats what takes some cycles until [`ROUND`] is over.
+/// Repeats `cycles`, which returns its model cycles, until [`ROUND`] is over. Returns the model cycles per second.
 fn per_second(mut cycles: impl FnMut() -> Result<u64, MatchUnitError>) -> Result<f64, MatchUnitError> {
     let (begin, mut sum) = (processor_time(), 0);
     loop {
@@ -118,7 +115,7 @@ fn per_second(mut cycles: impl FnMut() -> Result<u64, MatchUnitError>) -> Result
     }
 }
 
-/// What this thread has had of a core so far.
+/// Processor time of this thread so far.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
@@ -128,8 +125,8 @@ impl fmt::Display for Rates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "million cycles of the match unit for each second of a core's time, round by round, and how many of a hundred were the \
-             automaton's"
+            "million cycles of the match unit for each second of processor time, by round, and the automaton's share \
+             of them"
         )?;
         for rate in &self.rates {
             match rate.items {
@@ -150,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_is_measured_in_every_round() {
+    fn every_configuration_is_measured_in_every_round() {
         let Rates { rates } = Rates::measure(2).unwrap();
         assert_eq!(rates.len(), 2 + LISTS.len());
         assert!(rates.iter().all(|rate| rate.model_cycles_per_processor_s.len() == 2));

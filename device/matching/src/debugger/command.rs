@@ -1,4 +1,4 @@
-//! What can be said to the debugger.
+//! The debugger's commands.
 
 use thiserror::Error;
 
@@ -8,17 +8,17 @@ use crate::machine::Party;
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// So many cycles, each of which is shown.
+    /// Execute this number of cycles and show each.
     Step(u64),
-    /// On to a breakpoint or the end, or so many cycles at most.
+    /// Run to a breakpoint or the end, at most this number of cycles.
     Continue(Option<u64>),
-    /// Stop here from now on.
+    /// Set a breakpoint.
     Break(Point),
-    /// Show where it stops.
+    /// Show the breakpoints.
     Breaks,
-    /// Take a breakpoint away, or all.
+    /// Delete a breakpoint, or all.
     Delete(Option<usize>),
-    /// Say which unit commands are about, or choose it.
+    /// Show or select the unit that commands refer to.
     Unit(Option<Party>),
     /// Show registers.
     Registers,
@@ -26,50 +26,50 @@ pub enum Command {
     Predicates,
     /// Show both FIFOs.
     Fifos,
-    /// Show the stages in the last cycles: so many.
+    /// Show the stages of this number of last cycles.
     Pipeline(u64),
-    /// Show what the list manager does.
+    /// Show the list manager's state.
     Manager,
     /// Show the list.
     List,
-    /// Show the program, or the words around a place.
+    /// Show the program, or the words around one.
     Program(Option<String>),
-    /// Show what became of headers so far.
+    /// Show the outcomes so far.
     Results,
-    /// Begin anew; breakpoints stay.
+    /// Restart the program; breakpoints stay.
     Restart,
     /// Show all commands.
     Help,
-    /// End.
+    /// Quit.
     Quit,
     /// An empty line.
     Nothing,
 }
 
-/// Where to stop.
+/// Position of a breakpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// Before a word is issued: its label or address.
+    /// Before a word is issued, by its label or address.
     Word(String),
-    /// When something happens.
+    /// On an event.
     Event(Event),
-    /// When a register or a predicate changes.
+    /// On a change of a register or a predicate.
     Change(String),
 }
 
-/// What happens between list manager and unit.
+/// An event between list manager and unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A header begins.
     Header,
-    /// The list manager hears whether an item takes the message.
+    /// The list manager learns whether an item matches.
     Verdict,
     /// A header ends.
     Outcome,
 }
 
 impl Event {
-    /// All, with their names.
+    /// All events with their names.
     pub const ALL: [(&'static str, Self); 3] =
         [("header", Self::Header), ("verdict", Self::Verdict), ("outcome", Self::Outcome)];
 
@@ -80,94 +80,100 @@ impl Event {
     }
 }
 
-/// What was said is no command.
+/// The line is not a command.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CommandError {
-    /// Nothing is called so.
+    /// No command has this name.
     #[error("no command is called `{0}`; `help` lists them")]
     Unknown(String),
-    /// Several are.
+    /// Several commands have this prefix.
     #[error("`{typed}` may be {}; write more of it", .commands.join(", "))]
     Ambiguous {
-        /// What was said.
+        /// The typed prefix.
         typed: String,
-        /// The commands that begin so.
+        /// The commands with this prefix.
         commands: Vec<&'static str>,
     },
-    /// It takes something else.
+    /// The argument is invalid.
     #[error("`{text}` is not what `{name}` takes: {usage}")]
     Argument {
-        /// What was said behind the command.
+        /// The typed argument.
         text: String,
         /// The command.
         name: &'static str,
-        /// What it takes.
+        /// The command's usage.
         usage: &'static str,
     },
     /// Too many cycles to show.
-    #[error("{count} cycles are too many to show; `continue {count}` goes as far without showing each")]
+    #[error("{count} cycles are too many to show; `continue {count}` executes them without showing each")]
     Count {
-        /// How many.
+        /// Number of cycles.
         count: u64,
     },
     /// The program has no such word.
     #[error("the program has no word `{place}`; {there_is}")]
     Place {
-        /// What was said.
+        /// The typed label or address.
         place: String,
-        /// What it has.
+        /// The program's words and labels.
         there_is: String,
     },
-    /// There is nothing that could change.
+    /// No event, register or predicate has this name.
     #[error(
-        "`{name}` is no event, register or predicate; events are header, verdict and outcome, and {there_is}"
+        "`{name}` is not an event, register or predicate; events are header, verdict and outcome, and {there_is}"
     )]
     Change {
-        /// What was said.
+        /// The typed name.
         name: String,
-        /// What it has.
+        /// The unit's registers, predicates and names.
         there_is: String,
     },
-    /// There is one unit alone.
-    #[error("there is no unit `queue`: hardware keeps the list; --queue-program lets a program do it")]
+    /// The machine has only the matching unit.
+    #[error(
+        "there is no unit `queue`: hardware keeps the list; start with --queue-program to have a program keep it"
+    )]
     NoQueue,
-    /// There is no such breakpoint.
+    /// No breakpoint has this number.
     #[error("there is no breakpoint {0}; `break` lists them")]
     Breakpoint(usize),
 }
 
-/// Most cycles that one step shows.
+/// Maximum number of cycles that one step shows.
 pub const MAX_STEPS: u64 = 10_000;
 
-/// Cycles that `pipeline` shows.
+/// Default number of cycles that `pipeline` shows.
 const USUAL_HISTORY: u64 = 8;
 
-/// Names, what they take, and what they do.
+/// Name, usage and description of each command.
 pub const COMMANDS: [(&str, &str, &str); 16] = [
-    ("step", "step [CYCLES]", "goes one cycle on, or several, and shows each"),
-    ("continue", "continue [CYCLES]", "goes on to a breakpoint or the end, at most so many cycles"),
+    ("step", "step [CYCLES]", "executes one cycle, or this number of cycles, and shows each"),
+    ("continue", "continue [CYCLES]", "runs to a breakpoint or the end, at most this number of cycles"),
     (
         "break",
         "break [LABEL | ADDRESS | on header | on verdict | on outcome | on REGISTER | on PREDICATE]",
-        "stops there, or when it changes; shows breakpoints",
+        "sets a breakpoint; without an argument, lists the breakpoints",
     ),
-    ("delete", "delete [NUMBER]", "takes a breakpoint away, or all"),
+    ("delete", "delete [NUMBER]", "deletes a breakpoint, or all"),
     (
         "unit",
         "unit [match | queue]",
-        "says which unit commands are about, or chooses it; with --queue-program there are two",
+        "shows or selects the unit that commands refer to; --queue-program adds a second one",
     ),
     ("registers", "registers", "shows both register files; * marks what the last command changed"),
     ("predicates", "predicates", "shows the predicates"),
     ("fifos", "fifos", "shows both FIFOs"),
     ("pipeline", "pipeline [CYCLES]", "shows which word was in which stage in the last cycles"),
-    ("manager", "manager", "shows what the list manager does"),
-    ("list", "list", "shows the list as it is; > marks the item that is judged"),
-    ("program", "program [LABEL | ADDRESS]", "shows the program, or what is around a word; > marks the next"),
-    ("results", "results", "shows what became of headers so far"),
-    ("restart", "restart", "begins anew; breakpoints stay"),
-    ("help", "help", "shows this"),
-    ("quit", "quit", "ends; so does the end of input"),
+    ("manager", "manager", "shows the state of the list manager"),
+    ("list", "list", "shows the current list; > marks the item under comparison"),
+    (
+        "program",
+        "program [LABEL | ADDRESS]",
+        "shows the program, or the words around one; > marks the next word",
+    ),
+    ("results", "results", "shows the outcomes of the headers so far"),
+    ("restart", "restart", "restarts the program; breakpoints stay"),
+    ("help", "help", "shows this list"),
+    ("quit", "quit", "quits, as the end of input does"),
 ];
 
 /// Reads a line.
@@ -217,7 +223,7 @@ pub fn parse(line: &str) -> Result<Command, CommandError> {
     }
 }
 
-/// The command that is called so, or the only one that begins so.
+/// The only command with this name or prefix.
 fn command_of(typed: &str) -> Result<(&'static str, &'static str), CommandError> {
     let candidates: Vec<_> = COMMANDS.iter().filter(|(name, ..)| name.starts_with(typed)).collect();
     match candidates[..] {
@@ -249,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_read() {
+    fn commands_and_their_arguments_are_parsed() {
         for (line, command) in [
             ("", Command::Nothing),
             ("  # a remark", Command::Nothing),
@@ -278,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_explained() {
+    fn invalid_commands_are_explained() {
         for (line, part) in [
             ("stop", "no command is called `stop`; `help`"),
             ("r", "registers, results, restart"),

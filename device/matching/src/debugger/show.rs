@@ -11,10 +11,10 @@ use crate::input::item_text;
 use crate::machine::{Cycle, Machine, Party, Snapshot, Stages, UnitView};
 use crate::trace::phase_name;
 
-/// Words before and behind one that is looked at.
+/// Words shown before and after a word.
 const AROUND: usize = 4;
 
-/// What a cycle brought, in a few lines: what one of the units did, and what became of headers.
+/// A cycle in a few lines: the activity of one unit, and the headers that began or ended.
 pub fn cycle(machine: &Machine, party: Party, cycle: &Cycle, after: &Snapshot) -> String {
     let (firmware, did) = (machine.firmware(party), cycle.of(party));
     let (before, after) = (cycle.before.of(party), after.of(party));
@@ -55,7 +55,7 @@ fn all_registers() -> impl Iterator<Item = Register> {
     files.chain((0..PREDICATES).map(Register::Predicate))
 }
 
-/// A register or a predicate with what the source calls it.
+/// A register or a predicate with its names in the source.
 pub fn named(firmware: &Firmware, register: Register) -> String {
     match firmware.names_of(register) {
         none if none.is_empty() => register.to_string(),
@@ -63,7 +63,7 @@ pub fn named(firmware: &Firmware, register: Register) -> String {
     }
 }
 
-/// The word that comes next.
+/// The next word.
 pub fn next(machine: &Machine, party: Party) -> String {
     let (firmware, pc) = (machine.firmware(party), machine.pc(party));
     let cycle = machine.cycles();
@@ -83,7 +83,7 @@ pub fn next(machine: &Machine, party: Party) -> String {
     format!("next: cycle {cycle}, word {}{of}{branch}: {}\n", at(firmware, pc), firmware.line(pc))
 }
 
-/// A word's address, and its place where it has one by a label.
+/// A word's address, and its location relative to a label, if any.
 pub fn at(firmware: &Firmware, address: usize) -> String {
     let (number, place) = (address.to_string(), firmware.place(address));
     if place == number { number } else { format!("{number} {place}") }
@@ -124,7 +124,7 @@ pub fn predicates(firmware: &Firmware, now: &UnitView, before: &UnitView) -> Str
     (0..PREDICATES).map(row).collect()
 }
 
-/// Both FIFOs of a unit, what leaves next first.
+/// Both FIFOs of a unit, next word first.
 pub fn fifos(machine: &Machine, party: Party) -> String {
     let snapshot = machine.snapshot();
     let unit = snapshot.of(party);
@@ -137,7 +137,7 @@ pub fn fifos(machine: &Machine, party: Party) -> String {
     text
 }
 
-/// Which word was in which stage.
+/// The word in each stage, by cycle.
 pub fn pipeline(firmware: &Firmware, cycles: impl Iterator<Item = (u64, Stages)>) -> String {
     let mut text = format!("{:>8}  {:<20} {:<20} {:<20}", "cycle", "read", "execute", "write");
     let place = |address: Option<usize>, waits: bool| match address {
@@ -152,7 +152,7 @@ pub fn pipeline(firmware: &Firmware, cycles: impl Iterator<Item = (u64, Stages)>
     text + "\n"
 }
 
-/// What the list manager does, or the hardware around the program that is one.
+/// State of the list manager, or of the hardware around a queue program.
 pub fn manager(machine: &Machine, headers: &[Header]) -> String {
     let Snapshot { manager, header, judged, .. } = machine.snapshot();
     let waiting = manager.headers_waiting;
@@ -194,7 +194,7 @@ pub fn manager(machine: &Machine, headers: &[Header]) -> String {
     )
 }
 
-/// The list as it is.
+/// The current list.
 pub fn list(machine: &Machine) -> String {
     let judged = machine.snapshot().judged;
     let mut text = String::new();
@@ -206,7 +206,7 @@ pub fn list(machine: &Machine) -> String {
     if text.is_empty() { "the list is empty\n".to_owned() } else { text }
 }
 
-/// The program, or what is around a word.
+/// The program, or the words around one.
 pub fn program(machine: &Machine, party: Party, around: Option<usize>) -> String {
     let firmware = machine.firmware(party);
     let first = around.map_or(0, |around| around.saturating_sub(AROUND));

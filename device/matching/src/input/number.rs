@@ -1,4 +1,4 @@
-//! Numbers of a limited range, some of which have a word for one value.
+//! Numbers of a limited range. Some ranges have a name for one value, such as "any".
 
 use std::fmt;
 
@@ -68,12 +68,12 @@ pub fn threshold_schema(_: &mut SchemaGenerator) -> Schema {
     schema(u64::from(INFINITE) - 1, Some(infinite_name()))
 }
 
-/// How a wildcard is written.
+/// The name of a wildcard.
 pub const fn any_name() -> &'static str {
     "any"
 }
 
-/// How a threshold that never runs out is written.
+/// The name of a threshold that never runs out.
 pub const fn infinite_name() -> &'static str {
     "infinite"
 }
@@ -86,17 +86,17 @@ fn schema(most: u64, word: Option<&str>) -> Schema {
     json_schema!({"anyOf": forms})
 }
 
-/// The node of an item that says none.
+/// The default node of an item.
 pub const fn any_node() -> u32 {
     ANY_NODE
 }
 
-/// The process of an item that says none.
+/// The default process of an item.
 pub const fn any_process() -> u16 {
     ANY_PROCESS
 }
 
-/// The threshold of an item that says none.
+/// The default threshold of an item.
 pub const fn infinite() -> u32 {
     INFINITE
 }
@@ -111,7 +111,7 @@ where
     T::try_from(value).map_err(|_| D::Error::invalid_value(Unexpected::Unsigned(value), &number))
 }
 
-/// A number from 0 to `most`, or the value that a word stands for.
+/// A number from 0 to `most`, or a named value.
 #[derive(Clone, Copy)]
 struct Number {
     most: u64,
@@ -140,11 +140,11 @@ impl Visitor<'_> for Number {
     }
 }
 
-/// A number as people write it: decimal or hexadecimal, digits perhaps grouped by `_`.
+/// Parses a decimal or hexadecimal number, whose digits may be grouped by `_`.
 #[must_use]
 pub fn parse(text: &str) -> Option<u64> {
     let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
-    // The parser would take a sign, too; and nothing is grouped before the first digit.
+    // The standard parser would accept a sign. A number must not begin with `_`.
     if !digits.starts_with(|first: char| first.is_digit(radix)) {
         return None;
     }

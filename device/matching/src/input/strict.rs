@@ -1,4 +1,5 @@
-//! What serde takes and the schemas do not: an array in the place of an object, and a value twice in a set.
+//! Readers that are as strict as the schemas. serde alone would accept an array in place of an object, and a value
+//! twice in a set.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,7 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// An object, and nothing that could be read as one: a derived reader takes an array of its values, too.
+/// A value that must be an object. A derived reader would also accept an array of the values.
 pub struct Keyed<T>(pub T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Keyed<T> {
@@ -30,7 +31,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
     }
 }
 
-/// An array in which no value stands twice.
+/// An array without duplicates.
 pub fn set<'de, D, T>(reader: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -51,9 +52,9 @@ impl<'de, T: Deserialize<'de> + PartialEq> Visitor<'de> for Set<T> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Vec<T>, A::Error> {
         let mut set = Vec::new();
         while let Some(value) = values.next_element()? {
-            // Few values are possible, so that a set stays short whatever a file holds.
+            // Few values are possible, so the set stays short for any file.
             if set.contains(&value) {
-                return Err(A::Error::custom("a value is said twice in this array"));
+                return Err(A::Error::custom("a value appears twice in this array"));
             }
             set.push(value);
         }

@@ -1,26 +1,26 @@
-//! What became of a header.
+//! The outcome of a header.
 
 use niclab_model::models::matching::list_manager::{Handle, Outcome};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What became of one header.
+/// The outcome of one header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Found {
-    /// The item that took it, by its place in the file.
+    /// The matching item, by its index in the file.
     pub index: Option<usize>,
-    /// Where in its memory the message begins.
+    /// Offset of the message in the item's memory.
     pub offset: Option<u64>,
-    /// How many bytes of the message are stored.
+    /// Bytes of the message that are stored.
     pub length: Option<u64>,
-    /// Model cycles from where it begins to where the next header could.
+    /// Model cycles from its beginning to the earliest beginning of the next header.
     pub cycles: u64,
-    /// Items that were judged.
+    /// Number of items that were compared.
     pub traversed: usize,
 }
 
 impl Found {
-    /// Out of what a list manager says; `place` gives an item's place in the file.
+    /// Converts a list manager's outcome; `place` returns an item's index in the file.
     #[must_use]
     pub fn new(outcome: &Outcome, place: impl Fn(&Handle) -> usize) -> Self {
         Self {

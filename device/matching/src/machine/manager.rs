@@ -1,4 +1,4 @@
-//! What keeps the list: hardware, or a program on a unit of its own.
+//! The list manager: hardware, or a program on its own unit.
 
 use niclab_model::models::matching::item::Item;
 use niclab_model::models::matching::list_manager::inspect::Matching;
@@ -11,16 +11,16 @@ use niclab_model::models::matching::unit::Unit;
 use super::{Setup, SetupError, UnitView};
 use crate::firmware::Firmware;
 
-/// What can be seen of what keeps the list, between two cycles.
+/// The list manager's state between two cycles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagerView {
-    /// The header that is being matched. What a program has sent for it is not counted.
+    /// The header in progress. Its count of sent words is zero if a program keeps the list.
     pub matching: Option<Matching>,
-    /// Headers behind it.
+    /// Number of headers waiting after it.
     pub headers_waiting: usize,
-    /// In hardware: no header begins before this cycle.
+    /// For hardware: the first cycle in which a header can begin.
     pub free_at: Option<u64>,
-    /// As a program: what the hardware around it holds.
+    /// For a program: the state of the hardware around it.
     pub program: Option<QueueState>,
 }
 
@@ -55,7 +55,7 @@ impl Manager {
         }
     }
 
-    /// Appends an item before the first cycle. A program does so when it begins.
+    /// Appends an item before the first cycle. A program appends it when it starts.
     pub fn append(&mut self, item: Item) -> Handle {
         match self {
             Self::Hardware(manager) => manager.preload(item),
@@ -91,7 +91,7 @@ impl Manager {
         }
     }
 
-    /// Who takes longer than `watchdog` cycles for what is being done, if somebody does.
+    /// The program that has exceeded `watchdog` cycles for its current work, if any.
     pub fn overdue(&self, watchdog: u64) -> Option<Fault> {
         match self {
             Self::Hardware(manager) => {
@@ -103,7 +103,7 @@ impl Manager {
         }
     }
 
-    /// One of both units; the one that matches where there is but that.
+    /// The unit of this party. Without a queue program, always the matching unit.
     pub fn unit(&self, party: Party) -> &Unit {
         match self {
             Self::Hardware(manager) => manager.unit(),
@@ -122,7 +122,7 @@ impl Manager {
         UnitView::new(self.unit(party), input, output)
     }
 
-    /// What it holds, and the item that is being judged.
+    /// Its state, and the item under comparison.
     pub fn look(&self) -> (ManagerView, Option<Handle>) {
         match self {
             Self::Hardware(manager) => {
@@ -150,7 +150,7 @@ impl Manager {
         }
     }
 
-    /// The items that are linked; with their slots where a program keeps them.
+    /// The linked items. A program's items have slots.
     pub fn list(&self) -> Vec<(Option<u16>, Handle, Item)> {
         match self {
             Self::Hardware(manager) => manager.linked().map(|(handle, item)| (None, handle, *item)).collect(),

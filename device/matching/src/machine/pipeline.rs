@@ -1,4 +1,4 @@
-//! One unit at work: its program, what can be seen of it, and what a cycle brought.
+//! One unit: its program, its state, and its activity in a cycle.
 
 use niclab_asm::Register;
 use niclab_isa::{PREDICATES, REGISTERS};
@@ -7,7 +7,7 @@ use niclab_model::models::matching::unit::{OUTPUT_CYCLES, Unit};
 
 use crate::firmware::Firmware;
 
-/// What can be seen of a unit between two cycles.
+/// A unit's state between two cycles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitView {
     /// The ALU's registers.
@@ -18,11 +18,11 @@ pub struct UnitView {
     pub predicates: [bool; PREDICATES],
     /// The address of the next word.
     pub pc: usize,
-    /// Where a branch that was taken leads, and how many words come before.
+    /// Target of a taken branch, and the number of words before it takes effect.
     pub taken: Option<(usize, usize)>,
-    /// The input FIFO, the word that the unit takes next first.
+    /// The input FIFO, next word first.
     pub input: Vec<u64>,
-    /// Words on their way from the unit, the oldest first.
+    /// Words in flight from the unit, oldest first.
     pub output: Vec<Travelling>,
 }
 
@@ -39,7 +39,7 @@ impl UnitView {
         }
     }
 
-    /// What a register or a predicate holds; what the unit does not have holds nothing.
+    /// The value of a register or a predicate; zero for one that the unit does not have.
     #[must_use]
     pub fn get(&self, register: Register) -> u64 {
         match register {
@@ -50,27 +50,27 @@ impl UnitView {
     }
 }
 
-/// What a unit did in a cycle.
+/// Activity of a unit in a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitCycle {
     /// The words in the three stages.
     pub stages: Stages,
-    /// What it took out of its input FIFO.
+    /// The word that it took from its input FIFO.
     pub took: Option<u64>,
-    /// What it appended to its output FIFO.
+    /// The word that it appended to its output FIFO.
     pub appended: Option<u64>,
-    /// What entered its input FIFO.
+    /// The word that entered its input FIFO.
     pub fed: Option<u64>,
-    /// What was heard of it: what was appended [`OUTPUT_CYCLES`] before.
+    /// The word that its receiver got: the unit appended it [`OUTPUT_CYCLES`] earlier.
     pub heard: Option<u64>,
 }
 
-/// Addresses of words, by stage. A stage is empty behind a word that waited.
+/// Addresses of words, by stage. A word that waits leaves the following stage empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stages {
     /// The word that is issued, or waits for input.
     pub read: Option<usize>,
-    /// Whether it waits.
+    /// Whether that word waits.
     pub waits: bool,
     /// The word that executes.
     pub execute: Option<usize>,
@@ -78,7 +78,7 @@ pub struct Stages {
     pub write: Option<usize>,
 }
 
-/// A unit's program, and what is in its stages.
+/// A unit's program, and the words in its stages.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
     pub firmware: Firmware,
@@ -90,12 +90,12 @@ impl Pipeline {
         Self { firmware, stages: Stages::default() }
     }
 
-    /// What the cycle `number` brought, in which the next word was issued or waited.
+    /// The unit's activity in cycle `number`. `is_issued` is false if its word waited.
     pub fn cycle(&mut self, number: u64, before: &UnitView, after: &UnitView, is_issued: bool) -> UnitCycle {
         let takes = self.firmware.words().get(before.pc).is_some_and(|word| word.input.take);
         let took = before.input.first().copied().filter(|_| takes && is_issued);
         let is_fed = after.input.len() + usize::from(took.is_some()) > before.input.len();
-        // What a word wrote stands last, with a time that tells it from what stood there.
+        // A word appended in this cycle is the last one, recognized by its time.
         let appended = after.output.last().filter(|word| word.from_cycle == number + OUTPUT_CYCLES);
         let heard = before.output.first().filter(|word| word.from_cycle <= number);
         self.stages = Stages {

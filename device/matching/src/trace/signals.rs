@@ -1,4 +1,4 @@
-//! The signals, in one table: name, width, and what stands in it in a cycle.
+//! The table of signals: name, width, and value in a cycle.
 
 use std::io::{self, Write};
 
@@ -14,24 +14,24 @@ const ADDRESS_BITS: u32 = 13;
 /// Bits of a counter.
 const COUNT_BITS: u32 = 32;
 
-/// What the signals of a cycle are taken from.
+/// The source of the signals in a cycle.
 pub struct View<'a> {
-    /// The machine before it.
+    /// The machine before the cycle.
     pub before: &'a Snapshot,
-    /// The cycle; behind the last one there is none.
+    /// The cycle; None after the last one.
     pub cycle: Option<&'a Cycle>,
-    /// The word that comes next, and where it stands.
+    /// The next word and its location.
     pub word: Option<(Word, String)>,
 }
 
-/// What stands in a signal.
+/// The value of a signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Level {
     /// A number, lowest bits first.
     Bits([u64; 3]),
     /// A word without spaces.
     Text(String),
-    /// Nothing: the wire floats.
+    /// No value: the wire floats.
     None,
 }
 
@@ -76,12 +76,12 @@ impl Signal {
         Self { name: name.into(), width, read: Box::new(move |view| read(view).into()) }
     }
 
-    /// Something of a cycle: nothing behind the last one.
+    /// A signal of a cycle, without a value after the last one.
     fn moved<T: Into<Level>>(name: &str, width: u32, read: impl Fn(&Cycle) -> T + 'static) -> Self {
         Self::new(name, width, move |view| view.cycle.map_or(Level::None, |cycle| read(cycle).into()))
     }
 
-    /// A text; its width is not looked at.
+    /// A text signal, marked by the width 0.
     fn text(name: &str, read: impl Fn(&View<'_>) -> Option<String> + 'static) -> Self {
         Self::new(name, 0, move |view| Level::Text(read(view).unwrap_or_else(|| "-".to_owned())))
     }
@@ -143,7 +143,7 @@ fn list_manager() -> Vec<Signal> {
     ]
 }
 
-/// What the list manager waits for.
+/// The answer that the list manager waits for.
 pub const fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Verdict => "verdict",
@@ -158,12 +158,12 @@ pub struct Wave<W: Write> {
     out: Writer<W>,
     clock: IdCode,
     signals: Vec<(IdCode, Signal, Option<Level>)>,
-    /// The time at which the next cycle begins.
+    /// Start time of the next cycle.
     time_ns: u64,
 }
 
 impl<W: Write> Wave<W> {
-    /// Begins it: names and widths.
+    /// Begins the waveform with the names and widths of the signals.
     pub fn begin(out: W) -> io::Result<Self> {
         let mut out = Writer::new(out);
         out.version(concat!("niclab ", env!("CARGO_PKG_VERSION")))?;
@@ -186,7 +186,7 @@ impl<W: Write> Wave<W> {
         Ok(Self { out, clock, signals, time_ns: 0 })
     }
 
-    /// A cycle.
+    /// Adds a cycle.
     pub fn cycle(&mut self, view: &View<'_>) -> io::Result<()> {
         self.rise(view)?;
         self.out.timestamp(self.time_ns + CYCLE_NS / 2)?;
@@ -195,7 +195,7 @@ impl<W: Write> Wave<W> {
         Ok(())
     }
 
-    /// The machine behind the last cycle.
+    /// Adds the machine's state after the last cycle.
     pub fn end(&mut self, view: &View<'_>) -> io::Result<()> {
         self.rise(view)?;
         self.out.flush()

@@ -1,11 +1,11 @@
-//! `niclab-match debug`, by scripts: what it shows, and that nothing that is said to it ends it but the end.
+//! `niclab-match debug` with scripts: its replies, and that only the end of input or `quit` ends it.
 
 use std::fs;
 use std::path::Path;
 
 use crate::support::{folder, on_files, text};
 
-/// What the debugger says to these commands; the text behind each prompt is one entry.
+/// The debugger's replies to a script. Each entry is the text after one prompt.
 fn session(options: &[&str], script: &str) -> Vec<String> {
     let folder = folder();
     let output = on_files(folder.path(), "debug", options, script);
@@ -20,7 +20,7 @@ fn holds(said: &str, parts: &[&str]) {
 }
 
 #[test]
-fn cycles_are_shown_one_by_one() {
+fn step_shows_each_cycle() {
     let said = session(&["--command", "step 2"], "step 3\nregisters\nfifos\n");
     holds(&said[0], &["program built-in, 44 words; 3 items, 3 headers", "next: cycle 0, word 0: "]);
     holds(
@@ -44,7 +44,7 @@ fn cycles_are_shown_one_by_one() {
         ],
     );
     holds(fifth, &["next: cycle 5, word 5 header+1"]);
-    // What the last command changed is marked, and what the one before it did is not.
+    // Changes by the last command are marked; changes by the command before it are not.
     holds(
         &said[3],
         &[
@@ -55,24 +55,24 @@ fn cycles_are_shown_one_by_one() {
     );
     assert!(!said[3].contains("r12 0x0020004000180000 *"), "{}", said[3]);
     holds(&said[4], &["input, 4 of 16:\n    0x100090001\n    0x40\n", "output, 0:"]);
-    assert_eq!(said.len(), 5, "the end of input ends it");
+    assert_eq!(said.len(), 5, "the debugger ends at the end of input");
 }
 
 #[test]
-fn it_stops_at_words_and_events() {
+fn breakpoints_stop_at_words_and_events() {
     let script = "break fast\ncontinue\nlist\nbreak on verdict\nc\nc\npredicates\ndelete 1\nbreak\ndelete\n\
                   break on outcome\nc\nresults\nbreak at 13\nbreak on header\nc\nmanager\n";
     let said = session(&["--keep"], script);
     holds(&said[1], &["breakpoint 1: word 19 fast"]);
-    // The word in the delay slot of the branch that sends 'failed' for the first item.
+    // The word is in the delay slot of the branch that sends 'failed' for the first item.
     holds(
         &said[2],
         &["breakpoint 1, before cycle 19\n", "word 19 fast, branches to item in 2 words: threshold = in |"],
     );
     holds(&said[3], &[">     0  match 0x6 ", "      2  match 0x5 ignore 0x0 node 1 process any"]);
-    // Sent in cycle 18, heard three cycles later.
+    // The verdict is sent in cycle 18 and received three cycles later.
     holds(&said[5], &["breakpoint 2, before cycle 22"]);
-    // A word that is reached twice stops twice.
+    // A breakpoint stops each time that its word is reached.
     holds(&said[6], &["breakpoint 1, before cycle 26"]);
     holds(&said[7], &["  p0 1\n", "  p7 1 * ids_differ\n", " p12 1\n"]);
     assert_eq!(said[9], "break\nbreakpoint 2: on verdict\n");
@@ -89,7 +89,7 @@ fn it_stops_at_words_and_events() {
 #[test]
 fn stages_are_shown_by_cycle() {
     let folder = folder();
-    // The second word waits until the header's first word is there.
+    // The second word waits for the header's first word.
     fs::write(
         folder.path().join("take.nma"),
         "start: r1 = add r0, 1\nr2 = in\nr3 = in\nstop: br stop\nnop\nnop\n",
@@ -137,9 +137,9 @@ fn stages_are_shown_by_cycle() {
 }
 
 #[test]
-fn a_breakpoint_stops_once_at_a_word_that_waits() {
+fn a_breakpoint_stops_once_at_a_waiting_word() {
     let folder = folder();
-    // Header, first item and the one behind it are 24 words; nothing follows before the first verdict.
+    // Header and two items are 24 words; the list manager sends no more before the first verdict.
     fs::write(folder.path().join("drain.nma"), "in\n".repeat(40)).unwrap();
     let options = ["--program", "drain.nma", "--watchdog", "60"];
     let output = on_files(folder.path(), "debug", &options, "break 24\ncontinue\nstep\ncontinue\n");
@@ -150,8 +150,9 @@ fn a_breakpoint_stops_once_at_a_word_that_waits() {
 }
 
 #[test]
-fn what_a_user_does_wrong_does_not_end_it() {
-    let script = "fly\nstep one\nbreak nowhere\nbreak 44\ndelete 7\nprogram 99\nr\n\nstep 10001\n\u{7f}\nresults\nquit\nstep\n";
+fn invalid_commands_do_not_end_the_debugger() {
+    let script = "fly\nstep one\nbreak nowhere\nbreak 44\ndelete 7\nprogram 99\nr\n\nstep 10001\n\u{7f}\nresults\n\
+                  quit\nstep\n";
     let said = session(&[], script);
     for (entry, part) in [
         (1, "error: no command is called `fly`"),
@@ -167,11 +168,11 @@ fn what_a_user_does_wrong_does_not_end_it() {
     ] {
         assert!(said[entry].contains(part), "no {part}: {}", said[entry]);
     }
-    assert_eq!(said.last().unwrap(), "quit\n", "nothing is done behind quit");
+    assert_eq!(said.last().unwrap(), "quit\n", "nothing is executed after quit");
 }
 
 #[test]
-fn a_program_that_misbehaves_can_be_looked_at() {
+fn a_stopped_program_can_be_inspected() {
     let folder = folder();
     fs::write(folder.path().join("end.nma"), "r1 = add r0, 7\nout = copy r1\nin\n").unwrap();
     let output = on_files(
@@ -196,14 +197,14 @@ fn a_program_that_misbehaves_can_be_looked_at() {
 }
 
 #[test]
-fn the_end_is_said_once_it_is_there() {
+fn the_end_is_reported_for_every_later_command() {
     let said = session(&[], "continue\nstep\nresults\n");
     holds(&said[1], &["every header has its outcome, after "]);
     holds(&said[2], &["every header has its outcome, after "]);
     holds(&said[3], &["    none"]);
 }
 
-/// What the debugger says to a script about the folder's files, and its code.
+/// The debugger's replies to a script on the folder's files, and its exit code.
 fn scripted(folder: &Path, options: &[&str], script: &str) -> (Vec<String>, Option<i32>) {
     let output = on_files(folder, "debug", options, script);
     let said = text(&output.stdout).split("(match) ").map(str::to_owned).collect();
@@ -211,7 +212,7 @@ fn scripted(folder: &Path, options: &[&str], script: &str) -> (Vec<String>, Opti
 }
 
 #[test]
-fn a_program_that_was_stopped_is_told_by_the_code() {
+fn the_exit_code_reports_a_stopped_program() {
     let folder = folder();
     fs::write(folder.path().join("end.nma"), "r1 = add r0, 7\nout = copy r1\nin\n").unwrap();
     let code = |script| scripted(folder.path(), &["--program", "end.nma"], script).1;
@@ -222,7 +223,7 @@ fn a_program_that_was_stopped_is_told_by_the_code() {
 }
 
 #[test]
-fn names_of_the_source_are_shown_and_stopped_at() {
+fn names_of_the_source_are_shown_and_take_breakpoints() {
     let folder = folder();
     let source = ".reg sum r3\n.reg total r3\n.reg bits t2\n.pred done p11\n\
                   again: sum = add total, 1 # counts\ndone = eq sum, 2 | br again\nbits = copy sum\nnop\n";
@@ -232,7 +233,7 @@ fn names_of_the_source_are_shown_and_stopped_at() {
     let (said, code) = scripted(folder.path(), &["--program", "names.nma"], script);
     assert_eq!(code, Some(0));
     holds(&said[1], &["breakpoint 1: on a change of p11 (done)\n"]);
-    // Four cycles a round: the second sum is written in cycle 4 and compared in cycle 5, and the third one in cycle 9.
+    // The loop takes four cycles. The second sum is written in cycle 4 and compared in cycle 5, the third in cycle 9.
     holds(
         &said[2],
         &["breakpoint 1, before cycle 6\n", "next: cycle 6, word 2 again+2", "bits = copy sum\n"],
@@ -246,26 +247,26 @@ fn names_of_the_source_are_shown_and_stopped_at() {
     holds(&said[7], &[" p11 0 * done\n"]);
     holds(
         &said[8],
-        &["error: `r0x` is no event, register or predicate", "p0 to p15, and sum, total, bits, done"],
+        &["error: `r0x` is not an event, register or predicate", "p0 to p15, and sum, total, bits, done"],
     );
     holds(&said[9], &["again:\n", "     0  sum = add total, 1\n"]);
     holds(&said[11], &["on a change of r3 (sum, total)"]);
     holds(&said[12], &["breakpoint 3, before cycle 13\n"]);
 
-    // An image has neither words nor names of a source.
+    // An image has neither labels nor names of a source.
     let program = niclab_asm::assemble(source).unwrap();
     fs::write(folder.path().join("names.nmi"), niclab_isa::image::write(&program.words)).unwrap();
     let (said, _) = scripted(folder.path(), &["--program", "names.nmi"], "break on done\nbreak on r3\nc\n");
-    holds(&said[1], &["error: `done` is no event", "no other names"]);
+    holds(&said[1], &["error: `done` is not an event", "no other names"]);
     holds(&said[3], &["breakpoint 1, before cycle 1\n", "word 1: p11 = eq r3, 2 | br word0"]);
 }
 
 #[test]
-fn both_units_are_seen_where_a_program_keeps_the_list() {
+fn with_a_queue_program_both_units_are_shown() {
     let folder = folder();
     let script = "unit\nbreak on header\nbreak on outcome\ncontinue\nmanager\nlist\nbreak success\ncontinue\nstep\n\
-                  unit match\nfifos\nmanager\nbreak flush\ncontinue\npipeline 1\nunit queue\ndelete\nbreak on count\ncontinue\n\
-                  list\ncontinue\nresults\n";
+                  unit match\nfifos\nmanager\nbreak flush\ncontinue\npipeline 1\nunit queue\ndelete\n\
+                  break on count\ncontinue\nlist\ncontinue\nresults\n";
     let (said, code) = scripted(folder.path(), &["--queue-program"], script);
     assert_eq!(code, Some(0));
     holds(
@@ -276,7 +277,7 @@ fn both_units_are_seen_where_a_program_keeps_the_list() {
         ],
     );
     holds(&said[1], &["unit queue, program built-in\n"]);
-    // 17 cycles, and 50 for each of three items.
+    // 17 cycles, plus 50 for each of three items.
     holds(&said[4], &["breakpoint 1, before cycle 168\n"]);
     holds(
         &said[5],
@@ -303,10 +304,10 @@ fn both_units_are_seen_where_a_program_keeps_the_list() {
     holds(&said[11], &["input, 0 of 16:\n", "output, 1:\n    0x2, heard in cycle 228\n"]);
     holds(&said[12], &["2 items judged; awaits done of item 2\n"]);
     holds(&said[13], &["flush of unit match\n"]);
-    // The first header's outcome, 97 cycles behind its begin.
+    // The first header's outcome is known 97 cycles after its beginning.
     holds(&said[14], &["breakpoint 1, before cycle 264\n"]);
     holds(&said[15], &["header (waits)"]);
-    // The third item takes its second message, and is used up.
+    // The third item matches its second message, and is used up.
     holds(&said[19], &["breakpoint 5, before cycle "]);
     holds(&said[20], &["      2  slot 3  match 0x5 ignore 0x0 node 1 process any length 100 offset 100"]);
     assert!(said[22].contains("    none ") && !said[22].contains("stopped"), "{}", said[22]);
@@ -318,7 +319,7 @@ fn both_units_are_seen_where_a_program_keeps_the_list() {
 }
 
 #[test]
-fn the_manuals_session_is_what_is_said() {
+fn the_manuals_session_is_the_output() {
     let manual = include_str!("../../../../docs/use/match/RUNNING.md");
     let example =
         |name: &str| manual.split_once(&format!("```json {name}\n")).unwrap().1.split_once("```").unwrap().0;

@@ -1,4 +1,4 @@
-//! `niclab-match run`: what it prints, its exit codes, and that what is printed is what the rule says.
+//! `niclab-match run`: its output and its exit codes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,13 +21,14 @@ fn json_of(folder: &Path, options: &[&str], code: i32) -> Value {
 }
 
 #[test]
-fn each_header_gets_its_item_by_its_place_in_the_file() {
+fn each_header_has_its_item_by_index_in_the_file() {
     let folder = folder();
     let results = json_of(folder.path(), &[], 0);
-    // The third item is the third also when it is the last; it takes two messages, of which the second is cut. The
-    // second item fails a word later than by its match bits, so that a header takes 28 + 3 * 8 + 1 cycles; three more
-    // of the first's are the program's initialization, of which one passes before the first word is there, and one more
-    // of the second's goes into the links around the item that it uses up.
+    // The third item keeps its index, even if it is the last one. It matches two messages and truncates the second.
+    //
+    // The second item fails one word later than by its match bits, so a header takes 28 + 3 * 8 + 1 cycles. The first
+    // header takes three more: the program's initialization, of which one cycle passes before the first word arrives.
+    // The second header takes one more for the links around the item that it uses up.
     let expected = json!([
         {"index": 2, "offset": 0, "length": 64, "cycles": 56, "traversed": 3},
         {"index": 2, "offset": 64, "length": 36, "cycles": 54, "traversed": 3},
@@ -49,7 +50,7 @@ fn each_header_gets_its_item_by_its_place_in_the_file() {
 }
 
 #[test]
-fn a_program_that_keeps_the_list_finds_the_same_in_more_cycles() {
+fn a_queue_program_has_the_same_outcomes_in_more_cycles() {
     let folder = folder();
     let (hardware, program) =
         (json_of(folder.path(), &[], 0), json_of(folder.path(), &["--queue-program"], 0));
@@ -62,14 +63,14 @@ fn a_program_that_keeps_the_list_finds_the_same_in_more_cycles() {
         }
         assert!(by_program["cycles"].as_u64() > by_hardware["cycles"].as_u64(), "{program}");
     }
-    // 17 cycles, and 50 for each item, stand in no header; one more shows that the last outcome is there.
+    // 17 cycles, plus 50 for each item, belong to no header. One more cycle shows the last outcome.
     assert_eq!((&hardware["append_cycles"], &program["append_cycles"]), (&json!(0), &json!(167)));
     let headers: u64 =
         program["headers"].as_array().unwrap().iter().filter_map(|header| header["cycles"].as_u64()).sum();
     assert_eq!(program["cycles"], json!(167 + headers + 1), "{program}");
     let table = text(&on_files(folder.path(), "run", &["--queue-program"], "").stdout);
     assert!(table.contains("167 cycles before the first header"), "{table}");
-    // The program that matches is none that keeps a list.
+    // The matching program cannot keep a list.
     let wrong = concat!(env!("CARGO_MANIFEST_DIR"), "/../../firmware/matching/programs/portals.nma");
     let stopped = json_of(folder.path(), &["--queue-program", wrong], 1);
     assert_eq!(
@@ -78,7 +79,7 @@ fn a_program_that_keeps_the_list_finds_the_same_in_more_cycles() {
     );
     let message = stopped["error"]["message"].as_str().unwrap();
     assert!(message.contains("header 0: the queue's program: "), "{message}");
-    // And this one matches nothing.
+    // This program matches nothing.
     fs::write(folder.path().join("end.nma"), "in\n").unwrap();
     let stopped = json_of(folder.path(), &["--queue-program", "--program", "end.nma"], 1);
     let message = stopped["error"]["message"].as_str().unwrap();
@@ -86,7 +87,7 @@ fn a_program_that_keeps_the_list_finds_the_same_in_more_cycles() {
 }
 
 #[test]
-fn a_list_that_a_program_has_no_slots_for_is_refused() {
+fn a_list_longer_than_the_queue_programs_slots_is_refused() {
     let folder = folder();
     let list = |items: usize| {
         let items = vec![r#"{"match_bits": 6, "length": 8}"#; items];
@@ -100,14 +101,14 @@ fn a_list_that_a_program_has_no_slots_for_is_refused() {
     for part in ["65536 items", "65535 slots", "fix: ", "--queue-program"] {
         assert!(complaint.contains(part), "no {part}: {complaint}");
     }
-    assert_eq!(json_of(folder.path(), &[], 0)["items"], 65_536, "hardware takes it");
+    assert_eq!(json_of(folder.path(), &[], 0)["items"], 65_536, "hardware accepts the list");
     // All slots can be used.
     list(65_535);
     assert_eq!(json_of(folder.path(), &["--queue-program"], 0)["append_cycles"], 17 + 50 * 65_535);
 }
 
 #[test]
-fn a_waveform_replaces_regular_files_alone_and_nothing_that_is_read() {
+fn a_waveform_replaces_only_regular_files_and_no_input() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name);
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../firmware/matching/programs/portals.nma");
@@ -143,17 +144,17 @@ fn a_waveform_replaces_regular_files_alone_and_nothing_that_is_read() {
     assert_eq!(names(folder.path()), before);
     assert_eq!(fs::read_to_string(path("list.json")).unwrap(), crate::support::LIST);
     assert_eq!(fs::read_to_string(path("headers.json")).unwrap(), crate::support::HEADERS);
-    // What stands there and is none of these is replaced.
+    // Another regular file is replaced.
     fs::write(path("run.vcd"), "old").unwrap();
     assert_eq!(on_files(folder.path(), "run", &["--trace", "run.vcd"], "").status.code(), Some(0));
     assert!(fs::read_to_string(path("run.vcd")).unwrap().contains("$timescale"));
-    // A device is written in place.
+    // A device is written, not replaced.
     assert_eq!(on_files(folder.path(), "run", &["--trace", "null.vcd"], "").status.code(), Some(0));
     assert_eq!(fs::read_link(path("null.vcd")).unwrap(), Path::new("/dev/null"));
 }
 
 #[test]
-fn what_the_assembler_warns_of_is_printed() {
+fn warnings_of_the_assembler_are_printed() {
     let folder = folder();
     fs::write(folder.path().join("end.nma"), "in\n").unwrap();
     for option in ["--program", "--queue-program"] {
@@ -165,28 +166,28 @@ fn what_the_assembler_warns_of_is_printed() {
     assert_eq!(
         text(&on_files(folder.path(), "run", &["--queue-program"], "").stderr),
         "",
-        "none of the built-in ones"
+        "the built-in programs have no warnings"
     );
 }
 
-/// Says these words, one behind the other, and goes round.
+/// A program that sends these words in order and then loops.
 fn says(words: &[u32]) -> String {
     let word = |word: &u32| format!("r1 = add r0, {word}\nout = copy r1\n");
     words.iter().map(word).collect::<String>() + "stop: br stop\nnop\nnop\n"
 }
 
-/// Takes a header and an item, and says these words of it.
+/// A program that takes a header and an item, and sends these words as its answer.
 fn answers(words: &[u32]) -> String {
     "in\n".repeat(16) + &says(words)
 }
 
-/// Takes a header, and so many items, each of which fails.
+/// A program that takes a header and this number of items, and answers that each fails.
 fn fails(items: usize) -> String {
     "in\n".repeat(8) + &("in\n".repeat(7) + "in | out = copy r0\n").repeat(items)
 }
 
 #[test]
-fn an_answer_that_is_not_due_is_told_with_what_is() {
+fn an_unexpected_answer_is_reported_with_the_expected_one() {
     let folder = folder();
     for (source, parts) in [
         (answers(&[3]), ["answered 0x3 where a verdict was due, 0 or 1", "What travels"]),
@@ -203,7 +204,7 @@ fn an_answer_that_is_not_due_is_told_with_what_is() {
         fs::write(folder.path().join("wrong.nma"), &source).unwrap();
         let headers = r#"[{"match_bits": 5, "node": 1, "process": 9, "length": 64}]"#;
         fs::write(folder.path().join("headers.json"), headers).unwrap();
-        // What comes behind the last header's outcome is not waited for.
+        // The run ends with the last header's outcome, so a late answer needs a second header.
         if parts[0].contains("no header") {
             fs::write(
                 folder.path().join("headers.json"),
@@ -220,7 +221,7 @@ fn an_answer_that_is_not_due_is_told_with_what_is() {
 }
 
 #[test]
-fn offset_and_length_are_checked_where_items_are_used_up() {
+fn offset_and_length_are_checked_if_items_are_used_up() {
     let folder = folder();
     // The first item has ten bytes, and the message 64.
     for (offset, length, is_refused) in
@@ -247,7 +248,7 @@ fn offset_and_length_are_checked_where_items_are_used_up() {
 }
 
 #[test]
-fn the_next_header_begins_as_long_after_the_last_answer_as_the_manual_says() {
+fn the_gap_between_headers_is_as_the_manual_says() {
     let folder = folder();
     let setup = Setup {
         firmware: Firmware::load(None).unwrap(),
@@ -276,7 +277,7 @@ fn the_next_header_begins_as_long_after_the_last_answer_as_the_manual_says() {
 }
 
 #[test]
-fn places_stay_those_of_the_file_when_items_before_them_are_used_up() {
+fn item_indices_stay_those_of_the_file() {
     let folder = folder();
     let item = r#"{"match_bits": 1, "length": 8, "threshold": 1}"#;
     fs::write(folder.path().join("list.json"), format!("[{item}, {item}, {item}]")).unwrap();
@@ -306,7 +307,7 @@ fn the_papers_cycles_are_printed() {
 }
 
 #[test]
-fn people_get_a_table() {
+fn the_default_output_is_a_table() {
     let folder = folder();
     let output = on_files(folder.path(), "run", &[], "");
     let table = text(&output.stdout);
@@ -317,9 +318,9 @@ fn people_get_a_table() {
 }
 
 #[test]
-fn what_was_found_before_a_program_misbehaved_is_printed() {
+fn outcomes_before_a_programs_fault_are_printed() {
     let folder = folder();
-    // Takes a header, fails all three items and the end of the list, and then says what no verdict is.
+    // A program that takes a header, fails all three items and the end of the list, and then sends an invalid verdict.
     let header = "in\n".repeat(8);
     let fails = "in\n".repeat(7) + "in | out = copy r0\n";
     let source =
@@ -349,7 +350,7 @@ fn what_was_found_before_a_program_misbehaved_is_printed() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused() {
+fn invalid_setups_are_refused() {
     let folder = folder();
     for (options, file, content, parts) in [
         (&["--watchdog", "0"][..], "list.json", crate::support::LIST, &["--watchdog"][..]),
@@ -372,17 +373,16 @@ fn what_cannot_be_run_is_refused() {
         for part in parts {
             assert!(complaint.contains(part), "no {part}: {complaint}");
         }
-        // Not a waveform of nothing, either.
         assert!(!complaint.contains("panicked"), "{complaint}");
     }
 }
 
 #[test]
-fn the_manuals_example_is_what_is_printed() {
+fn the_manuals_example_is_the_output() {
     let manual = include_str!("../../../../docs/use/match/RUNNING.md");
     let example = |name: &str| {
-        let (_, behind) = manual.split_once(&format!("```json {name}\n")).unwrap();
-        behind.split_once("```").unwrap().0
+        let (_, rest) = manual.split_once(&format!("```json {name}\n")).unwrap();
+        rest.split_once("```").unwrap().0
     };
     let folder = folder();
     fs::write(folder.path().join("list.json"), example("list")).unwrap();

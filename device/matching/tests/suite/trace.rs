@@ -1,4 +1,4 @@
-//! Waveforms, parsed back: what stands in a cycle is what the machine holds and does in it.
+//! Waveforms, parsed back: each cycle has the machine's state and activity.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use niclab_matching::machine::{Machine, Setup};
 use niclab_model::models::matching::list_manager::Use;
 use vcd::{Command, IdCode, ScopeItem, TimescaleUnit, Value};
 
-/// The signals by their paths, as they are at each time at which something changes.
+/// The signals by their paths, at each time at which one of them changes.
 struct Wave {
     at: BTreeMap<u64, BTreeMap<String, String>>,
 }
@@ -28,7 +28,7 @@ impl Wave {
         for command in parser {
             let (id, level) = match command.unwrap() {
                 Command::Timestamp(time) => {
-                    assert!(time > now || time == 0, "time goes on");
+                    assert!(time > now || time == 0, "times increase");
                     at.insert(now, levels.clone());
                     now = time;
                     continue;
@@ -69,7 +69,7 @@ fn collect(items: &[ScopeItem], scope: &str, names: &mut BTreeMap<IdCode, String
     }
 }
 
-/// Decimal, where it is a number of up to 64 bits.
+/// The decimal form of a number of up to 64 bits; longer ones stay binary.
 fn number(bits: impl Iterator<Item = Value>) -> String {
     let bits: String = bits.map(|bit| bit.to_string()).collect();
     if bits.len() > 64 {
@@ -83,12 +83,16 @@ fn or_none<T: ToString>(value: Option<T>) -> String {
 }
 
 #[test]
-fn the_waveform_is_what_the_machine_does() {
+fn the_waveform_shows_the_machines_state_and_activity() {
     let folder = folder();
     let folder = folder.path();
     let output = on_files(folder, "run", &["--trace", "run.vcd", "--json"], "");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert_eq!(output.stdout, on_files(folder, "run", &["--json"], "").stdout, "it changes no result");
+    assert_eq!(
+        output.stdout,
+        on_files(folder, "run", &["--json"], "").stdout,
+        "the waveform changes no result"
+    );
     let wave = Wave::read(&folder.join("run.vcd"));
 
     let setup = Setup {
@@ -130,11 +134,11 @@ fn the_waveform_is_what_the_machine_does() {
 }
 
 #[test]
-fn known_cycles_hold_known_values() {
+fn known_cycles_have_known_values() {
     let folder = folder();
     on_files(folder.path(), "run", &["--trace", "run.vcd"], "");
     let wave = Wave::read(&folder.path().join("run.vcd"));
-    // The header's first word is taken by the fifth word of the program, and is in t1 for the sixth.
+    // The fifth word of the program takes the header's first word, and the sixth one reads it from t1.
     assert_eq!(
         (wave.get(4, "unit.place"), wave.get(4, "unit.took"), wave.get(4, "unit.t1")),
         ("header", "5", "0")
@@ -143,30 +147,31 @@ fn known_cycles_hold_known_values() {
     let stages = ["read", "execute", "write"].map(|stage| wave.get(5, &format!("unit.stage_{stage}")));
     assert_eq!(stages, ["5", "4", "3"]);
     assert_eq!(wave.get(0, "unit.stage_execute"), "z");
-    // The first word of the first item is sent behind the header's eight words, while the unit takes the fifth of them.
+    // The list manager sends the first item's first word after the header's eight words, while the unit takes the
+    // fifth.
     assert_eq!((wave.get(8, "list_manager.sends"), wave.get(8, "unit.took")), ("6", "0"));
-    // 'failed' for the first item is sent by the last of the shared words and heard three cycles later.
+    // The last of the shared words sends 'failed' for the first item; the list manager receives it three cycles later.
     assert_eq!((wave.get(18, "unit.place"), wave.get(18, "unit.appended")), ("item+5", "0"));
     assert_eq!((wave.get(20, "list_manager.verdict"), wave.get(21, "list_manager.verdict")), ("-", "failed"));
     assert_eq!((wave.get(21, "list_manager.item"), wave.get(22, "list_manager.item")), ("0", "1"));
     assert_eq!(wave.get(0, "list_manager.header_begins"), "1");
     assert_eq!((wave.get(55, "list_manager.header"), wave.get(57, "list_manager.header")), ("z", "1"));
-    // 164 bits of the word that is issued: the one that takes the header's first word.
+    // The 164 bits of the issued word, which takes the header's first word.
     assert_eq!(wave.get(4, "unit.word").len(), 164);
     assert!(wave.get(4, "unit.word").ends_with('1'), "its lowest bit says that it takes a word");
 }
 
 #[test]
-fn a_waveform_appears_when_it_is_whole() {
+fn a_waveform_appears_once_it_is_complete() {
     let folder = folder();
     let folder = folder.path();
     let vcd = folder.join("debug.vcd");
-    // Begun anew, it holds the second attempt only.
+    // After a restart the waveform has only the second run.
     let output = on_files(folder, "debug", &["--trace", "debug.vcd"], "step 20\nrestart\nstep 3\n");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(*Wave::read(&vcd).at.keys().last().unwrap(), 6);
 
-    // A program that is stopped leaves the cycles before.
+    // The waveform of a stopped program has the cycles before the stop.
     fs::write(folder.join("end.nma"), "r1 = add r0, 7\nnop\n").unwrap();
     let output = on_files(folder, "run", &["--program", "end.nma", "--trace", "end.vcd"], "");
     assert_eq!(output.status.code(), Some(1));

@@ -1,16 +1,16 @@
-//! A conventional NIC, priced: what ordinary networking costs on the same platform.
+//! A conventional NIC with prices: the cost of ordinary networking on the same platform.
 //!
-//! The Ethernet function moves frames as any network card with descriptor rings does; a driver of the guest's own
-//! serves it. It has no mechanism of its own worth modelling, but its crossings are priced as all others are, so that
-//! ordinary networking stands as a column beside the five models.
+//! The Ethernet function moves frames as any network card with descriptor rings does; the guest's own driver serves
+//! it. Its mechanism is not modelled in detail, but all its transactions are priced, so that comparisons can show
+//! ordinary networking next to the NIC models.
 //!
-//! A frame that is sent: the host's software, a copy out of the program's memory, a doorbell where the driver rings
-//! one, then the NIC fetches the descriptor and reads the frame, and afterwards writes the descriptor back. A frame
-//! that arrives: the NIC fetches a descriptor, writes the frame and the descriptor, and the host's software copies it
-//! into the program's memory. An interrupt is one for each notification, however many frames it tells of.
+//! To send a frame, the host runs its software, copies the frame out of the program's memory, and rings a doorbell if
+//! the driver requires one. The NIC then fetches the descriptor, reads the frame, and writes the descriptor back. When
+//! a frame arrives, the NIC fetches a descriptor, and writes the frame and the descriptor. The host's software copies
+//! the frame into the program's memory. Each notification costs one interrupt, for any number of frames.
 //!
-//! The host's overheads are those of the platform's profile, which are of a message layer's; a protocol stack's own
-//! computing is not in them, so that the column is a lower bound.
+//! The host's overheads are those of the platform's profile, which were measured for a message layer. They do not
+//! include a protocol stack's computing, so the result is a lower bound.
 
 use alloc::sync::Arc;
 
@@ -34,8 +34,8 @@ impl Conventional {
         Self { interface: HostInterface::new(profile) }
     }
 
-    /// The host sends a frame of `bytes`, and rings the doorbell if `has_doorbell`. Returns when the frame is ready for
-    /// the link.
+    /// The host sends a frame of `bytes`, and rings the doorbell if `has_doorbell`. Returns when the frame is ready
+    /// for the link.
     #[inline]
     pub fn transmit(&mut self, now: Time, bytes: u64, has_doorbell: bool, node: &mut NodeBus) -> Time {
         self.on(node, |interface| {
@@ -45,9 +45,9 @@ impl Conventional {
         })
     }
 
-    /// [`Self::transmit`] of frames of the same length, to the same sums and instants: the host begins with each when
-    /// it is done with the one before, and none before another node began with its `latest`. The first `doorbells` of
-    /// them are rung for. Each frame is told when the host began with it, and when it is ready for the link.
+    /// [`Self::transmit`] of frames of the same length, with the same sums and instants. The host begins each frame
+    /// after the one before, and none before another node began its `latest`. The first `doorbells` frames have a
+    /// doorbell. Each frame gets the instant when the host began it, and when it is ready for the link.
     pub fn transmit_all(
         &mut self,
         frames: &mut [SeriesFrame],
@@ -84,8 +84,8 @@ impl Conventional {
         });
     }
 
-    /// [`Self::receive`] of frames of the same length, to the same sums and instants, each at the instant that it has;
-    /// what has none does not come. Each is a message, and over when the receiving program has it.
+    /// [`Self::receive`] of frames of the same length, with the same sums and instants, each at its own instant; a
+    /// frame without one was dropped. Each frame is a message, complete when the receiving program has it.
     pub fn receive_all(&mut self, frames: &mut [SeriesFrame], bytes: u64, node: &mut NodeBus) {
         let receive_ps = self.interface.profile().host.receive_ps;
         self.on(node, |interface| {
@@ -109,7 +109,7 @@ impl Conventional {
         });
     }
 
-    /// The card's part of [`Self::transmit`], of a frame that a protocol stack has ready in its own memory.
+    /// The card's part of [`Self::transmit`], for a frame that a protocol stack has in its own memory.
     pub fn fetch(&mut self, ready: Time, bytes: u64, has_doorbell: bool, node: &mut NodeBus) -> Time {
         self.on(node, |interface| fetch(interface, ready, bytes, has_doorbell))
     }
@@ -129,7 +129,7 @@ impl Conventional {
         self.on(node, |interface| store(interface, at, bytes))
     }
 
-    /// Software of the host's that takes `ps`: a protocol stack's. Returns when it is done.
+    /// Host software that takes `ps`, such as a protocol stack. Returns its end.
     pub fn software(
         &mut self,
         crossing: Crossing,
@@ -140,23 +140,24 @@ impl Conventional {
         self.on(node, |interface| interface.software(crossing, ready, bytes, ps))
     }
 
-    /// A copy in host memory. Returns when it is done.
+    /// A copy in host memory. Returns its end.
     pub fn copy(&mut self, ready: Time, bytes: u64, node: &mut NodeBus) -> Time {
         self.on(node, |interface| interface.host_copy(ready, bytes))
     }
 
-    /// The host rings with no frame to send, as when it has left receive buffers. Returns when the NIC knows.
+    /// The host rings without a frame to send, for example after it added receive buffers. Returns when the NIC is
+    /// notified.
     pub fn doorbell(&mut self, now: Time, node: &mut NodeBus) -> Time {
         self.on(node, |interface| interface.transfer(BusTransfer::Doorbell, now, 0).end)
     }
 
-    /// One notification, at `at` or when the host has done what it was told before. Returns when the line is raised.
+    /// One notification, at `at` or when the host has handled the previous one. Returns when the line is raised.
     #[inline]
     pub fn interrupt(&mut self, at: Time, node: &mut NodeBus) -> Time {
         self.on(node, |interface| interface.interrupt(at))
     }
 
-    /// Acts on the bus of `node`.
+    /// The card's interface to the bus of `node`.
     #[inline]
     fn on<R>(&mut self, node: &mut NodeBus, act: impl FnOnce(&mut HostInterface) -> R) -> R {
         self.interface.enter(node);
@@ -165,18 +166,18 @@ impl Conventional {
         result
     }
 
-    /// What every crossing has cost.
+    /// The cost of every transaction.
     pub const fn ledger(&self) -> &Ledger {
         self.interface.ledger()
     }
 
-    /// To say whose crossings follow, to keep single stages, or to turn the ledger off.
+    /// The ledger: to name the message of the next transactions, to record single stages, or to disable it.
     pub const fn ledger_mut(&mut self) -> &mut Ledger {
         self.interface.ledger_mut()
     }
 }
 
-/// The NIC is told of a frame of `bytes`, and reads it. Returns when it has.
+/// The NIC is notified of a frame of `bytes`, and reads it. Returns the end.
 #[inline]
 fn fetch(interface: &mut HostInterface, ready: Time, bytes: u64, has_doorbell: bool) -> Time {
     let told = if has_doorbell { interface.transfer(BusTransfer::Doorbell, ready, 0).end } else { ready };
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_is_sent_crosses_the_bus_as_descriptor_and_data() {
+    fn sent_frame_crosses_the_bus_as_descriptor_and_data() {
         let mut nic = Conventional::new(Profile::ultra_200mhz_htx());
         let mut node = NodeBus::default();
         let ready = nic.transmit(Time::ZERO, 64, true, &mut node);
@@ -227,13 +228,13 @@ mod tests {
                 (Crossing::HostCopy, 1, 64),
             ]
         );
-        assert!(ready > node.clock(), "the host goes on while the NIC reads");
+        assert!(ready > node.clock(), "the host continues while the NIC reads");
         nic.transmit(node.clock(), 64, false, &mut node);
-        assert_eq!(nic.ledger().line(Crossing::Doorbell).count, 1, "the second frame needs none");
+        assert_eq!(nic.ledger().line(Crossing::Doorbell).count, 1, "the second frame needs no doorbell");
     }
 
     #[test]
-    fn a_frame_that_arrives_moves_the_hosts_clock_and_an_interrupt_is_one_notification() {
+    fn received_frames_advance_the_host_and_share_an_interrupt() {
         let mut nic = Conventional::new(Profile::ultra_200mhz_htx());
         let mut node = NodeBus::default();
         let first = nic.receive(Time::from_ps(1_000), 1_514, &mut node);
@@ -281,7 +282,7 @@ mod tests {
         })
     }
 
-    /// Two of the same, each with its node, after the same past.
+    /// Two equal NICs, each with its node, after the same traffic.
     fn twins(profile: Profile, is_on: bool, past: &[u64]) -> [(Conventional, NodeBus); 2] {
         let mut one = (Conventional::new(profile), NodeBus::default());
         one.0.ledger_mut().set_on(is_on);
@@ -294,7 +295,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_series_that_is_sent_is_priced_as_its_frames_one_by_one(
+        fn sent_batch_is_priced_as_its_frames_one_by_one(
             profile in profile(),
             is_on in prop::bool::weighted(0.9),
             past in prop::collection::vec(0..10_000_000_u64, 0..4),
@@ -319,7 +320,7 @@ mod tests {
         }
 
         #[test]
-        fn a_series_that_arrives_is_priced_as_its_frames_one_by_one(
+        fn received_batch_is_priced_as_its_frames_one_by_one(
             profile in profile(),
             is_on in prop::bool::weighted(0.9),
             past in prop::collection::vec(0..10_000_000_u64, 0..4),

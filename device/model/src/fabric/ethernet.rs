@@ -8,18 +8,18 @@ pub type Mac = [u8; 6];
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 14;
 
-/// EtherType of the frames of every NIC model: the first of the two that IEEE 802 leaves to local experiments. The byte
-/// behind the header says which model's protocol it is.
+/// EtherType of the frames of every NIC model: the first of the two that IEEE 802 reserves for local experiments. The
+/// byte after the header names the model's protocol.
 pub const ETHER_TYPE_CLUSTER: u16 = 0x88b5;
 
-/// The address to which everybody listens.
+/// The broadcast address.
 pub const BROADCAST: Mac = [0xff; 6];
 
 const DESTINATION: core::ops::Range<usize> = 0..6;
 const SOURCE: core::ops::Range<usize> = 6..12;
 const ETHER_TYPE: core::ops::Range<usize> = 12..14;
 
-/// Locally administered, unicast, and no hardware vendor's.
+/// Locally administered, unicast, and of no hardware vendor.
 const NODE_PREFIX: [u8; 4] = [0x02, b'n', b'l', 0x00];
 
 /// The address of a node's card. The launcher gives the same address to the card's Ethernet function.
@@ -34,14 +34,14 @@ pub fn node_of_mac(mac: &Mac) -> Option<u16> {
     station_of_mac(mac).filter(|(_, station)| station.is_none()).map(|(node, _)| node)
 }
 
-/// The address of a station of a node's: a card beside its NIC that sends and receives ordinary frames itself, by the
-/// port of the NIC that it has, below 255.
+/// The address of a MAC endpoint of a node: a peer device of the NIC that sends and receives ordinary frames itself.
+/// `port` is its port of the NIC, below 255.
 pub const fn mac_of_station(node: u16, port: u8) -> Mac {
     let [a, b, c, _, high, low] = mac_of_node(node);
     [a, b, c, port.wrapping_add(1), high, low]
 }
 
-/// The node that has this address, and which station of it; none of the card's own.
+/// The node of this address, and its MAC endpoint; none for the card's own address.
 pub fn station_of_mac(mac: &Mac) -> Option<(u16, Option<u8>)> {
     let [a, b, c, station, high, low] = *mac;
     let is_nodes = [a, b, c] == [NODE_PREFIX[0], NODE_PREFIX[1], NODE_PREFIX[2]];
@@ -51,7 +51,7 @@ pub fn station_of_mac(mac: &Mac) -> Option<(u16, Option<u8>)> {
 /// Bytes of a VLAN tag (IEEE 802.1Q, 9.6).
 pub const TAG_BYTES: usize = 4;
 
-/// Bytes at the beginning of a frame that say how many tags it has: the header and the outer tag.
+/// Bytes at the start of a frame that tell the number of its tags: the header and the outer tag.
 pub const TAGGED_HEADER_BYTES: usize = HEADER_BYTES + TAG_BYTES;
 
 /// Whether an EtherType is that of a VLAN tag: a customer's (0x8100) or a provider's (IEEE 802.1ad, 0x88a8).
@@ -60,9 +60,9 @@ pub const fn is_tag(ether_type: u16) -> bool {
     matches!(ether_type, 0x8100 | 0x88a8)
 }
 
-/// Bytes of the VLAN tags of a frame. A link's MTU does not count them, but for two at most: IEEE 802.3 (3.2.7) lets a
-/// frame with one tag be 4 bytes longer, and one with a provider's tag before it 8 bytes. A guest that puts on more
-/// tags gains no more.
+/// Bytes of the VLAN tags of a frame, two tags at most. A link's MTU does not count them: IEEE 802.3 (3.2.7) allows a
+/// frame with one tag to be 4 bytes longer, and one with a provider's tag before it 8 bytes. A guest that adds more
+/// tags gains no more bytes.
 #[inline]
 pub fn tag_bytes(frame: &[u8]) -> usize {
     let has_tag_at = |place: usize| match frame.get(place..place + 2) {
@@ -78,36 +78,36 @@ pub fn tag_bytes(frame: &[u8]) -> usize {
     }
 }
 
-/// Whether what follows the header of a cluster's frame is of another protocol than `own`. The protocols of models
-/// differ in two bits at least, so that one damaged bit makes no foreign frame of one's own: that is for the check
-/// sequence to find.
+/// Whether the payload of a cluster frame is of another protocol than `own`. Any two models' protocols differ in at
+/// least two bits. So a damaged bit never turns a model's frame into a foreign one, and the check sequence finds the
+/// damage.
 #[inline]
 pub fn is_foreign(payload: &[u8], own: u8) -> bool {
     payload.first().is_some_and(|protocol| (protocol ^ own).count_ones() > 1)
 }
 
-/// Whether the address is meant for several: broadcast or multicast.
+/// Whether the address is broadcast or multicast.
 pub const fn is_group(mac: &Mac) -> bool {
     mac[0] & 1 != 0
 }
 
-/// Whom at the nodes that it comes to a frame concerns.
+/// Frame class: which of a node's receivers get a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Concern {
-    /// The card: it is of a model's own protocol. The card itself finds out whether it is sound.
+    /// The card: the frame is of a model's own protocol. The card itself checks whether it is intact.
     Card,
     /// The Ethernet function.
     Host,
-    /// The stations of this node. At others it is a frame like any other.
+    /// The MAC endpoints of this node. Other nodes treat it as an ordinary frame.
     Stations(u16),
-    /// The Ethernet function and stations.
+    /// The Ethernet function and the MAC endpoints.
     All,
-    /// Nobody: the check sequence of an ordinary frame is wrong.
+    /// No receiver: the check sequence of an ordinary frame is wrong.
     Nobody,
 }
 
 impl Concern {
-    /// By type and address. A frame that is too short for a header gets nowhere.
+    /// The class by type and address. A frame shorter than a header is discarded.
     #[inline]
     pub fn of(frame: &[u8]) -> Self {
         match Frame::new_checked(frame) {
@@ -126,7 +126,7 @@ impl Concern {
         }
     }
 
-    /// The same after the frame was damaged on its way.
+    /// The class after the network damaged the frame.
     #[must_use]
     pub const fn damaged(self) -> Self {
         match self {
@@ -144,7 +144,7 @@ impl Concern {
         }
     }
 
-    /// Whether the card of `node` gets it where it has stations.
+    /// Whether the card of `node` gets it, if the card has MAC endpoints.
     pub const fn is_for_stations(self, node: u16) -> bool {
         match self {
             Self::All => true,
@@ -154,7 +154,7 @@ impl Concern {
     }
 }
 
-/// A frame that is long enough for its header.
+/// A frame that is at least as long as its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     header: &'a [u8; HEADER_BYTES],
@@ -162,14 +162,14 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The view, or `None` when `bytes` are fewer than a header.
+    /// The view, or `None` if `bytes` is shorter than a header.
     #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Option<Self> {
         let (header, payload) = bytes.split_first_chunk()?;
         Some(Self { header, payload })
     }
 
-    /// Where it goes.
+    /// Destination address.
     #[inline]
     pub fn destination(&self) -> Mac {
         let mut mac = [0; 6];
@@ -177,7 +177,7 @@ impl<'a> Frame<'a> {
         mac
     }
 
-    /// Where it comes from.
+    /// Source address.
     #[inline]
     pub fn source(&self) -> Mac {
         let mut mac = [0; 6];
@@ -185,7 +185,7 @@ impl<'a> Frame<'a> {
         mac
     }
 
-    /// What it carries.
+    /// EtherType.
     #[inline]
     pub fn ether_type(&self) -> u16 {
         let mut bytes = [0; 2];
@@ -193,7 +193,7 @@ impl<'a> Frame<'a> {
         u16::from_be_bytes(bytes)
     }
 
-    /// What follows the header.
+    /// The bytes after the header.
     #[inline]
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
@@ -203,11 +203,11 @@ impl<'a> Frame<'a> {
 /// A valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Where the frame goes.
+    /// Destination address.
     pub destination: Mac,
-    /// Where it comes from.
+    /// Source address.
     pub source: Mac,
-    /// What it carries.
+    /// EtherType.
     pub ether_type: u16,
 }
 
@@ -257,7 +257,7 @@ mod tests {
         }
 
         #[test]
-        fn stations_have_addresses_of_their_own(node: u16, port in 0..255u8) {
+        fn mac_endpoints_have_distinct_addresses(node: u16, port in 0..255u8) {
             let mac = mac_of_station(node, port);
             prop_assert_eq!((station_of_mac(&mac), node_of_mac(&mac)), (Some((node, Some(port))), None));
             prop_assert_eq!(station_of_mac(&mac_of_node(node)), Some((node, None)));
@@ -266,27 +266,27 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_frames_concern_whom_they_are_addressed_to() {
+    fn ordinary_frames_reach_the_receivers_of_their_address() {
         let of = |destination, ether_type| {
             Concern::of(&Header { destination, source: mac_of_node(1), ether_type }.emit())
         };
-        let (all, station, stranger) = (BROADCAST, mac_of_station(2, 7), [0x52, 0x54, 0, 0, 0, 1]);
-        for destination in [all, station, stranger, mac_of_node(2)] {
+        let (all, station, other_mac) = (BROADCAST, mac_of_station(2, 7), [0x52, 0x54, 0, 0, 0, 1]);
+        for destination in [all, station, other_mac, mac_of_node(2)] {
             assert_eq!(of(destination, ETHER_TYPE_CLUSTER), Concern::Card);
         }
-        let whom = |concern: Concern, node| (concern.is_for_host(node), concern.is_for_stations(node));
+        let receivers = |concern: Concern, node| (concern.is_for_host(node), concern.is_for_stations(node));
         for (destination, concern, at_two, elsewhere) in [
             (all, Concern::All, (true, true), (true, true)),
             ([1, 0, 0x5e, 0, 0, 9], Concern::All, (true, true), (true, true)),
             (station, Concern::Stations(2), (false, true), (true, false)),
-            (stranger, Concern::Host, (true, false), (true, false)),
+            (other_mac, Concern::Host, (true, false), (true, false)),
             (mac_of_node(2), Concern::Host, (true, false), (true, false)),
         ] {
             assert_eq!(of(destination, 0x0800), concern);
-            assert_eq!((whom(concern, 2), whom(concern, 3)), (at_two, elsewhere), "{concern:?}");
-            assert_eq!(whom(concern.damaged(), 2), (false, false), "its check sequence is wrong");
+            assert_eq!((receivers(concern, 2), receivers(concern, 3)), (at_two, elsewhere), "{concern:?}");
+            assert_eq!(receivers(concern.damaged(), 2), (false, false), "its check sequence is wrong");
         }
-        assert_eq!(Concern::Card.damaged(), Concern::Card, "the card has checks of its own");
+        assert_eq!(Concern::Card.damaged(), Concern::Card, "the card has its own checks");
         assert_eq!(Concern::of(&[0; HEADER_BYTES - 1]), Concern::Card);
     }
 
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn two_tags_are_counted_at_most() {
+    fn at_most_two_tags_are_counted() {
         let tagged = |types: &[u16]| {
             let mut frame = alloc::vec![0; 12];
             types.iter().for_each(|ether_type| frame.extend([ether_type.to_be_bytes(), [0, 100]].concat()));
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!((tagged(&[]), tagged(&[0x0800]), tagged(&[0x0800, 0x8100])), (0, 0, 0));
         assert_eq!((tagged(&[0x8100]), tagged(&[0x8100, 0x0800]), tagged(&[0x88a8, 0x86dd])), (4, 4, 4));
         assert_eq!((tagged(&[0x88a8, 0x8100, 0x0800]), tagged(&[0x8100, 0x8100])), (8, 8));
-        assert_eq!(tagged(&[0x8100; 5]), 8, "more tags do not lengthen a frame");
+        assert_eq!(tagged(&[0x8100; 5]), 8, "more than two tags do not lengthen a frame");
     }
 
     #[test]

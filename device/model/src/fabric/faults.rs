@@ -1,14 +1,13 @@
-//! What may go wrong on a link, drawn from a seed.
+//! The faults of a link, sampled from a seed.
 //!
-//! The n-th frame that a direction of a link is asked to carry has draws of its own: they depend on the seed, the link,
-//! the direction and n, and on nothing else. Which faults they make of the frame depends on the probabilities at that
-//! moment. So a change while frames pass, or a fault on another frame, leaves the draws of every other frame as they
-//! were.
+//! The n-th frame that enters a direction of a link has its own random values. They depend only on the seed, the link,
+//! the direction and n. The probabilities at that moment decide which faults the values cause. So a change of
+//! probabilities, or a fault of another frame, does not affect the random values of any frame.
 
 use crate::random::{Chance, Random, Rarity};
 use crate::time::Span;
 
-/// What goes wrong on a link, for each frame and independently in each direction.
+/// The faults of a link, for each frame and independently in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
     /// The frame is lost.
@@ -17,27 +16,27 @@ pub struct Faults {
     pub duplicate: Chance,
     /// One bit of the frame is flipped.
     pub corrupt: Chance,
-    /// A bit is wrong, of each bit of the frame: the longer it is, the more often one is flipped.
+    /// Probability that a bit is wrong, for each bit: longer frames are damaged more often.
     pub bit_errors: Rarity,
-    /// The frame arrives later by [`Faults::reorder_delay`], so that others overtake it.
+    /// The frame arrives [`Faults::reorder_delay`] later, so that others overtake it.
     pub reorder: Chance,
-    /// How much later.
+    /// Delay of a reordered frame.
     pub reorder_delay: Span,
-    /// Every frame arrives later by this.
+    /// Delay of every frame.
     pub delay: Span,
-    /// Nothing passes.
+    /// No frame passes.
     pub partition: bool,
 }
 
 impl Faults {
-    /// Nothing goes wrong.
+    /// No faults.
     pub const NONE: Self = Self {
         loss: Chance::NEVER,
         duplicate: Chance::NEVER,
         corrupt: Chance::NEVER,
         bit_errors: Rarity::NEVER,
         reorder: Chance::NEVER,
-        // A few frames of the largest packet at 10 Gb/s, or one of Ethernet's.
+        // The duration of a few frames of the largest packet at 10 Gb/s, or of one Ethernet frame.
         reorder_delay: Span::from_ns(2_000),
         delay: Span::ZERO,
         partition: false,
@@ -50,47 +49,47 @@ impl Default for Faults {
     }
 }
 
-/// What goes wrong with one frame.
+/// The faults of one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mishap {
-    /// It is lost, and nothing else matters.
+    /// The frame is lost; the other fields then have no meaning.
     pub(super) is_lost: bool,
-    /// It arrives twice.
+    /// The frame arrives twice.
     pub(super) is_duplicated: bool,
-    /// It arrives late.
+    /// The frame is delayed.
     pub(super) is_late: bool,
-    /// Bit that is flipped.
+    /// The bit that is flipped.
     pub(super) flipped_bit: Option<u32>,
 }
 
-/// The draws for the frames of one direction of a link, by their number.
+/// Random values for the frames of one direction of a link, by frame number.
 #[derive(Clone, Debug)]
 pub(super) struct Draws(Random);
 
 impl Draws {
-    /// Draws for a frame: loss, doubling, corruption, which bit, reordering. Fixed, so that each frame has its own.
-    /// Ours: draws of a frame.
+    /// Values for each frame: loss, duplication, corruption, which bit, reordering. The number is constant, so that
+    /// each frame has its own values. Ours: values of a frame.
     const PER_FRAME: u64 = 5;
 
-    /// Those of stream `stream` of `seed`, from the first frame on.
+    /// The values of stream `stream` of `seed`, from the first frame on.
     pub(super) const fn new(seed: u64, stream: u64) -> Self {
         Self(Random::new(seed, stream))
     }
 
-    /// The draws of the next frame, used or not: they are passed over at the price of an addition.
+    /// The values of the next frame. Unused values cost one addition.
     #[inline]
     pub(super) const fn next_frame(&mut self) -> Random {
         self.0.set_aside(Self::PER_FRAME)
     }
 
-    /// Passes over the draws of so many frames.
+    /// Skips the values of `frames` frames.
     pub(super) const fn skip_frames(&mut self, frames: u64) {
         self.0.set_aside(Self::PER_FRAME.wrapping_mul(frames));
     }
 }
 
 impl Mishap {
-    /// What `faults` make of a frame of `bytes` with these draws.
+    /// The faults of a frame of `bytes` with these random values.
     pub(super) fn draw(mut draws: Random, faults: &Faults, bytes: usize) -> Self {
         let is_lost = draws.happens(faults.loss);
         let is_duplicated = draws.happens(faults.duplicate);
@@ -116,12 +115,16 @@ mod tests {
             (0..100_000).map(frame).collect()
         };
         let count = |damaged: &[bool]| damaged.iter().filter(|is| **is).count();
-        // Of 10^5 bits one: of 480 bits 479 frames in 10^5, of 12,112 bits 11,409 [1 - (1 - p)^n].
+        // A bit error rate of 1e-5 damages 479 of 10^5 frames of 480 bits, and 11,409 of 10^5 frames of 12,112 bits [1
+        // - (1 - p)^n].
         let noisy = Faults { bit_errors: Rarity::from_probability(1e-5), ..Faults::NONE };
         let (short, long) = (damaged(&noisy, 60), damaged(&noisy, 1_514));
         assert!(count(&short).abs_diff(479) < 100 && count(&long).abs_diff(11_409) < 500);
-        assert!(short.iter().zip(&long).all(|(short, long)| *long || !short), "one draw for both");
-        // With corruption as well a frame is damaged by either, in the same draw.
+        assert!(
+            short.iter().zip(&long).all(|(short, long)| *long || !short),
+            "one random value decides for both lengths"
+        );
+        // With corruption as well, one random value decides both faults.
         let corrupt = Faults { corrupt: Chance::from_probability(0.1), ..Faults::NONE };
         let both = damaged(&Faults { bit_errors: noisy.bit_errors, ..corrupt }, 1_514);
         assert!(count(&both).abs_diff(20_268) < 700, "{}", count(&both));
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_has_its_own_draws_whatever_became_of_those_before() {
+    fn random_values_of_a_frame_do_not_depend_on_earlier_frames() {
         let mut draws = Draws::new(9, 3);
         let mut plain = Random::new(9, 3);
         for _ in 0..10 {

@@ -11,7 +11,7 @@ use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Series, S
 use crate::random::Random;
 use crate::time::{Passage, Span, Time};
 
-/// A link that there cannot be.
+/// Why a link cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LinkError {
     /// Frames would never arrive.
@@ -27,24 +27,24 @@ pub enum LinkError {
 pub struct LinkConfig {
     /// Serialization rate, bits per second.
     pub bandwidth_bits_per_s: u64,
-    /// From the link's one end to the other.
+    /// Propagation time from one end to the other.
     pub latency: Span,
-    /// Most bytes of a frame behind its Ethernet header and its VLAN tags.
+    /// Max bytes of a frame after its Ethernet header and its VLAN tags.
     pub mtu_bytes: u32,
     /// Bytes on the wire around a frame: preamble and check sequence.
     pub framing_bytes: u32,
-    /// Fewest bytes of a frame, without framing; shorter ones take as long.
+    /// Minimum bytes of a frame, without framing; shorter frames take as long.
     pub min_frame_bytes: u32,
-    /// Bytes of silence after a frame.
+    /// Bytes of gap after a frame.
     pub gap_bytes: u32,
-    /// Frames that may wait at the switch; one more is dropped. Zero: no limit, as on a network with flow control of
-    /// its own.
+    /// Max frames that wait at the switch; the switch drops further ones. Zero: unlimited, as on a network with its
+    /// own flow control.
     pub queue_frames: u32,
 }
 
 impl LinkConfig {
     /// Ethernet's framing (IEEE 802.3: preamble 8 bytes, check sequence 4, gap 12, shortest frame 64 with its check
-    /// sequence) at any speed. No latency, the usual MTU, no limit of the queue.
+    /// sequence) at any speed. No latency, the usual MTU, an unlimited queue.
     pub const fn ethernet(bandwidth_bits_per_s: u64) -> Self {
         Self {
             bandwidth_bits_per_s,
@@ -57,7 +57,7 @@ impl LinkConfig {
         }
     }
 
-    /// Nothing around a frame. No latency, the usual MTU, no limit of the queue.
+    /// No framing. No latency, the usual MTU, an unlimited queue.
     pub const fn native(bandwidth_bits_per_s: u64) -> Self {
         let framed = Self::ethernet(bandwidth_bits_per_s);
         Self { framing_bytes: 0, min_frame_bytes: 0, gap_bytes: 0, ..framed }
@@ -67,50 +67,50 @@ impl LinkConfig {
 /// Length of a frame on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameLength {
-    /// From the Ethernet header, where the link has one, to the end of the payload.
+    /// From the Ethernet header, if the link has one, to the end of the payload.
     pub(super) bytes: usize,
-    /// Those of VLAN tags, which the MTU does not count ([`tag_bytes`](super::ethernet::tag_bytes)).
+    /// Bytes of VLAN tags, which the MTU does not count ([`tag_bytes`](super::ethernet::tag_bytes)).
     pub(super) tag_bytes: usize,
 }
 
 impl FrameLength {
-    /// Of a frame without tags.
+    /// Length of a frame without tags.
     pub(super) const fn untagged(bytes: usize) -> Self {
         Self { bytes, tag_bytes: 0 }
     }
 
-    /// Of a frame that has `bytes` on the link and is all in `frame`.
+    /// Length of `frame`, of which `bytes` are on the link.
     #[inline]
     pub(super) fn of(frame: &[u8], bytes: usize) -> Self {
         Self { bytes, tag_bytes: tag_bytes(frame) }
     }
 }
 
-/// A frame that came through one direction.
+/// A frame that passed one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {
-    /// When its first bit is there.
+    /// When its first bit arrives.
     pub(super) head: Time,
-    /// When its last bit is there.
+    /// When its last bit arrives.
     pub(super) tail: Time,
-    /// How much longer it took than the link takes for as many bits, because its source was slow.
+    /// Extra time on the link because its source was slower than the link.
     pub(super) held: Span,
     /// Bit that was flipped.
     pub(super) corrupt: Option<u32>,
 }
 
-/// What came through of one frame: nothing, it, or it and its double.
+/// The arrivals of one frame: none, one, or two if it was duplicated.
 pub(super) type Arrivals = [Option<Arrival>; 2];
 
 const NOTHING: Arrivals = [None, None];
 
-/// Picoseconds a second, times bits a byte. Ours: units.
+/// Picoseconds per second times bits per byte. Ours: units.
 const PS_BITS_PER_S_BYTE: u128 = 8_000_000_000_000;
 
 #[derive(Debug)]
 struct Direction {
     wire: Resource,
-    /// When frames that had to wait begin to leave; only kept where the queue is bounded.
+    /// When waiting frames begin to leave; only maintained for a bounded queue.
     waiting: VecDeque<Time>,
     draws: Draws,
 }
@@ -121,12 +121,12 @@ pub(super) struct Link {
     config: LinkConfig,
     gap: Span,
     faults: Faults,
-    /// Whether [`Link::faults`] can do anything.
+    /// Whether [`Link::faults`] has any effect.
     is_faulty: bool,
     is_up: bool,
     to_switch: Direction,
     to_node: Direction,
-    /// The last serialization that was asked for: most frames are as long as the one before.
+    /// The last computed serialization: most frames are as long as the one before.
     last: (usize, Span),
 }
 
@@ -135,7 +135,7 @@ impl Direction {
         Self { wire: Resource::new(place), waiting: VecDeque::new(), draws: Draws::new(seed, stream) }
     }
 
-    /// Whether a frame that is ready finds the queue full.
+    /// Whether a frame finds the queue full when it is ready.
     fn is_full(&mut self, ready: Time, queue_frames: u32) -> bool {
         while self.waiting.front().is_some_and(|&leaves| leaves <= ready) {
             self.waiting.pop_front();
@@ -175,18 +175,18 @@ impl Link {
         self.is_up && !self.faults.partition
     }
 
-    /// Whether frames of this length pass, and nothing befalls them but that a queue may be full.
+    /// Whether frames of this length pass without faults. Only a full queue can drop them.
     pub(super) const fn is_sound_for(&self, length: FrameLength) -> bool {
         self.is_up() && !self.is_faulty && self.carries(length)
     }
 
-    /// Whether a frame is no longer than the link's longest.
+    /// Whether a frame fits the MTU.
     #[inline]
     const fn carries(&self, length: FrameLength) -> bool {
         length.bytes <= self.config.mtu_bytes as usize + HEADER_BYTES + length.tag_bytes
     }
 
-    /// How many frames from the switch find room to wait, however little of those that wait there leave meanwhile.
+    /// Frames from the switch that certainly fit the queue, even if no waiting frame leaves meanwhile.
     pub(super) fn room_to_node(&self) -> usize {
         let waiting = self.to_node.waiting.len();
         if self.config.queue_frames == 0 {
@@ -196,23 +196,23 @@ impl Link {
         }
     }
 
-    /// What it was made with.
+    /// Its configuration.
     pub(super) const fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// From the link's one end to the other.
+    /// Propagation time from one end to the other.
     pub(super) const fn latency(&self) -> Span {
         self.config.latency
     }
 
-    /// How long the shortest frame is on the wire.
+    /// Serialization time of the shortest frame.
     pub(super) fn shortest_serialization(&self) -> Span {
         let on_wire = u64::from(self.config.min_frame_bytes) + u64::from(self.config.framing_bytes);
         span_of(on_wire, self.config.bandwidth_bits_per_s)
     }
 
-    /// How long a frame of `bytes` is on the wire, without the silence after it.
+    /// Serialization time of a frame of `bytes`, without the gap after it.
     #[inline]
     pub(super) fn serialization(&mut self, bytes: usize) -> Span {
         if self.last.0 != bytes {
@@ -223,17 +223,17 @@ impl Link {
         self.last.1
     }
 
-    /// The same, with the silence.
+    /// Serialization time of a frame of `bytes`, with the gap after it.
     pub(super) fn slot(&mut self, bytes: usize) -> Span {
         self.serialization(bytes) + self.gap
     }
 
-    /// How long so many bytes are on the wire by themselves.
+    /// Serialization time of `bytes` bytes without framing.
     pub(super) fn span(&self, bytes: u64) -> Span {
         span_of(bytes, self.config.bandwidth_bits_per_s)
     }
 
-    /// A frame from the node. The node waits for its link, so that nothing is dropped for want of room.
+    /// Passes a frame from the node. The node waits for its link, so no queue drops the frame.
     #[inline]
     pub(super) fn pass_to_switch(
         &mut self,
@@ -246,7 +246,7 @@ impl Link {
         self.apply_faults(arrival, length.bytes, draws, counters)
     }
 
-    /// A frame from the switch.
+    /// Passes a frame from the switch.
     #[inline]
     pub(super) fn pass_to_node(
         &mut self,
@@ -259,7 +259,7 @@ impl Link {
         self.apply_faults(arrival, length.bytes, draws, counters)
     }
 
-    /// What faults make of a frame with these draws.
+    /// The arrivals of a frame after faults with these random values.
     #[inline]
     fn apply_faults(
         &self,
@@ -274,7 +274,7 @@ impl Link {
         }
     }
 
-    /// What comes through of a frame where no fault befalls it, and the draws by which one would.
+    /// The arrival of a frame without faults, and the random values for its faults.
     #[inline(always)]
     fn pass<const IS_TO_NODE: bool>(
         &mut self,
@@ -285,7 +285,7 @@ impl Link {
     ) -> (Option<Arrival>, Random) {
         let bytes = length.bytes;
         let direction = if IS_TO_NODE { &mut self.to_node } else { &mut self.to_switch };
-        // Of a frame that is dropped for another reason as well: its number is its place among all.
+        // Sampled even for a frame that is dropped, so that the n-th frame always has the n-th values.
         let draws = direction.draws.next_frame();
         if !self.is_up() {
             counters.dropped_down += 1;
@@ -315,7 +315,7 @@ impl Link {
         (Some(Arrival { head, tail: stage.end, held, corrupt: None }), draws)
     }
 
-    /// A frame that is sound and has no tags, from the node, over a link that is.
+    /// Passes an untagged intact frame from the node over a fault-free link.
     #[inline(always)]
     pub(super) fn pass_sound_to_switch(
         &mut self,
@@ -328,7 +328,7 @@ impl Link {
         self.pass::<false>(ready, FrameLength::untagged(bytes), counters, ledger).0
     }
 
-    /// The same from the switch.
+    /// Passes an untagged intact frame from the switch over a fault-free link.
     #[inline(always)]
     pub(super) fn pass_sound_to_node(
         &mut self,
@@ -342,14 +342,14 @@ impl Link {
     }
 }
 
-/// One direction of a link while a series of frames of one length passes it: what [`Link::pass`] does with each, where
-/// nothing befalls any ([`Link::is_sound_for`]).
+/// One direction of a link while a batch of frames of one length passes: as [`Link::pass`] for each, without faults
+/// ([`Link::is_sound_for`]).
 pub(super) struct LinkSeries<'a> {
     direction: &'a mut Direction,
     serialization: Span,
     gap: Span,
     latency: Span,
-    /// Frames that may wait; none where that is not bounded.
+    /// Max waiting frames; none if unlimited.
     queue_frames: Option<u32>,
     busy_until: Time,
     came: u64,
@@ -358,12 +358,12 @@ pub(super) struct LinkSeries<'a> {
 }
 
 impl<'a> LinkSeries<'a> {
-    /// Frames from the node.
+    /// A batch from the node.
     pub(super) fn to_switch(link: &'a mut Link, bytes: usize, ledger: &Ledger) -> Self {
         Self::new(link, bytes, false, ledger)
     }
 
-    /// Frames from the switch.
+    /// A batch from the switch.
     pub(super) fn to_node(link: &'a mut Link, bytes: usize, ledger: &Ledger) -> Self {
         Self::new(link, bytes, true, ledger)
     }
@@ -387,12 +387,12 @@ impl<'a> LinkSeries<'a> {
         }
     }
 
-    /// How long a frame is on the wire.
+    /// Serialization time of a frame.
     pub(super) const fn serialization(&self) -> Span {
         self.serialization
     }
 
-    /// The next frame passes. None where the queue is full.
+    /// Passes the next frame. None if the queue is full.
     #[inline(always)]
     pub(super) fn pass(&mut self, ready: Passage) -> Option<Arrival> {
         self.came += 1;
@@ -411,26 +411,26 @@ impl<'a> LinkSeries<'a> {
         Some(Arrival { head: stage.start + self.latency, tail: stage.end, held, corrupt: None })
     }
 
-    /// Until when it is busy.
+    /// When it becomes idle.
     #[inline(always)]
     pub(super) const fn busy_until(&self) -> Time {
         self.busy_until
     }
 
-    /// What its frames come to so far.
+    /// The sums of its frames so far.
     #[inline(always)]
     pub(super) const fn sums(&self) -> Sums {
         self.series.sums()
     }
 
-    /// Whether somebody waits in a queue that is bounded: who comes later may find it full.
+    /// Whether frames wait in a bounded queue: later frames may find it full.
     #[inline(always)]
     pub(super) fn is_waited_for(&self) -> bool {
         self.queue_frames.is_some() && !self.direction.waiting.is_empty()
     }
 
-    /// As many times more the same frames pass that have since `earlier`, the last so much later than the last one that
-    /// did ([`steady`](crate::platform::steady)).
+    /// Repeats the frames since `earlier` `times` times; the last of them is `later` after the last frame so far
+    /// ([`steady`](crate::platform::steady)).
     #[inline(always)]
     pub(super) fn pass_again(&mut self, earlier: &Sums, times: u64, later: Span) {
         self.busy_until += later;
@@ -438,7 +438,7 @@ impl<'a> LinkSeries<'a> {
         self.series.cross_again(earlier, times);
     }
 
-    /// All have passed: enters them.
+    /// Records the batch.
     pub(super) fn enter(self, counters: &mut PortCounters, ledger: &mut Ledger) {
         self.direction.wire.hold_until(self.busy_until);
         self.direction.draws.skip_frames(self.came);
@@ -447,13 +447,13 @@ impl<'a> LinkSeries<'a> {
     }
 }
 
-/// How long so many bytes take, rounded up to the picosecond.
+/// Serialization time of `bytes`, rounded up to the picosecond.
 fn span_of(bytes: u64, bandwidth_bits_per_s: u64) -> Span {
     let ps = (u128::from(bytes) * PS_BITS_PER_S_BYTE).div_ceil(bandwidth_bits_per_s.into());
     Span::from_ps(u64::try_from(ps).unwrap_or(u64::MAX))
 }
 
-/// What comes through of a frame with these draws.
+/// The arrivals of a frame after faults with these random values.
 fn afflict(
     mut arrival: Arrival,
     bytes: usize,

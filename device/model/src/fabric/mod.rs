@@ -1,13 +1,13 @@
 //! The network: one switch, and a link with seeded faults to each node.
 //!
 //! * [`ethernet`]: the header that every frame has;
-//! * [`faults`]: what may go wrong on a link, drawn from a seed;
+//! * [`faults`]: the faults of a link, sampled from a seed;
 //! * [`link`]: one direction of a link: bandwidth, latency, queue;
-//! * [`series`]: equal frames on one way, priced together;
-//! * [`switch`]: who is where.
+//! * [`series`]: batches: equal frames from one port to another, priced together;
+//! * [`switch`]: the address table.
 //!
-//! [`Fabric::forward`] takes a frame by reference and says who gets it and when; a shell keeps the bytes. Nothing waits
-//! in here: queues are known by the instants at which frames leave them.
+//! [`Fabric::forward`] takes a frame by reference and returns its receivers and arrival times; a shell keeps the
+//! bytes. The fabric stores no frames: it represents queues by the instants at which frames leave them.
 
 pub mod ethernet;
 pub mod faults;
@@ -29,33 +29,33 @@ use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, StageReco
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
 
-/// Who gets a frame. Most frames go to one node.
+/// The receivers of a frame. Most frames go to one node.
 pub type Deliveries = SmallVec<[Delivery; 4]>;
 
-/// One arrival of a frame. A frame that was duplicated has two.
+/// One arrival of a frame. A duplicated frame has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// The port, which is the node's number.
     pub to: u16,
-    /// When the first bit is there.
+    /// When the first bit arrives.
     pub head: Time,
-    /// When the last bit is there.
+    /// When the last bit arrives.
     pub at: Time,
-    /// Bit of the frame that is to be flipped, counted from the lowest of the first byte.
+    /// The bit of the frame to flip, counted from the lowest bit of the first byte.
     pub corrupt: Option<u32>,
 }
 
-/// Which port a frame's own routing leads to; none of a frame that has no routing but its Ethernet header.
+/// The port to which a frame's own routing leads; none for a frame with only an Ethernet header.
 pub type Routing = fn(&[u8]) -> Option<u16>;
 
-/// What the network has to know of a frame that nobody encoded.
+/// The network's view of a packet that was never encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketInfo {
-    /// When its first byte is ready for the link, and when its last is.
+    /// When its first byte and its last byte are ready for the link.
     pub ready: Passage,
-    /// The port that it goes to.
+    /// The destination port.
     pub to: u16,
-    /// Whether it has routing of its own, for networks without Ethernet headers.
+    /// Whether it has its own routing, for networks without Ethernet headers.
     pub is_routed: bool,
     /// Bytes of the frame, with an Ethernet header.
     pub bytes: usize,
@@ -63,48 +63,48 @@ pub struct PacketInfo {
     pub message: Option<TraceTag>,
 }
 
-/// Where a frame is that entered the switch. Most frames go to one node.
+/// The transits of a frame that entered the switch. Most frames go to one node.
 pub type Transits = SmallVec<[Transit; 4]>;
 
-/// A frame in the switch, on its way to one port.
+/// A frame in the switch, towards one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transit {
     /// The port.
     pub to: u16,
-    /// When it is ready for the link behind the switch.
+    /// When it is ready for the link after the switch.
     pub ready: Time,
-    /// When all of it has come.
+    /// When its last bit has crossed the switch.
     tail: Time,
     /// Bytes of its VLAN tags.
     tag_bytes: u8,
-    /// Bytes at its beginning that are not on the wire.
+    /// Bytes at its start that the wire does not carry.
     off_wire: u8,
     corrupt: Option<u32>,
 }
 
 impl Transit {
-    /// Where in the frame a bit is that was damaged on the wire.
+    /// Position in the frame of a bit that was damaged on the wire.
     fn in_frame(off_wire: u8, bit: Option<u32>) -> Option<u32> {
         bit.map(|bit| bit + 8 * u32::from(off_wire))
     }
 }
 
-/// When a switch begins to pass a frame on.
+/// When a switch begins to forward a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Forwarding {
-    /// As soon as the header is there (ATOLL's switch).
+    /// Once the header has arrived (ATOLL's switch).
     #[default]
     CutThrough,
-    /// When the whole frame is there (Ethernet's usual switch).
+    /// Once the whole frame has arrived (Ethernet's usual switch).
     StoreAndForward,
 }
 
-/// How long frames are on their way, from the instant at which they are ready for their sender's link.
+/// Latency of frames, from the instant at which they are ready for their sender's link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Way {
-    /// Until they are ready for the link behind the switch.
+    /// Until they are ready for the link after the switch.
     pub through_switch: Span,
-    /// Until they are at the receiver, whole.
+    /// Until the receiver has the last byte.
     pub to_node: Span,
 }
 
@@ -117,27 +117,27 @@ pub struct FabricConfig {
     pub forwarding: Forwarding,
     /// Time through the idle switch.
     pub switch_fall_through: Span,
-    /// Seed of all faults. Each direction of each link draws from a stream of its own, so that a fault on one does not
-    /// depend on what passes over another.
+    /// Seed of all faults. Each direction of each link has its own random stream, so that the faults of one do not
+    /// depend on the traffic of another.
     pub seed: u64,
 }
 
-/// What passed a port, seen from the switch.
+/// Traffic of a port, as the switch sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Frames that the node sent.
     pub frames_in: u64,
     /// Their bytes.
     pub bytes_in: u64,
-    /// Frames on their way to the node, duplicated ones twice.
+    /// Frames forwarded to the node; a duplicated frame counts twice.
     pub frames_out: u64,
     /// Their bytes.
     pub bytes_out: u64,
     /// Dropped: shorter than a header.
     pub dropped_short: u64,
-    /// Dropped: longer than the link's largest.
+    /// Dropped: longer than the link's MTU allows.
     pub dropped_long: u64,
-    /// Dropped: a link was down or cut.
+    /// Dropped: a link was down or partitioned.
     pub dropped_down: u64,
     /// Dropped: the queue was full.
     pub dropped_queue: u64,
@@ -147,12 +147,12 @@ pub struct PortCounters {
     pub duplicated: u64,
     /// Damaged by a fault.
     pub corrupted: u64,
-    /// Held back by a fault, so that later frames may overtake.
+    /// Delayed by a fault, so that later frames may overtake.
     pub reordered: u64,
 }
 
-/// All that belongs to one node: its link, and what crosses it. A frame's way to the switch and through it is its
-/// sender's, the link behind the switch its receiver's.
+/// A node's link and its traffic. A frame's route to the switch and through it belongs to its sender's port, the link
+/// after the switch to its receiver's.
 #[derive(Debug)]
 pub struct Port {
     link: Link,
@@ -161,22 +161,22 @@ pub struct Port {
 }
 
 impl Port {
-    /// What passed it.
+    /// The counters of its traffic.
     pub const fn counters(&self) -> &PortCounters {
         &self.counters
     }
 
-    /// What its node's frames have cost on their way to the switch and through it, and those for its node behind it.
+    /// The cost of its node's frames up to and through the switch, and of frames for its node on the link after it.
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// To keep single stages, or to turn the ledger off.
+    /// The ledger, to record single stages or to disable it.
     pub const fn ledger_mut(&mut self) -> &mut Ledger {
         &mut self.ledger
     }
 
-    /// A frame of this length on the wire goes over the link to the switch.
+    /// Sends a frame over the link to the switch.
     #[inline]
     fn enter(&mut self, ready: Passage, length: FrameLength, message: Option<TraceTag>) -> Arrivals {
         let Self { link, counters, ledger } = self;
@@ -186,20 +186,20 @@ impl Port {
         link.pass_to_switch(ready, length, counters, ledger)
     }
 
-    /// What goes wrong on its link from now on, in both directions.
+    /// Sets the faults of its link, in both directions.
     pub fn set_faults(&mut self, faults: Faults) {
         self.link.set_faults(faults);
     }
 
-    /// Takes its link up or down.
+    /// Sets its link up or down.
     pub fn set_link_up(&mut self, is_up: bool) {
         self.link.set_up(is_up);
     }
 }
 
-/// The ports of a switch, however they are kept: a shell that has nodes apart keeps each with its node.
+/// The ports of a switch. A shell with a lock for each node keeps each port with its node.
 pub trait Ports {
-    /// How many there are.
+    /// Number of ports.
     fn count(&self) -> usize;
 
     /// The port of a node.
@@ -218,7 +218,7 @@ impl Ports for Vec<Port> {
     }
 }
 
-/// What is between the links: a switch, which works on the ports that it is given.
+/// The switch between the links; it works on ports that the caller passes.
 #[derive(Clone, Debug)]
 pub struct Switching {
     switch: Switch,
@@ -233,18 +233,18 @@ pub struct Fabric {
     switching: Switching,
 }
 
-/// Where a frame goes that needs nothing of the switch but its passage.
+/// A route that the switch knows without learning, and without the state of other ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownWay {
-    /// The port.
+    /// The destination port.
     pub to: u16,
-    /// It goes there by routing of its own.
+    /// Whether the frame's own routing leads there.
     pub is_routed: bool,
 }
 
 impl Switching {
-    /// To which port a frame goes, where that is known from the start: by routing of its own, or from one card to
-    /// another. What is so is looked up without a change here, and concerns no port but its sender's and that one.
+    /// The destination of a frame whose route is known from the start: by its own routing, or from one card to
+    /// another. The look-up changes nothing, and forwarding needs only the sender's port and the receiver's.
     #[inline]
     pub fn known_way(&self, frame: &[u8]) -> Option<KnownWay> {
         let header = Frame::new_checked(frame)?;
@@ -303,7 +303,7 @@ impl Switching {
         let off_wire = if routed.is_some() { HEADER_BYTES as u8 } else { 0 };
         let length = FrameLength::of(frame, frame.len() - usize::from(off_wire));
         let entering = port.enter(ready, length, message);
-        // What is dropped needs no way.
+        // A dropped frame needs no route.
         if entering[0].is_none() {
             return;
         }
@@ -330,9 +330,9 @@ impl Switching {
         }
     }
 
-    /// [`Switching::forward`] of a frame that nobody encoded, or of which the way is known ([`Switching::known_way`]):
-    /// from a card to a card, by the cards' own addresses, or by the frame's routing where it has some and the network
-    /// goes by that. `from` is the port of the card that it is from.
+    /// [`Switching::forward`] for a packet that was never encoded, or a frame with a known route
+    /// ([`Switching::known_way`]): from card to card, by the cards' own addresses, or by the frame's own routing if
+    /// the network uses it. `from` is the port of the sending card.
     #[inline]
     pub fn forward_packet(
         &self,
@@ -352,14 +352,15 @@ impl Switching {
         }
     }
 
-    /// Bytes on the wire of a frame of `bytes`, which may have routing of its own.
+    /// Bytes on the wire of a frame of `bytes`, which may have its own routing.
     #[inline]
     const fn on_wire(&self, bytes: usize, is_routed: bool) -> usize {
         let off_wire = if is_routed && self.routing.is_some() { HEADER_BYTES } else { 0 };
         bytes.saturating_sub(off_wire)
     }
 
-    /// The same from one port to another, over links that are not faulty: it arrives once, or not at all.
+    /// As [`Self::forward_packet`], from one port to another over fault-free links: the packet arrives once, or is
+    /// dropped.
     #[inline]
     pub fn pass_packet(&self, from: &mut Port, to: &mut Port, frame: &PacketInfo) -> Option<Passage> {
         let &PacketInfo { ready, is_routed, bytes, message, .. } = frame;
@@ -383,8 +384,8 @@ impl Switching {
     #[inline]
     fn entered(&self, entering: &Arrival, bytes: usize, towards: &mut Link) -> Time {
         match self.forwarding {
-            // Not so early that the link runs dry because the frame comes in over a slower one. What a slow source
-            // holds up holds up the link behind the switch as well.
+            // If the frame arrives over a slower link, it starts late enough that the next link does not run dry. A
+            // slow source also holds the link after the switch.
             Forwarding::CutThrough => {
                 let at_speed = entering.tail.before(entering.held);
                 entering.head.max(at_speed.before(towards.serialization(bytes)))
@@ -393,10 +394,11 @@ impl Switching {
         }
     }
 
-    /// When a frame is ready for the link behind the switch, and when all of it has come. The crossing is its sender's.
+    /// When a frame is ready for the link after the switch, and when its last bit has crossed. The sender's ledger has
+    /// the transaction.
     #[inline]
     fn cross(&self, entering: &Arrival, entered: Time, bytes: usize, ledger: &mut Ledger) -> (Time, Time) {
-        // The switch passes any number of frames at a time; they meet at the link behind it.
+        // The switch forwards any number of frames at a time; they contend at the link after it.
         let mut crossing = Resource::new(Place::Switch);
         let cost = Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency: self.fall_through };
         let ready = ledger.charge(Crossing::SwitchFallThrough, &mut crossing, entered, cost).end;
@@ -479,44 +481,44 @@ impl Fabric {
         })
     }
 
-    /// Forwards frames that have routing of their own by that, and leaves off their Ethernet header, which nobody on
-    /// the way then looks at. Without it all frames go by their header's addresses.
+    /// Forwards frames that have their own routing by that routing, and omits their Ethernet header on the wire.
+    /// Without this, all frames are forwarded by their Ethernet addresses.
     #[must_use]
     pub fn routed_by(mut self, routing: Option<Routing>) -> Self {
         self.switching.routing = routing;
         self
     }
 
-    /// The ports, and what is between them, for a shell that keeps each port with its node.
+    /// The ports and the switch, for a shell that keeps each port with its node.
     pub fn into_parts(self) -> (Vec<Port>, Switching) {
         (self.ports.own, self.switching)
     }
 
-    /// Divides the network into stretches of so many ports each, for shells that carry nodes out at the same time: the
-    /// nodes of a stretch can send to all ports, and receive at those of the stretch. None are left here.
+    /// Divides the network into shards of `ports_each` ports, for shells that run nodes in parallel. The nodes of a
+    /// shard can send to all ports, and receive at the shard's ports. No port remains here.
     #[must_use]
     pub fn divide(&mut self, ports_each: usize) -> Vec<Self> {
         let fabric = |ports| Self { ports, switching: self.switching.clone() };
         self.ports.divide(ports_each).into_iter().map(fabric).collect()
     }
 
-    /// Puts the next stretch behind those that are here.
+    /// Appends the next shard's ports.
     pub fn join(&mut self, next: Self) {
         self.ports.own.extend(next.ports.own);
     }
 
-    /// Whether its switch knows addresses that it was not told.
+    /// Whether its switch has learned addresses.
     pub fn has_learned(&self) -> bool {
         self.switching.switch.has_learned()
     }
 
-    /// Takes a frame that the node at port `from` has `ready`, at an instant or from its head to its tail, and adds to
-    /// `deliveries` who gets it. What is dropped is counted and has no delivery. `message` says whose frame it is, for
+    /// Forwards a frame that the node at port `from` has `ready`, at an instant or from its head to its tail, and adds
+    /// its receivers to `deliveries`. A dropped frame is counted and has no delivery. `message` names its message, for
     /// the ledger.
     ///
-    /// The frame passes the switch and the link behind it at once. Where frames of several nodes meet at a link, a
-    /// shell that knows the future takes the two steps apart: [`Self::enter`], and [`Self::leave`] in the order of
-    /// model time.
+    /// The frame passes the switch and the link after it at once. Frames of several nodes may contend for a link. A
+    /// shell that processes events in model time then splits the two steps: [`Self::enter`], and [`Self::leave`] in
+    /// the order of model time.
     #[inline]
     pub fn forward(
         &mut self,
@@ -542,7 +544,7 @@ impl Fabric {
         self.switching.enter(&mut self.ports, ready, from, frame, message, transits);
     }
 
-    /// The second half of [`Self::forward`]: over the link behind the switch. `bytes` is the length of the frame.
+    /// The second half of [`Self::forward`]: over the link after the switch. `bytes` is the length of the frame.
     #[inline]
     pub fn leave(
         &mut self,
@@ -554,7 +556,7 @@ impl Fabric {
         leave(&mut self.ports, transit, bytes, message, deliveries);
     }
 
-    /// No frame is faster, whatever happens on the way: so long nothing that one node does can concern another.
+    /// The minimum latency of any frame, with any faults. For this long, no node's action can affect another node.
     pub fn shortest_way(&self) -> Way {
         let links = || self.ports.own.iter().map(|port| &port.link);
         let least = |spans: &mut dyn Iterator<Item = Span>| spans.min().unwrap_or(Span::ZERO);
@@ -563,12 +565,12 @@ impl Fabric {
         Way { through_switch, to_node: through_switch + over_link }
     }
 
-    /// How long a frame of `bytes` keeps a port's link, with the silence behind it.
+    /// How long a frame of `bytes` occupies a port's link, including the gap after it.
     pub fn slot(&mut self, port: u16, bytes: usize) -> Span {
         self.ports.own.get_mut(usize::from(port)).map_or(Span::ZERO, |port| port.link.slot(bytes))
     }
 
-    /// How long so many bytes take on a port's link.
+    /// How long `bytes` bytes take on a port's link.
     pub fn span_of_bytes(&self, port: u16, bytes: u64) -> Span {
         self.ports.own.get(usize::from(port)).map_or(Span::ZERO, |port| port.link.span(bytes))
     }
@@ -578,13 +580,13 @@ impl Fabric {
         (0..self.ports.own.len() as u32).map(|port| port as u16)
     }
 
-    /// What goes wrong on a port's link from now on, in both directions. False when there is no such port.
+    /// Sets the faults of a port's link, in both directions. False if there is no such port.
     pub fn set_faults(&mut self, port: u16, faults: Faults) -> bool {
         let port = self.ports.own.get_mut(usize::from(port));
         port.map(|port| port.link.set_faults(faults)).is_some()
     }
 
-    /// Takes a port's link up or down. False when there is no such port.
+    /// Sets a port's link up or down. False if there is no such port.
     pub fn set_link_up(&mut self, port: u16, is_up: bool) -> bool {
         let port = self.ports.own.get_mut(usize::from(port));
         port.map(|port| port.link.set_up(is_up)).is_some()
@@ -600,24 +602,24 @@ impl Fabric {
         &self.ports.own
     }
 
-    /// What passed a port.
+    /// The counters of a port's traffic.
     pub fn counters(&self, port: u16) -> Option<&PortCounters> {
         self.ports.own.get(usize::from(port)).map(|port| &port.counters)
     }
 
-    /// What links and switch have cost: the sum of what each node's frames and link have.
+    /// The cost of links and switch: the sum of all ports' ledgers.
     pub fn ledger(&self) -> Ledger {
         let mut sum = Ledger::default();
         self.ports.own.iter().for_each(|port| sum.add(&port.ledger));
         sum
     }
 
-    /// What each node has of it, to keep single stages, or to turn the ledgers off.
+    /// The ledger of each port, to record single stages or to disable it.
     pub fn ledgers_mut(&mut self) -> impl Iterator<Item = &mut Ledger> {
         self.ports.own.iter_mut().map(|port| &mut port.ledger)
     }
 
-    /// [`Ledger::take_stages`] of all of them, in the order in which they began.
+    /// [`Ledger::take_stages`] of all ports, sorted by their start.
     pub fn take_stages(&mut self) -> (Vec<StageRecord>, u64) {
         take_stages(self.ledgers_mut())
     }

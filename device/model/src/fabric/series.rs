@@ -1,10 +1,9 @@
-//! Frames that are equal but for their payload and follow one another from one port to another: priced together, to the
-//! same sums and the same instants as one by one ([`Switching::forward`]).
+//! Batches of consecutive frames from one port to another that are equal except for their payload. They are priced
+//! together, with the same sums and instants as one by one ([`Switching::forward`]).
 //!
-//! Each frame still waits where it meets others, so that its instants are worked out one after the other; what is left
-//! out is what is the same for all of them: the way, the prices, and a look at the ledger for each crossing. Those of
-//! which the links know that each meets what the one before it met are carried on without
-//! ([`steady`](crate::platform::steady)).
+//! Each frame still waits for busy resources, so the instants are computed one after the other. The route and the
+//! prices are computed once, and the ledger is updated once for each stage. If each frame of a run meets the same link
+//! state as the one before it, the run is extrapolated ([`steady`](crate::platform::steady)).
 
 use alloc::vec::Vec;
 
@@ -15,16 +14,16 @@ use crate::platform::steady::{self, Run};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
 
-/// A frame of a series.
+/// A frame of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SeriesFrame {
-    /// When its sender's software began with it.
+    /// When its sender's software began it.
     pub launched: Time,
-    /// When it is where the series has come to, whole. None of one that was dropped on the way.
+    /// When its last byte reaches the current stage. None if it was dropped.
     pub at: Option<Time>,
 }
 
-/// Ports of which two can be had at a time.
+/// Ports that can be borrowed in pairs.
 pub trait PortPairs: Ports {
     /// The ports of two different nodes.
     fn pair(&mut self, one: u16, other: u16) -> Option<(&mut Port, &mut Port)>;
@@ -38,18 +37,19 @@ impl PortPairs for alloc::vec::Vec<Port> {
 }
 
 impl Port {
-    /// Whether frames of this length can cross as a series: nothing befalls them, and nobody keeps their single stages.
+    /// Whether frames of this length can pass as a batch: the link is fault-free, and no observer records single
+    /// stages.
     fn takes_series(&self, length: FrameLength) -> bool {
         self.link.is_sound_for(length) && !self.ledger.is_recording()
     }
 }
 
 impl Switching {
-    /// To which one port frames like this one go from `from` as a series. None where each is to go by itself: where
-    /// links are faulty, down, or too narrow for it, where stages are kept, and where it goes to several ports, back,
-    /// or by routing of its own.
+    /// The port to which frames like this one go from `from` as a batch. None if each frame must go alone: links are
+    /// faulty, down, or have a smaller MTU; stages are recorded; or the frame goes to several ports, back, or by its
+    /// own routing.
     ///
-    /// Of a frame that then is sent: the switch has learned from it.
+    /// Call this for frames that are sent afterwards: the switch learns from it.
     pub fn series_way(&mut self, ports: &mut impl PortPairs, from: u16, frame: &[u8]) -> Option<u16> {
         let header = Frame::new_checked(frame)?;
         let length = FrameLength::of(frame, frame.len());
@@ -62,9 +62,9 @@ impl Switching {
         (to != from && ports.port(to)?.takes_series(length)).then_some(to)
     }
 
-    /// [`Switching::forward`] of frames of `bytes` from one port to another ([`Switching::series_way`]), each of which
-    /// is ready for the link at the instant that it has. Afterwards it has the instant at which it is there. `last` is
-    /// the message of the last.
+    /// [`Switching::forward`] of frames of `bytes` from one port to another ([`Switching::series_way`]). On entry,
+    /// each frame has the instant when it is ready for the link; afterwards, the instant of its arrival. `last` is the
+    /// message of the last frame.
     pub fn forward_series(
         &self,
         ports: &mut impl PortPairs,
@@ -80,17 +80,17 @@ impl Switching {
         self.cross_all((near, far), bytes, frames, |frame| frame.at.map(Passage::from), arrive, last);
     }
 
-    /// How many packets of `bytes` cross from one port to another as a series, and all arrive: none where links are
-    /// faulty, down, or too narrow for it, and where stages are kept.
+    /// Max packets of `bytes` that cross from one port to another as a batch without a drop. Zero if links are faulty,
+    /// down, or have a smaller MTU, or if stages are recorded.
     pub fn packets_in_batch(&self, from: &Port, to: &Port, (bytes, is_routed): (usize, bool)) -> usize {
         let bytes = self.on_wire(bytes, is_routed);
         let length = FrameLength::untagged(bytes);
         if from.takes_series(length) && to.takes_series(length) { to.link.room_to_node() } else { 0 }
     }
 
-    /// [`Switching::pass_packet`] of packets of `bytes` one behind the other ([`Switching::packets_in_batch`]), in
-    /// runs that say when they are ready for the link. The runs that are `done` say when they are there. `last` is the
-    /// message of the last.
+    /// [`Switching::pass_packet`] of consecutive packets of `bytes` ([`Switching::packets_in_batch`]). The runs
+    /// `coming` state when packets are ready for the link; the runs `done` state when they arrive. `last` is the
+    /// message of the last packet.
     pub fn pass_packets(
         &self,
         (from, to): (&mut Port, &mut Port),
@@ -107,7 +107,7 @@ impl Switching {
             while coming.count > 0 {
                 let before = way.standing();
                 let arrived = way.pass(coming.passage);
-                debug_assert!(arrived.is_some(), "each of a series of packets arrives");
+                debug_assert!(arrived.is_some(), "every packet of a batch arrives");
                 let passage = arrived.unwrap_or_default();
                 let mut one = Run { count: 1, passage, ..coming };
                 if coming.count > 1 && way.is_steady(&before, &one) {
@@ -122,8 +122,8 @@ impl Switching {
         way.enter(count, last);
     }
 
-    /// Lets frames of `bytes` on the wire cross one behind the other. Each is ready for the link as `ready` says;
-    /// `arrive` is told when it is there.
+    /// Passes consecutive frames of `bytes` on the wire. `ready` gives when each is ready for the link; `arrive`
+    /// receives its arrival.
     #[inline(always)]
     fn cross_all<F>(
         &self,
@@ -134,7 +134,7 @@ impl Switching {
         arrive: impl Fn(&mut F, Option<Passage>),
         last: Option<TraceTag>,
     ) {
-        // Not `Crossings`: what is on the stack by itself is in registers.
+        // Separate variables instead of `Crossings`: the compiler keeps them in registers.
         let (near, far) = ports;
         let mut up = LinkSeries::to_switch(&mut near.link, bytes, &near.ledger);
         let mut switch = self.fall_through_series(bytes, &near.ledger);
@@ -154,7 +154,7 @@ impl Switching {
         count_series((&mut near.counters, &mut far.counters), (frames.len(), delivered, bytes));
     }
 
-    /// Begins a series of frames of `bytes` on their way through the switch.
+    /// Begins a batch of frames of `bytes` through the switch.
     #[inline(always)]
     const fn fall_through_series(&self, bytes: usize, ledger: &Ledger) -> ledger::Series {
         let latency = self.fall_through;
@@ -162,7 +162,7 @@ impl Switching {
         ledger.series(Crossing::SwitchFallThrough, cost)
     }
 
-    /// The next one passes a link, the switch, and another link. None where it finds a queue full.
+    /// Passes one frame over a link, the switch, and another link. None if a queue is full.
     #[inline(always)]
     fn cross_one(
         &self,
@@ -183,7 +183,7 @@ impl Switching {
     }
 }
 
-/// Counts frames of `bytes` of which so many came from a port, and so many went to another.
+/// Counts a batch of frames of `bytes`: `came` frames from one port, of which `delivered` went to the other.
 #[inline(always)]
 const fn count_series(
     (near, far): (&mut PortCounters, &mut PortCounters),
@@ -195,7 +195,7 @@ const fn count_series(
     far.bytes_out += delivered * bytes as u64;
 }
 
-/// A series on its way over a link, the switch, and another link.
+/// A batch that passes a link, the switch, and another link.
 struct Crossings<'a> {
     switching: &'a Switching,
     near: (&'a mut PortCounters, &'a mut Ledger),
@@ -206,8 +206,8 @@ struct Crossings<'a> {
     bytes: usize,
 }
 
-/// All that has a say in when a frame arrives beside when it is ready, where nobody waits in a queue that is bounded:
-/// until when the links are busy. And what those before it came to.
+/// The state that decides the arrival of a ready frame while no bounded queue has waiting frames: how long the links
+/// are busy. And the sums of the frames so far.
 struct Standing {
     busy_until: [Time; 2],
     sums: [Sums; 3],
@@ -226,7 +226,7 @@ impl<'a> Crossings<'a> {
         }
     }
 
-    /// The next one passes.
+    /// Passes the next frame.
     #[inline(always)]
     fn pass(&mut self, ready: Passage) -> Option<Passage> {
         self.switching.cross_one(&mut self.up, &mut self.switch, &mut self.down, ready)
@@ -241,7 +241,7 @@ impl<'a> Crossings<'a> {
         }
     }
 
-    /// Whether those that follow `one`, which passed behind `before`, meet what it met.
+    /// Whether the frames after `one`, which passed in state `before`, meet the same state.
     #[inline(always)]
     fn is_steady(&self, before: &Standing, one: &Run) -> bool {
         let places = [self.up.busy_until(), self.down.busy_until()];
@@ -249,7 +249,7 @@ impl<'a> Crossings<'a> {
             && steady::pace(&before.busy_until, &places, one.passage.tail) == Some(one.by)
     }
 
-    /// All behind the first of a run pass, which passed behind `before`.
+    /// Extrapolates the frames after the first of a run, which passed in state `before`.
     #[inline(always)]
     fn again(&mut self, before: &Standing, run: &Run) {
         let (times, later) = (run.count as u64 - 1, run.from_first_to_last());
@@ -259,7 +259,7 @@ impl<'a> Crossings<'a> {
         self.down.pass_again(of_down, times, later);
     }
 
-    /// All have passed, so many: enters them.
+    /// Records the batch: `count` frames have passed.
     fn enter(self, count: usize, last: Option<TraceTag>) {
         let Self { near: (near, near_ledger), far: (far, far_ledger), .. } = self;
         near_ledger.attribute(last);

@@ -1,4 +1,4 @@
-//! Some of a switch's ports, or all: those of the nodes that one thread carries out.
+//! A shard of a switch's ports: the ports of the nodes that one thread simulates, or all ports.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,15 +7,15 @@ use crate::fabric::link::{Link, LinkConfig};
 use crate::fabric::{Port, PortCounters, Ports};
 use crate::platform::ledger::Ledger;
 
-/// A stretch of ports.
+/// A shard of ports.
 pub(super) struct Stretch {
-    /// The number of the first.
+    /// The number of the first port.
     first: usize,
     pub(super) own: Vec<Port>,
     /// Ports of the whole switch.
     count: usize,
-    /// For ports that are elsewhere: one for each kind of link, of which only the speed is asked; and which kind each
-    /// port has.
+    /// Stand-ins for ports of other shards: one for each kind of link, read only for its speed. `kinds` has the kind
+    /// of each port.
     elsewhere: Vec<Port>,
     kinds: Arc<[u16]>,
 }
@@ -26,7 +26,7 @@ impl Stretch {
         Self { first: 0, count: own.len(), own, elsewhere: Vec::new(), kinds: Arc::default() }
     }
 
-    /// Stretches of so many ports each. None are left here.
+    /// Shards of `ports_each` ports. No port remains here.
     pub(super) fn divide(&mut self, ports_each: usize) -> Vec<Self> {
         let mut kinds: Vec<LinkConfig> = Vec::new();
         let of_ports = self.own.iter().map(|port| {
@@ -51,7 +51,7 @@ impl Stretch {
     }
 }
 
-/// A port with such a link.
+/// An idle port with such a link.
 fn idle(config: &LinkConfig) -> Option<Port> {
     let link = Link::new(0, *config, 0).ok()?;
     Some(Port { link, counters: PortCounters::default(), ledger: Ledger::default() })

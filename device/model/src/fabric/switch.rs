@@ -1,28 +1,28 @@
-//! The switch: which port leads to an address.
+//! The switch's address table: which port leads to an address.
 
 use alloc::collections::BTreeMap;
 
 use crate::fabric::ethernet::{Frame, Mac, is_group, station_of_mac};
 
-/// Where a frame leaves the switch.
+/// The output of a frame at the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outlet {
-    /// At one port, be it the one that it came from: a card may send to itself.
+    /// One port, possibly the frame's input port: a card may send to itself.
     Port(u16),
-    /// At all but the one that it came from.
+    /// All ports except the input port.
     AllOthers,
 }
 
-/// Address table. The addresses of cards and of nodes' stations are known from the start and cannot be taken; others (a
-/// bridge in a guest, a changed address) are learned from what they send.
+/// Address table. The addresses of cards and MAC endpoints are known from the start and fixed. The switch learns
+/// others (a bridge in a guest, a changed address) from source addresses.
 #[derive(Clone, Debug)]
 pub(super) struct Switch {
     ports: usize,
     learned: BTreeMap<Mac, u16>,
 }
 
-/// Most learned addresses. A guest that invents senders fills the table and then has its frames flooded; it cannot make
-/// it grow.
+/// Max learned addresses. A guest that invents source addresses fills the table, and then the switch floods its
+/// frames; the table does not grow.
 const MAX_LEARNED: usize = 1_024;
 
 impl Switch {
@@ -30,7 +30,7 @@ impl Switch {
         Self { ports, learned: BTreeMap::new() }
     }
 
-    /// Learns where the sender is, and says where the frame goes.
+    /// Learns the sender's port, and returns the frame's output.
     #[inline]
     pub(super) fn outlet(&mut self, from: u16, frame: &Frame<'_>) -> Outlet {
         let source = frame.source();
@@ -47,7 +47,7 @@ impl Switch {
         self.learned.get(&destination).map_or(Outlet::AllOthers, |&port| Outlet::Port(port))
     }
 
-    /// Where a frame from card to card goes, of which there is nothing to learn.
+    /// The output of a frame from card to card, from which the switch learns nothing.
     #[inline]
     pub(super) fn known_way(&self, frame: &Frame<'_>) -> Option<u16> {
         self.card_port(&frame.source())?;

@@ -10,7 +10,7 @@ use crate::random::Chance;
 
 const NS: u64 = 1_000;
 
-/// 8 Gb/s: a byte a nanosecond. No framing, so that lengths are times.
+/// 8 Gb/s: one byte per nanosecond. No framing, so that lengths are times.
 const PLAIN: LinkConfig = LinkConfig {
     bandwidth_bits_per_s: 8_000_000_000,
     latency: Span::from_ns(100),
@@ -47,7 +47,7 @@ fn receivers(deliveries: &[Delivery]) -> Vec<u16> {
 }
 
 #[test]
-fn an_idle_way_costs_serialization_fall_through_and_latencies() {
+fn idle_route_costs_serialization_fall_through_and_latencies() {
     for (forwarding, expected_ns) in [
         (Forwarding::CutThrough, 100 + 90 + 200 + 100),
         (Forwarding::StoreAndForward, 200 + 100 + 90 + 200 + 100),
@@ -63,7 +63,7 @@ fn an_idle_way_costs_serialization_fall_through_and_latencies() {
 }
 
 #[test]
-fn a_tag_lengthens_the_longest_frame_by_its_own_bytes() {
+fn a_tag_extends_the_longest_frame_by_its_own_bytes() {
     for (tags, longest) in
         [(&[][..], 1_514), (&[0x8100], 1_518), (&[0x88a8, 0x8100], 1_522), (&[0x8100; 4], 1_522)]
     {
@@ -91,7 +91,7 @@ fn a_tag_lengthens_the_longest_frame_by_its_own_bytes() {
 }
 
 #[test]
-fn each_node_has_what_its_frames_and_its_link_cost() {
+fn ledger_of_a_node_has_the_cost_of_its_frames_and_link() {
     let mut fabric = fabric(PLAIN, Forwarding::CutThrough, 0);
     let _ = send(&mut fabric, 0, 0, &unicast(0, 2, 200));
     let _ = send(&mut fabric, 0, 2, &unicast(2, 1, 100));
@@ -105,7 +105,7 @@ fn each_node_has_what_its_frames_and_its_link_cost() {
 }
 
 #[test]
-fn a_slow_source_holds_every_link_on_the_way_until_its_last_byte() {
+fn slow_source_holds_every_link_until_its_last_byte() {
     for (forwarding, last_ns) in [
         (Forwarding::CutThrough, 1_000 + 100 + 90 + 100),
         (Forwarding::StoreAndForward, 1_000 + 100 + 90 + 200 + 100),
@@ -113,13 +113,13 @@ fn a_slow_source_holds_every_link_on_the_way_until_its_last_byte() {
         let mut fabric = fabric(PLAIN, forwarding, 0);
         let at = |ns: u64| Time::from_ps(ns * NS);
         let mut deliveries = Deliveries::new();
-        // 200 bytes of which the last is ready after a microsecond.
+        // 200 bytes; the last is ready after a microsecond.
         let ready = Passage { head: Time::ZERO, tail: at(1_000) };
         fabric.forward(ready, 0, &unicast(0, 2, 200), None, &mut deliveries);
         assert_eq!(deliveries[0].at, at(last_ns), "{forwarding:?}");
         let first_ns = if forwarding == Forwarding::CutThrough { 100 + 90 + 100 } else { last_ns - 200 };
         assert_eq!(deliveries[0].head, at(first_ns), "{forwarding:?}");
-        // The sender's link is held, and in cut-through the receiver's.
+        // The frame holds the sender's link, and in cut-through the receiver's.
         let behind = send(&mut fabric, 0, 0, &unicast(0, 3, 200));
         let through_ns = if forwarding == Forwarding::CutThrough { 0 } else { 200 };
         assert_eq!(behind[0].at, at(1_000 + 200 + 100 + 90 + through_ns + 100), "{forwarding:?}");
@@ -129,7 +129,7 @@ fn a_slow_source_holds_every_link_on_the_way_until_its_last_byte() {
 }
 
 #[test]
-fn a_slow_link_feeds_a_fast_one_no_sooner_than_it_can() {
+fn fast_link_after_a_slow_one_never_runs_dry() {
     let slow = LinkConfig { bandwidth_bits_per_s: 800_000_000, ..PLAIN };
     let links = vec![slow, PLAIN];
     let config =
@@ -144,14 +144,14 @@ fn ethernet_framing_takes_its_time() {
     let mut fabric = fabric(LinkConfig::ethernet(8_000_000_000), Forwarding::StoreAndForward, 0);
     let first = send(&mut fabric, 0, 0, &unicast(0, 1, 20))[0].at;
     let second = send(&mut fabric, 0, 0, &unicast(0, 1, 20))[0].at;
-    // 60 bytes at least, 12 of framing, on two links; then 12 of silence between frames.
+    // At least 60 bytes and 12 of framing, on two links; then 12 of gap between frames.
     assert_eq!(first.as_ps(), (2 * 72 + 90) * NS);
     assert_eq!(second.since(first).as_ps(), 84 * NS);
 }
 
 #[test]
-fn frames_with_routing_of_their_own_leave_their_header_off_and_go_by_it() {
-    // The byte behind the header is a port, or a frame that has none.
+fn frames_with_their_own_routing_omit_the_ethernet_header() {
+    // The byte after the header is the port; 9 and above means no routing.
     let routing = |frame: &[u8]| frame.get(HEADER_BYTES).map(|&port| port.into()).filter(|&port| port < 9);
     let config = |links| FabricConfig {
         links,
@@ -175,7 +175,7 @@ fn frames_with_routing_of_their_own_leave_their_header_off_and_go_by_it() {
     assert_eq!((receivers(&ordinary), ordinary[0].at.as_ps()), (vec![2], (1_000 + 2 * 24 + 90) * NS));
     assert_eq!(fabric.counters(3).unwrap().bytes_out, 10);
 
-    // What is off the wire cannot be damaged there.
+    // Faults cannot damage the header, which is not on the wire.
     let corrupt = Faults { corrupt: Chance::ALWAYS, ..Faults::NONE };
     (0..4).for_each(|port| assert!(fabric.set_faults(port, corrupt)));
     for number in 0..500 {
@@ -185,14 +185,14 @@ fn frames_with_routing_of_their_own_leave_their_header_off_and_go_by_it() {
 }
 
 #[test]
-fn frames_to_one_node_wait_for_each_other_and_the_last_are_dropped() {
+fn frames_to_one_node_queue_and_the_last_are_dropped() {
     let mut fabric = fabric(LinkConfig { queue_frames: 2, ..PLAIN }, Forwarding::StoreAndForward, 0);
     let arrivals: Vec<_> = (0..2)
         .flat_map(|_| [0, 1, 2])
         .flat_map(|from| send(&mut fabric, 0, from, &unicast(from, 3, 200)))
         .collect();
     let at_ns: Vec<_> = arrivals.iter().map(|delivery| delivery.at.as_ps() / NS).collect();
-    // Three arrive at the switch together: one leaves, two wait. When the next three come, one place is free.
+    // Three frames reach the switch together: one leaves, two wait. When the next three arrive, one slot is free.
     assert_eq!(at_ns, [690, 890, 1_090, 1_290]);
     assert_eq!(fabric.counters(3).unwrap().dropped_queue, 2);
     assert_eq!(fabric.counters(3).unwrap().frames_out, 4);
@@ -201,11 +201,11 @@ fn frames_to_one_node_wait_for_each_other_and_the_last_are_dropped() {
 #[test]
 fn addresses_are_known_or_learned() {
     let mut fabric = fabric(PLAIN, Forwarding::CutThrough, 0);
-    let stranger = [0x02, 9, 9, 9, 9, 9];
-    let deliveries = send(&mut fabric, 0, 0, &frame(stranger, mac_of_node(0), 60));
+    let learned = [0x02, 9, 9, 9, 9, 9];
+    let deliveries = send(&mut fabric, 0, 0, &frame(learned, mac_of_node(0), 60));
     assert_eq!(receivers(&deliveries), [1, 2, 3], "unknown: to all others");
-    send(&mut fabric, 0, 2, &frame(BROADCAST, stranger, 60));
-    let deliveries = send(&mut fabric, 0, 0, &frame(stranger, mac_of_node(0), 60));
+    send(&mut fabric, 0, 2, &frame(BROADCAST, learned, 60));
+    let deliveries = send(&mut fabric, 0, 0, &frame(learned, mac_of_node(0), 60));
     assert_eq!(receivers(&deliveries), [2], "learned");
     let deliveries = send(&mut fabric, 0, 1, &frame(BROADCAST, mac_of_node(1), 60));
     assert_eq!(receivers(&deliveries), [0, 2, 3]);
@@ -214,7 +214,7 @@ fn addresses_are_known_or_learned() {
 }
 
 #[test]
-fn a_card_cannot_take_anothers_address() {
+fn card_cannot_take_the_address_of_another() {
     let mut fabric = fabric(PLAIN, Forwarding::CutThrough, 0);
     send(&mut fabric, 0, 1, &frame(BROADCAST, mac_of_node(2), 60));
     assert_eq!(receivers(&send(&mut fabric, 0, 0, &unicast(0, 2, 60))), [2]);
@@ -222,7 +222,7 @@ fn a_card_cannot_take_anothers_address() {
 }
 
 #[test]
-fn a_flood_of_senders_does_not_grow_the_table() {
+fn invented_source_addresses_do_not_grow_the_table() {
     let mut fabric = fabric(PLAIN, Forwarding::CutThrough, 0);
     for i in 0..2_000_u32 {
         let [a, b, c, d] = i.to_be_bytes();
@@ -234,7 +234,7 @@ fn a_flood_of_senders_does_not_grow_the_table() {
 }
 
 #[test]
-fn what_cannot_pass_is_counted_by_cause() {
+fn dropped_frames_are_counted_by_cause() {
     let mut fabric = fabric(PLAIN, Forwarding::CutThrough, 0);
     assert!(send(&mut fabric, 0, 0, &[0; 13]).is_empty());
     assert!(send(&mut fabric, 0, 0, &unicast(0, 1, 1_515)).is_empty());
@@ -255,7 +255,7 @@ fn what_cannot_pass_is_counted_by_cause() {
 }
 
 #[test]
-fn each_fault_does_what_it_says() {
+fn each_fault_has_its_effect_and_its_counter() {
     let always = Chance::ALWAYS;
     let with = |faults: Faults| {
         let mut fabric = fabric(PLAIN, Forwarding::CutThrough, 7);
@@ -297,7 +297,7 @@ fn afflict_all(fabric: &mut Fabric) {
     }
 }
 
-/// As packets pass in runs: those that are equally far from one another come as one.
+/// Passes packets in runs: equally spaced packets form one run.
 fn pass_in_runs(
     switching: &Switching,
     ports: (&mut Port, &mut Port),
@@ -329,7 +329,7 @@ fn pass_in_runs(
 
 proptest! {
     #[test]
-    fn the_same_seed_gives_the_same_faults_whatever_else_passes(
+    fn faults_of_a_seed_do_not_depend_on_other_traffic(
         seed: u64,
         others in prop::collection::vec(any::<bool>(), 50),
     ) {
@@ -349,7 +349,7 @@ proptest! {
     }
 
     #[test]
-    fn what_befalls_a_frame_does_not_depend_on_the_faults_of_others(
+    fn fate_of_a_frame_does_not_depend_on_faults_of_others(
         seed: u64,
         changes in prop::collection::vec(0..4_u8, 50),
     ) {
@@ -363,7 +363,7 @@ proptest! {
                     3 if with_changes => Faults { loss: Chance::ALWAYS, ..trouble() },
                     _ => trouble(),
                 };
-                // The last link: a frame that an earlier one drops never counts here.
+                // Only the last link: frames that an earlier link drops are not counted here.
                 assert!(fabric.set_faults(1, in_force));
                 let delivered = send(&mut fabric, i as u64 * 10_000, 0, &unicast(0, 1, 100));
                 seen.push((*change == 0).then_some(delivered));
@@ -419,7 +419,7 @@ fn link() -> impl Strategy<Value = LinkConfig> {
 
 proptest! {
     #[test]
-    fn a_series_is_forwarded_as_its_frames_one_by_one(
+    fn batch_is_forwarded_as_its_frames_one_by_one(
         links in prop::collection::vec(link(), 3),
         is_cut_through: bool,
         is_on in prop::bool::weighted(0.9),
@@ -440,7 +440,8 @@ proptest! {
         let frame = unicast(from, to, bytes);
         let mut at = Time::from_ps(5_000 * NS);
         let readies: Vec<Time> = steps.iter().map(|step| { at += Span::from_ns(*step); at }).collect();
-        let tag = |number: usize| TraceTag { node: from, port: 0, number: number as u64, launched: Time::ZERO, bytes: 0 };
+        let first = TraceTag { node: from, port: 0, number: 0, launched: Time::ZERO, bytes: 0 };
+        let tag = |number: usize| TraceTag { number: number as u64, ..first };
         let Fabric { ports, switching } = &mut series;
         let fits = config.links[2].mtu_bytes.min(config.links[1].mtu_bytes) as usize + HEADER_BYTES >= bytes;
         let way = switching.series_way(&mut ports.own, from, &frame);
@@ -463,15 +464,18 @@ proptest! {
         prop_assert_eq!(alloc::format!("{:?}", series.switching), alloc::format!("{:?}", single.switching));
     }
 
-    /// With heads that leave before their tails, as those of cards that pass words on.
+    /// Includes frames whose head leaves before the tail is ready, as of cards that forward words as they come.
     #[test]
-    fn packets_pass_as_a_series_as_one_by_one(
+    fn batch_of_packets_passes_as_its_packets_one_by_one(
         links in prop::collection::vec(link(), 2),
         is_cut_through: bool,
         (is_on, is_routed) in (prop::bool::weighted(0.9), any::<bool>()),
         past in prop::collection::vec((0..2_u16, 0..2_u16, 0..9_000_u64, 14..1_200_usize), 0..8),
         bytes in 14..1_600_usize,
-        steps in prop::collection::vec((0..1_500_u64, 0..1_500_u64, prop_oneof![2 => Just(1), 1 => 2..16_usize]), 0..12),
+        steps in prop::collection::vec(
+            (0..1_500_u64, 0..1_500_u64, prop_oneof![2 => Just(1), 1 => 2..16_usize]),
+            0..12,
+        ),
     ) {
         let steps = steps.iter().flat_map(|&(step, longer, times)| core::iter::repeat_n((step, longer), times));
         let forwarding = if is_cut_through { Forwarding::CutThrough } else { Forwarding::StoreAndForward };
@@ -513,7 +517,7 @@ proptest! {
 }
 
 #[test]
-fn packets_that_meet_what_the_one_before_them_met_come_as_one_run() {
+fn equally_spaced_packets_in_steady_state_form_one_run() {
     let runs = |by_ns: u64, queue_frames: u32, is_met: bool| {
         let mut fabric = fabric(LinkConfig { queue_frames, ..PLAIN }, Forwarding::CutThrough, 3);
         if is_met {
@@ -528,15 +532,15 @@ fn packets_that_meet_what_the_one_before_them_met_come_as_one_run() {
         done.iter().map(|run| run.count).collect()
     };
     assert_eq!(runs(150, 0, false), [1, 19], "the links were idle before the first");
-    assert_eq!(runs(150, 40, false), [1, 19], "nobody waits in the queue");
-    assert_eq!(runs(100, 0, false), [1, 19], "as many as the links carry");
+    assert_eq!(runs(150, 40, false), [1, 19], "no frame waits in the queue");
+    assert_eq!(runs(100, 0, false), [1, 19], "packets at the rate of the links");
     assert_eq!(runs(100, 0, true), [1, 19], "each waits as long as the one before it");
-    assert_eq!(runs(100, 40, true), [1; 20], "the queue has to know who waits");
+    assert_eq!(runs(100, 40, true), [1; 20], "a bounded queue must count waiting frames");
     assert_eq!(runs(99, 0, false), [1; 20], "each waits longer than the one before it");
 }
 
 #[test]
-fn what_is_to_go_by_itself_is_no_series() {
+fn frames_that_must_go_alone_form_no_batch() {
     let way = |fabric: &mut Fabric, from: u16, frame: &[u8]| {
         fabric.switching.series_way(&mut fabric.ports.own, from, frame)
     };

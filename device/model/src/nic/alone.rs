@@ -1,4 +1,4 @@
-//! A card that has its node for itself.
+//! A card that is the only master of its node's bus.
 
 use core::ops::{Deref, DerefMut};
 
@@ -7,7 +7,7 @@ use crate::nic::{Input, Nic};
 use crate::platform::node_bus::NodeBus;
 use crate::time::Time;
 
-/// A card with a node on whose bus nobody else is: for tests, benchmarks and examples.
+/// A card and its node, whose bus has no other master: for tests, benchmarks and examples.
 #[derive(Clone, Debug)]
 pub struct Alone<N> {
     /// The card.
@@ -33,7 +33,7 @@ impl<N: Nic> Alone<N> {
     /// [`Nic::hand_over`] on its node.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Nic::hand_over`].
     pub fn hand_over(&mut self, now: Time, step: HandOver<'_>) -> Result<(), HandOverError> {
         self.nic.hand_over(now, step, &mut self.node)
     }

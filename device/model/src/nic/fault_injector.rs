@@ -1,28 +1,26 @@
-//! Faults of the device itself, for those who write drivers: what a NIC does to its host's memory and interrupts that
-//! it must not.
+//! Faults of the device itself, for authors of drivers: a NIC's violations of the specification in its host's memory
+//! and interrupts.
 //!
-//! [`FaultyNic`] stands around any model and passes inputs on untouched; of the outputs, the [`FaultInjector`] spoils
-//! some:
+//! [`FaultyNic`] wraps any model and passes inputs on unchanged. The [`FaultInjector`] corrupts some of the outputs:
 //!
 //! * [`Fault::Stale`]: a completion arrives without its last word, by which the host sees that it is new. Its data is
-//!   in memory; ownership and status are what they were before. A write of counts is left out as a whole;
-//! * [`Fault::Short`]: the data of a write ends early. What the host reads after it is what was there before, and the
-//!   last word of a completion says that all is well;
-//! * [`Fault::BadStatus`]: one status bit of a completion is flipped, its ownership is sound;
-//! * [`Fault::Delay`]: a completion is visible later. Writes, interrupts and replies behind it wait their turn, as
-//!   posted writes on a bus do: none overtakes it, and a driver that was told that a port is closed is never written
-//!   to;
+//!   in memory; ownership and status are unchanged. A write of counts is left out completely;
+//! * [`Fault::Short`]: the data of a write ends early. After it the host reads the old content of memory, although the
+//!   last word of a completion reports success;
+//! * [`Fault::BadStatus`]: one status bit of a completion is flipped, its ownership is valid;
+//! * [`Fault::Delay`]: a completion becomes visible later. The writes, interrupts and replies after it wait, as posted
+//!   writes on a bus do. So nothing overtakes it, and no write for a port follows the reply that the port is closed;
 //! * [`Fault::LostInterrupt`], [`Fault::DuplicatedInterrupt`];
 //! * [`Fault::InvalidValue`]: one of the values that the model declares ([`crate::nic::host_values`]) is out of its
 //!   range: a length, an index, a handle, a count. Ownership is valid, so that a driver reads it.
 //!
-//! Each fault has its own generator and its own count of opportunities, so that the fate of the n-th completion follows
-//! from seed, node and n alone: it is the same in every shell, and changing one fault changes nothing of another. A
-//! shell that wants no faults makes no [`FaultyNic`], and nothing of this costs it anything.
+//! Each fault has its own generator and its own count of opportunities. So the fate of the n-th completion depends
+//! only on seed, node and n: it is the same in every shell, and a change of one fault's rate does not affect the other
+//! faults. A shell without faults makes no [`FaultyNic`], and has no cost from this module.
 //!
-//! What the model has counted and priced stays: the card has done its work, only the host does not see it. A delay
-//! alone moves the host's clock, for nothing that follows from a completion can precede it; what the model charged the
-//! host for the message it charged as if it were in time.
+//! The model's counts and prices stay: the card has done its work, only the host does not see it. Only a delay moves
+//! the host's clock, because no consequence of a completion can precede it. The model prices the host's part of a
+//! delayed message as if it were in time.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -45,13 +43,13 @@ use crate::time::{Span, Time};
 
 const WORD_BYTES: u64 = 8;
 
-/// First of the streams of a seed from which device faults are drawn, one for each fault of each node.
+/// First of the random streams of a seed for device faults, one for each fault of each node.
 const FIRST_STREAM: u64 = 1 << 45;
 
 /// Faults that [`FaultInjector::records`] remembers.
 pub const MAX_RECORDS: usize = 64;
 
-/// What may be done to a host.
+/// A violation of the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
     /// The ownership of a completion stays old.
@@ -105,19 +103,20 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// With this chance at every opportunity, and for certain at those whose numbers are in `at`; the first is 1.
+    /// Happens with this chance at every opportunity, and always at the opportunities whose numbers are in `at`; the
+    /// first is 1.
     pub fn new(chance: Chance, mut at: Vec<u64>) -> Self {
         at.sort_unstable();
         Self { chance, at }
     }
 }
 
-/// What goes wrong in a device.
+/// The fault rates of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
-    /// How often each fault happens, by its number.
+    /// The rate of each fault, by its number.
     pub of: [Rate; Fault::ALL.len()],
-    /// How late a late completion is.
+    /// How late a delayed completion is.
     pub delay: Span,
 }
 
@@ -134,7 +133,8 @@ impl Lot {
         Self { random: Random::new(seed, stream), seen: 0 }
     }
 
-    /// Whether the fault happens at this opportunity, and a number below `choices` for how. Draws as much in any case.
+    /// Whether the fault happens at this opportunity, and a number below `choices` for how. Every call samples the
+    /// same number of values.
     fn draw(&mut self, rate: &Rate, choices: u32) -> Option<u32> {
         self.seen += 1;
         let happens = self.random.happens(rate.chance);
@@ -146,30 +146,30 @@ impl Lot {
 /// One fault that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Faults of this device up to this one, which counts.
+    /// Number of this fault among all faults of the device, from 1.
     pub number: u64,
-    /// What happened.
+    /// The kind of fault.
     pub fault: Fault,
-    /// At which of its opportunities, from 1: [`Rate::new`] with this number makes it happen again.
+    /// The number of its opportunity, from 1: [`Rate::new`] with this number makes it happen again.
     pub opportunity: u64,
-    /// What the model wanted, whole and in time. Its message is the one that the fault befell.
+    /// The model's output, complete and in time. Its message is the one that the fault was applied to.
     pub intended: Output,
 }
 
-/// What becomes of one write.
+/// The faults of one write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fate {
     /// Its ownership stays old.
     is_stale: bool,
-    /// Words of data after which it ends, where that is early.
+    /// Words of data after which it ends early, if it does.
     data_end: Option<usize>,
-    /// The status bit that is flipped, or none.
+    /// The status bit that is flipped, or zero.
     flipped: u64,
     /// How late it is.
     late: Option<Span>,
 }
 
-/// Decides what goes wrong, does it, and keeps account.
+/// Chooses faults, applies them, and counts.
 #[derive(Clone, Debug)]
 pub struct FaultInjector {
     rates: Rates,
@@ -177,26 +177,26 @@ pub struct FaultInjector {
     counts: [u64; Fault::ALL.len()],
     withheld_bytes: u64,
     records: VecDeque<Record>,
-    /// The latest instant that the model was told.
+    /// The latest instant of an input.
     now: Time,
     ready: SmallVec<[Output; 2]>,
-    /// Late completions and what waits behind them, each with the instant from which on it goes out.
+    /// Late completions and the effects that wait for them, each with the instant when it goes out.
     held: VecDeque<(Time, Output)>,
-    /// Values that can be out of range, and what their ranges are.
+    /// Values that can be out of range, and their limits.
     values: HostValues,
     limits: CardLimits,
-    /// Control requests that are not answered: token and operation. At most [`MAX_ASKED`]. (Attack: a host that asks
-    /// without end.)
+    /// Unanswered control requests: token and operation. At most [`MAX_ASKED`]. (Attack: a host that sends requests
+    /// without limit.)
     asked: VecDeque<(u64, u32)>,
 }
 
-/// Requests whose operations are remembered until they are answered: more than a shell has pending.
+/// Unanswered requests whose operations are remembered: more than a shell has pending.
 const MAX_ASKED: usize = 1 << 10;
 
 /// Bytes of a word of an answer's body.
 const BODY_WORD: usize = size_of::<u64>();
 
-/// The bytes of an answer in which a value stands.
+/// The word of an answer that contains a value.
 fn body_word(bytes: &[u8], value: &HostValue) -> Option<[u8; BODY_WORD]> {
     bytes.get(Reply::BYTES + value.word() * BODY_WORD..)?.first_chunk().copied()
 }
@@ -219,13 +219,13 @@ impl FaultInjector {
         }
     }
 
-    /// For a card that gives its host these values.
+    /// For a card with these host values.
     #[must_use]
     pub fn with_host_values(self, values: HostValues, limits: CardLimits) -> Self {
         Self { values, limits, ..self }
     }
 
-    /// Other faults from now on. Generators and counts of opportunities go on; what is held stays held.
+    /// Sets other fault rates. Generators and counts of opportunities continue, and delayed effects stay delayed.
     pub fn set_rates(&mut self, rates: Rates) {
         self.rates = rates;
     }
@@ -240,7 +240,7 @@ impl FaultInjector {
         self.counts[fault as usize]
     }
 
-    /// Bytes that the model wrote and that never reached memory.
+    /// Bytes of the model's writes that never reached memory.
     pub const fn withheld_bytes(&self) -> u64 {
         self.withheld_bytes
     }
@@ -250,7 +250,7 @@ impl FaultInjector {
         self.records.iter()
     }
 
-    /// When the first of what is held goes out.
+    /// When the first delayed effect goes out.
     pub fn due(&self) -> Option<Time> {
         self.held.front().map(|(due, _)| *due)
     }
@@ -261,7 +261,7 @@ impl FaultInjector {
         choice.map(|choice| choice as usize)
     }
 
-    /// Enters that `fault` happened to `intended`, at the last of its opportunities.
+    /// Records that `fault` was applied to `intended`, at its last opportunity.
     fn record(&mut self, fault: Fault, intended: &Output) {
         self.counts[fault as usize] += 1;
         if self.records.len() == MAX_RECORDS {
@@ -275,7 +275,7 @@ impl FaultInjector {
         });
     }
 
-    /// Remembers which operation a request asks for.
+    /// Remembers a request's operation.
     fn on_request(&mut self, token: u64, request: &[u8]) {
         let Some(request) = Request::from_bytes(request) else { return };
         if self.asked.len() == MAX_ASKED {
@@ -284,7 +284,7 @@ impl FaultInjector {
         self.asked.push_back((token, request.operation));
     }
 
-    /// The value in an output, where it stands there.
+    /// The value in an output, if the output contains it.
     fn value_in(&self, value: &HostValue, output: &Output, operation: Option<u32>) -> Option<u64> {
         let word = match (output, value.place) {
             (
@@ -308,7 +308,7 @@ impl FaultInjector {
         Some(value.read(word))
     }
 
-    /// Whether one of the values in an output is out of range: which, and what it is.
+    /// Chooses a value in an output and an invalid value for it, if the fault happens.
     fn draw_invalid(&mut self, output: &Output, operation: Option<u32>) -> Option<(HostValue, u64)> {
         let found: SmallVec<[(HostValue, u64); 16]> = self
             .values
@@ -316,7 +316,7 @@ impl FaultInjector {
             .copied()
             .flatten()
             .filter_map(|value| Some((*value, self.value_in(value, output, operation)?)))
-            // Where all values of so many bits are valid there is none to choose.
+            // Skips values whose bits have no invalid value.
             .filter(|(value, valid)| value.invalid(*valid, 0, &self.limits).is_some())
             .collect();
         if found.is_empty() {
@@ -327,7 +327,7 @@ impl FaultInjector {
         Some((*value, value.invalid(*valid, choice % HostValue::CHOICES, &self.limits)?))
     }
 
-    /// Puts one of the values in an output out of its range, where that is drawn.
+    /// Sets one of the values in an output out of its range, if the fault happens.
     fn spoil_value(&mut self, output: Output) -> Output {
         let mut operation = None;
         if let Output::Reply { token, .. } = &output
@@ -366,8 +366,7 @@ impl FaultInjector {
         spoiled
     }
 
-    /// The length that the used ring is to have of a buffer into which a shell has written so many bytes: an answer, or
-    /// an event.
+    /// The length in the used ring of a buffer into which a shell wrote `bytes` bytes: an answer, or an event.
     pub fn used_length(&mut self, bytes: u32) -> u32 {
         let output = Output::Complete { at: self.now, token: 0, bytes };
         match self.spoil_value(output) {
@@ -376,7 +375,7 @@ impl FaultInjector {
         }
     }
 
-    /// Takes an output of the model that is for its host.
+    /// Takes an output of the model for its host.
     fn take(&mut self, output: Output) {
         let output = self.spoil_value(output);
         match &output {
@@ -400,14 +399,14 @@ impl FaultInjector {
         }
     }
 
-    /// Draws what becomes of a write of `words` words.
+    /// Samples the faults of a write of `words` words.
     fn fate(&mut self, content: Content, words: usize) -> Fate {
         let mut fate = Fate::default();
         let data_words = match content {
             Content::Data => words,
-            // The last word tells of the others.
+            // The last word reports the others.
             Content::Completion { .. } => words.saturating_sub(1),
-            // Without its first word it would be stale.
+            // Without its first word the write would be stale.
             Content::Counts => words.saturating_sub(1),
         };
         let first = usize::from(content == Content::Counts);
@@ -427,7 +426,7 @@ impl FaultInjector {
         fate
     }
 
-    /// Lets a write meet its fate.
+    /// Writes with these faults.
     fn write(&mut self, output: &Output, fate: &Fate) {
         let Output::DmaWrite { at, address, words, content, message } = output else { return };
         if fate.is_stale {
@@ -461,7 +460,7 @@ impl FaultInjector {
             message: *message,
         };
         if missing == 0 {
-            // One write, as the model wanted it.
+            // One write, as the model requested it.
             data.extend(sign);
             return self.pass(part(0, data), fate.late);
         }
@@ -473,7 +472,7 @@ impl FaultInjector {
         }
     }
 
-    /// Lets an output go: `late` by so much, and after everything that is held.
+    /// Sends an output, `late` after its time, and after all delayed effects.
     fn pass(&mut self, mut output: Output, late: Option<Span>) {
         let before = self.held.back().map(|(due, _)| *due);
         let due = late.map(|late| output.at() + late).max(before);
@@ -483,7 +482,7 @@ impl FaultInjector {
         self.held.push_back((due, output));
     }
 
-    /// The next output that may go out now.
+    /// The next output to release now.
     fn next(&mut self) -> Option<Output> {
         if !self.ready.is_empty() {
             return Some(self.ready.remove(0));
@@ -492,12 +491,12 @@ impl FaultInjector {
         self.held.pop_front().map(|(_, output)| output)
     }
 
-    /// When the last of what goes out at `now` was due: the host cannot have seen it before.
+    /// The latest due time of the effects that go out at `now`: the host cannot have seen them before.
     fn last_due(&self, now: Time) -> Option<Time> {
         self.held.iter().map(|(due, _)| *due).take_while(|due| *due <= now).last()
     }
 
-    /// The host is gone: nothing more is written.
+    /// The host is gone: the card writes nothing more.
     fn forget(&mut self) {
         self.ready.clear();
         self.held.clear();
@@ -505,7 +504,7 @@ impl FaultInjector {
     }
 }
 
-/// The lowest bit of `mask` that has `n` of them below it; none when there are no more than that.
+/// The bit of `mask` with exactly `n` set bits below it; zero if there is none.
 const fn nth_bit(mut mask: u64, n: usize) -> u64 {
     let mut below = n;
     while below > 0 && mask != 0 {
@@ -536,7 +535,7 @@ impl<N: Nic + ?Sized> Nic for FaultyNic<N> {
             node.wait_until(due);
         }
         match input {
-            // The deadline may be that of what is held, and none of the model's.
+            // The deadline may be that of a delayed effect, not the model's.
             Input::Timeout if self.nic.poll_timeout().is_none_or(|deadline| deadline > now) => {}
             Input::Control { token, request } => {
                 self.fault_injector.on_request(token, request);
@@ -560,7 +559,7 @@ impl<N: Nic + ?Sized> Nic for FaultyNic<N> {
                 return Some(output);
             }
             match self.nic.poll_output()? {
-                // Not for the host to see: what tells of the data comes later.
+                // The host does not see these: a later write announces the data.
                 output @ (Output::Frame { .. }
                 | Output::LentFrame { .. }
                 | Output::DmaFrame { .. }
@@ -686,7 +685,7 @@ mod tests {
     use crate::nic::host_values::Bound;
     use crate::platform::trace_tag::TraceTag;
 
-    /// A model that wants what the test says.
+    /// A model whose outputs the test provides.
     #[derive(Default)]
     struct Wishes {
         outputs: VecDeque<Output>,
@@ -752,7 +751,7 @@ mod tests {
         Output::Interrupt { at: at(60), cause: 1, port, message: None }
     }
 
-    /// These faults, each at these of its opportunities.
+    /// Each of these faults at the given opportunities.
     fn at_opportunities(faults: &[(Fault, &[u64])]) -> Rates {
         let mut rates = Rates { delay: Span::from_ps(1_000), ..Rates::default() };
         for (fault, at) in faults {
@@ -793,7 +792,7 @@ mod tests {
     }
 
     #[test]
-    fn without_faults_everything_passes_as_it_is() {
+    fn without_faults_outputs_pass_unchanged() {
         let wanted = vec![write(SLOT, 0, &[1, 2, 3]), interrupt(0), write(Content::Data, 8, &[4])];
         let mut nic = nic(Rates::default(), wanted.clone());
         assert_eq!(drain(&mut nic), wanted);
@@ -804,7 +803,7 @@ mod tests {
     }
 
     #[test]
-    fn the_work_of_the_model_is_told() {
+    fn work_done_of_the_model_is_passed_on() {
         let wishes = Wishes { deadline: Some(at(1)), ..Wishes::default() };
         let mut nic = faulty(wishes, FaultInjector::new(Rates::default(), 1, 0));
         nic.handle(at(1), Input::Timeout);
@@ -812,7 +811,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_slot_has_its_data_and_no_owner() {
+    fn stale_slot_has_its_data_and_its_old_owner() {
         let wanted = [write(SLOT, 0, &[1, 2, 3]), write(SLOT, 24, &[4, 5])];
         let mut nic = nic(at_opportunities(&[(Fault::Stale, &[1])]), wanted.clone());
         assert_eq!(memory(&drain(&mut nic)), [1, 2, 0, 4, 5, 0, 0, 0]);
@@ -822,7 +821,7 @@ mod tests {
     }
 
     #[test]
-    fn stale_counts_are_those_of_the_write_before() {
+    fn stale_counts_are_those_of_the_previous_write() {
         let wanted = [1, 2].map(|count| write(Content::Counts, 0, &[count, count]));
         let mut nic = nic(at_opportunities(&[(Fault::Stale, &[2]), (Fault::Short, &[2])]), wanted);
         assert_eq!(memory(&drain(&mut nic))[..2], [1, 1]);
@@ -830,7 +829,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_slot_says_that_all_is_well() {
+    fn short_slot_reports_success() {
         for seed in 0..50 {
             let wishes = Wishes { outputs: [write(SLOT, 0, &[1, 2, 3, 9])].into(), ..Wishes::default() };
             let mut nic = faulty(wishes, FaultInjector::new(always(Fault::Short), seed, 0));
@@ -853,7 +852,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_status_is_one_status_bit_off() {
+    fn bad_status_has_one_status_bit_flipped() {
         for seed in 0..50 {
             let wishes = Wishes { outputs: [write(SLOT, 0, &[1, 0xab00])].into(), ..Wishes::default() };
             let mut nic = faulty(wishes, FaultInjector::new(always(Fault::BadStatus), seed, 0));
@@ -864,7 +863,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_overtakes_a_late_completion_but_frames() {
+    fn only_frames_overtake_a_late_completion() {
         let frame = Output::Frame { at: at(1), tail: at(1), frame: SharedFrame::default(), message: None };
         let reply = Output::Reply { at: at(2), token: 7, bytes: SmallVec::new() };
         let wanted = [write(SLOT, 0, &[1]), interrupt(3), reply.clone(), frame.clone()];
@@ -882,11 +881,11 @@ mod tests {
             [Output::DmaWrite { .. }, Output::Interrupt { port: 3, .. }, Output::Reply { token: 7, .. }]
         ));
         assert_eq!((nic.host_clock(), nic.poll_timeout()), (at(1_050), None));
-        assert_eq!(nic.nic.nic.timeouts, 0, "none of the deadlines was the model's");
+        assert_eq!(nic.nic.nic.timeouts, 0, "no deadline was the model's");
     }
 
     #[test]
-    fn the_models_own_deadline_stays_its_own() {
+    fn deadline_of_the_model_reaches_the_model() {
         let mut nic = nic(at_opportunities(&[(Fault::Delay, &[1])]), [write(SLOT, 0, &[1])]);
         nic.nic.nic.deadline = Some(at(20));
         assert!(drain(&mut nic).is_empty());
@@ -896,7 +895,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_gone_gets_nothing_more() {
+    fn host_that_is_gone_gets_no_more_writes() {
         let mut nic = nic(at_opportunities(&[(Fault::Delay, &[1])]), [write(SLOT, 0, &[1])]);
         assert!(drain(&mut nic).is_empty());
         nic.handle(at(1), Input::HostReset);
@@ -939,7 +938,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_value_is_out_of_range_and_all_else_stays() {
+    fn invalid_value_is_out_of_range_and_the_rest_is_unchanged() {
         let mut lengths = 0;
         for seed in 0..50 {
             let outputs = [write(SLOT, 0, &[5, 6, 0x0700_0003]), write(Content::Counts, 32, &[7, 8])];
@@ -952,11 +951,11 @@ mod tests {
             assert_eq!(nic.fault_injector.count(Fault::InvalidValue), 2);
             lengths += u32::from(is_length);
         }
-        assert!((10..40).contains(&lengths), "each value has its turn: {lengths} of 50");
+        assert!((10..40).contains(&lengths), "each value is chosen: {lengths} of 50");
     }
 
     #[test]
-    fn invalid_values_stand_in_answers_events_and_used_lengths() {
+    fn invalid_values_reach_answers_events_and_used_lengths() {
         let answer = |status: u32| {
             let body = [7_u32, 3].map(u32::to_le_bytes).concat();
             let bytes = [status, 8].map(u32::to_le_bytes).concat().into_iter().chain(body).collect();
@@ -1005,10 +1004,10 @@ mod tests {
     }
 
     proptest! {
-        /// Every byte that the model wrote reached memory or was withheld, every interrupt was raised, lost or duplicated,
-        /// and nothing was written where the model wrote nothing.
+        /// Every byte that the model wrote reached memory or was withheld. Every interrupt was raised, lost or
+        /// duplicated. Memory that the model did not write is unchanged.
         #[test]
-        fn the_account_is_exact(outputs in outputs(), rates in rates(), seed: u64) {
+        fn bytes_and_interrupts_are_accounted_for(outputs in outputs(), rates in rates(), seed: u64) {
             let bytes_of = |outputs: &[Output]| -> (u64, u64) {
                 outputs.iter().fold((0, 0), |(bytes, interrupts), output| match output {
                     Output::DmaWrite { words, .. } => (bytes + 8 * words.len() as u64, interrupts),
@@ -1017,7 +1016,9 @@ mod tests {
             };
             let places = |outputs: &[Output]| -> alloc::collections::BTreeSet<u64> {
                 outputs.iter().flat_map(|output| match output {
-                    Output::DmaWrite { address, words, .. } => (0..words.len() as u64).map(|w| address + 8 * w).collect(),
+                    Output::DmaWrite { address, words, .. } => {
+                        (0..words.len() as u64).map(|w| address + 8 * w).collect()
+                    }
                     _ => Vec::new(),
                 }).collect()
             };
@@ -1039,7 +1040,7 @@ mod tests {
             prop_assert!(places(&seen).is_subset(&places(&outputs)));
         }
 
-        /// The fate of the n-th opportunity of a fault is the same whatever else goes wrong.
+        /// The fate of the n-th opportunity of a fault does not depend on the other faults.
         #[test]
         fn faults_do_not_disturb_one_another(outputs in outputs(), rates in rates(), seed: u64) {
             let fates = |rates: Rates, fault: Fault| -> u64 {
@@ -1052,7 +1053,7 @@ mod tests {
                 let mut alone = Rates { delay: rates.delay, ..Rates::default() };
                 alone.of[fault as usize] = rates.of[fault as usize].clone();
                 if fault == Fault::Delay {
-                    // Counts that are left out are not late.
+                    // A write of counts that is left out cannot be late.
                     alone.of[Fault::Stale as usize] = rates.of[Fault::Stale as usize].clone();
                 }
                 prop_assert_eq!(fates(alone, fault), fates(rates.clone(), fault));

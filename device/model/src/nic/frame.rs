@@ -1,5 +1,5 @@
-//! Frames that many may hold: the card that sent one and may have to send it again, the network, whoever captures it,
-//! and the card that stores parts of it later.
+//! Frames that several owners hold: the sending card, which may retransmit it, the network, a capture, and the card
+//! that stores parts of it later.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -7,8 +7,8 @@ use core::ops::{Deref, Range};
 
 use crate::nic::FrameBytes;
 
-/// A finished frame: owned, counted, and never changed under anybody who holds it. A short one lives inline and is
-/// copied where it is cloned; of a long one a clone is a reference. A card may keep it for as long as it likes.
+/// A finished, reference-counted frame that never changes under its holders. A short frame is stored inline and copied
+/// when cloned; a clone of a long frame is a reference. A card may keep it indefinitely.
 #[derive(Clone)]
 pub struct SharedFrame(Bytes);
 
@@ -21,8 +21,8 @@ pub struct Piece<'a> {
     pub bytes: Range<usize>,
 }
 
-/// The head of a frame whose data lies elsewhere. Whoever has it cannot look at the data, and keeps nothing of the
-/// frame.
+/// The head of a frame whose data lies elsewhere. The receiver cannot read the data through it, and keeps nothing of
+/// the frame.
 #[derive(Clone, Copy, Debug)]
 pub struct LentHead<'a> {
     /// All of the frame before the data, without check words.
@@ -31,17 +31,17 @@ pub struct LentHead<'a> {
     pub frame_bytes: usize,
 }
 
-/// Data of a frame that has come.
+/// Data of a received frame.
 #[derive(Clone, Debug)]
 pub enum Data<'a> {
-    /// It is in hand.
+    /// The frame contains it.
     Here(Piece<'a>),
-    /// It is lent: which bytes of the frame it is.
+    /// It is borrowed: its byte range in the frame.
     Lent(Range<usize>),
 }
 
 impl Data<'_> {
-    /// Which bytes of the frame.
+    /// Its byte range in the frame.
     #[inline]
     pub const fn bytes(&self) -> &Range<usize> {
         match self {
@@ -50,13 +50,13 @@ impl Data<'_> {
         }
     }
 
-    /// How many.
+    /// Number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.bytes().len()
     }
 
-    /// Whether there is none.
+    /// Whether the range is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.bytes().is_empty()
@@ -70,7 +70,7 @@ enum Bytes {
 }
 
 impl SharedFrame {
-    /// Bytes that it keeps elsewhere than inline, shared with its clones.
+    /// Bytes on the heap, which clones share.
     pub fn heap_bytes(&self) -> usize {
         match &self.0 {
             Bytes::Short(_) => 0,
@@ -78,8 +78,8 @@ impl SharedFrame {
         }
     }
 
-    /// Flips a bit, counted from the lowest of the first byte, as a bad link does. Others that hold the frame keep it
-    /// as it was. Nothing happens when it has no such bit.
+    /// Flips a bit, counted from the lowest bit of the first byte, as a bad link does. Other holders of the frame keep
+    /// it unchanged. A bit beyond the frame's end changes nothing.
     pub fn flip(&mut self, bit: u32) {
         let bytes = match &mut self.0 {
             Bytes::Short(bytes) => bytes,
@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_clone_keeps_its_bytes_whatever_befalls_the_other(
+        fn flip_changes_only_the_clone_it_is_applied_to(
             bytes in prop::collection::vec(any::<u8>(), 0..600),
             bit in 0..5_000_u32,
         ) {

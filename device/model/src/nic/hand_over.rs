@@ -1,66 +1,66 @@
-//! A card takes another program while its guests run: what is under way ends first, by the program that began it.
+//! Firmware reload while guests run: the old firmware finishes its messages in flight before the new firmware starts.
 //!
-//! Where several cards take one together, each [begins](HandOver::Begin), and whoever drives them waits until every
-//! card [is drained](Progress::Drained) and no frame of theirs is on the network; then all [switch](HandOver::Switch).
+//! If several cards reload together, each [begins](HandOver::Begin). Their driver waits until every card [is
+//! drained](Progress::Drained) and the network has none of their frames. Then all [switch](HandOver::Switch).
 
 use alloc::string::String;
 
 use thiserror::Error;
 
-/// What a card is told.
+/// A step of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandOver<'a> {
-    /// Take this program, once what is under way has ended: from now on the card begins nothing new. It switches when
-    /// it is told to, or once it is drained by itself.
+    /// Load this firmware once all messages in flight are complete. The card begins no new message until then. It
+    /// switches on [`HandOver::Switch`], or by itself once it is drained.
     Begin {
-        /// The program, as the model's own tools write it. Empty: the one that the card was made with.
+        /// The firmware image, in the format of the model's own tools. Empty: the firmware that the card was made
+        /// with.
         image: &'a [u8],
         /// When it switches.
         switch: Switch,
     },
-    /// Switch: all others are drained, too. A card that does not wait for this word does nothing.
+    /// Switch, because all other cards are drained too. Ignored by a card that does not wait for this step.
     Switch,
-    /// Go on with the program before: another card does not take this one. A card that does not wait for word does
-    /// nothing.
+    /// Continue with the old firmware, because another card refused the new one. Ignored by a card that does not wait.
     Cancel,
 }
 
-/// When a card that is drained switches.
+/// When a drained card switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
-    /// At once: it is the only one.
+    /// At once: it is the only card.
     Drained,
-    /// When it is told to. Cards that take a program together have one epoch, greater than any of theirs before.
+    /// On [`HandOver::Switch`]. Cards that reload together get one epoch, greater than any earlier epoch of theirs.
     Told {
         /// The epoch.
         epoch: u16,
     },
 }
 
-/// How far a card has got.
+/// Progress of a reload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
-    /// It takes no other program.
+    /// No reload.
     #[default]
     Runs,
-    /// It has something under way that the program before began.
+    /// Messages of the old firmware are in flight.
     Drains,
-    /// It has not, and waits for the word.
+    /// No message is in flight; the card waits for [`HandOver::Switch`].
     Drained,
-    /// It is being programmed.
+    /// The new firmware is loading.
     Switches,
 }
 
-/// A card does not take a program.
+/// Why a card does not reload.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HandOverError {
-    /// No card of this model takes any.
-    #[error("cards of this model take no other program while they run")]
+    /// Cards of this model take no firmware.
+    #[error("cards of this model cannot load firmware while they run")]
     Fixed,
-    /// It is taking one already.
-    #[error("the card is taking another program already; wait until it runs")]
+    /// A reload has already begun.
+    #[error("the card is already loading firmware; wait until it runs")]
     Busy,
-    /// These bytes are none, or none for this card.
+    /// The image is invalid, or not for this card.
     #[error("{0}")]
     Image(String),
 }

@@ -1,9 +1,6 @@
-//! Values that a card gives its host and that a driver must check before it uses them: lengths, indices, handles,
-//! counts and generations.
-//!
-//! Each model declares where its values stand, as one table ([`crate::nic::registry::Model::host_values`]). The fault
-//! [`crate::nic::fault_injector::Fault::InvalidValue`] puts one of them out of its range. So a driver that believes the
-//! device is found with every model by the same code.
+//! Each model declares its values as one table ([`crate::nic::registry::Model::host_values`]). The fault
+//! [`crate::nic::fault_injector::Fault::InvalidValue`] sets one of them out of its range. So the same code finds a
+//! driver that trusts the device, with every model.
 
 use niclab_abi::control::{COUNTERS_PER_REPLY, MAX_COUNTERS, OP_COUNTERS, OP_PORT_OPEN};
 use niclab_abi::firmware::OP_FIRMWARE_LOAD;
@@ -15,32 +12,32 @@ use niclab_abi::region::OP_REGION_OPEN;
 pub struct HostValue {
     /// What it is, in the words of the manual.
     pub name: &'static str,
-    /// In what it stands.
+    /// What contains it.
     pub place: Place,
     /// Its lowest bit, in the word or in the answer's body.
     pub first_bit: u32,
-    /// Its bits.
+    /// Number of bits.
     pub bits: u32,
     /// The least value that is out of its range.
     pub bound: Bound,
 }
 
-/// Tables of values: those of every card, those of parts that several models have, and those of one model.
+/// Tables of values: those of every card, those of parts that several models share, and those of one model.
 pub type HostValues = &'static [&'static [HostValue]];
 
-/// In what a value stands.
+/// What contains a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In a completion, so many words before the last one, which has the status.
+    /// A completion: this many words before the last word, which has the status.
     Completion(usize),
-    /// In this word of a write of counts of so many words.
+    /// A write of counts of `words` words.
     Counts {
         /// The word.
         word: usize,
         /// Words of the write.
         words: usize,
     },
-    /// In the body of the answer to this control request, where it was granted.
+    /// The body of a successful answer to this control request.
     Answer(u32),
     /// The status of the answer to any control request.
     AnswerStatus,
@@ -63,7 +60,7 @@ pub enum Bound {
     Ports,
     /// One byte more than the longest message.
     MessageBytes,
-    /// Every value but the one that the host gave: it is given back as it was, and a driver may not take it for an
+    /// Every value but the one that the host gave: the card returns it unchanged, and a driver must not use it as an
     /// address.
     Unknown,
 }
@@ -85,7 +82,7 @@ impl HostValue {
         Self { name, place, first_bit, bits, bound }
     }
 
-    /// The word of an answer's body in which it stands. No value crosses two words.
+    /// The word of an answer's body that contains it. No value crosses two words.
     pub const fn word(&self) -> usize {
         (self.first_bit / u64::BITS) as usize
     }
@@ -105,10 +102,10 @@ impl HostValue {
         if self.bits >= u64::BITS { u64::MAX } else { (1 << self.bits) - 1 }
     }
 
-    /// How many values out of range there are to choose from.
+    /// Number of values out of range to choose from.
     pub const CHOICES: usize = 4;
 
-    /// A value out of range in place of `valid`; none where the bits have no room for one.
+    /// A value out of range in place of `valid`; none if all values of these bits are valid.
     pub fn invalid(&self, valid: u64, choice: usize, limits: &CardLimits) -> Option<u64> {
         let mask = self.mask();
         let least = match self.bound {
@@ -116,14 +113,14 @@ impl HostValue {
             Bound::Nodes => limits.nodes,
             Bound::Ports => limits.ports,
             Bound::MessageBytes => limits.max_message_bytes.saturating_add(1),
-            // Some of them low, some high, and none of them the one that was given.
+            // Some low, some high, and none equal to the valid one.
             Bound::Unknown => return Some(valid ^ mask ^ (mask >> (8 * choice as u32 + 1).min(63))),
         };
         if least > mask {
             return None;
         }
-        // The first out of range, one further (an index that is scaled), the middle of the bits (a sign), and all of
-        // them.
+        // The first value out of range; one further (an index that is scaled); the middle of the bits (a sign); all
+        // bits set.
         Some(match choice % Self::CHOICES {
             0 => least,
             1 => least.saturating_mul(2).min(mask),
@@ -137,10 +134,10 @@ const fn status_line(name: &'static str, word: usize, bound: u64) -> HostValue {
     HostValue::new(name, Place::Counts { word, words: 8 }, 0, 64, Bound::Fixed(bound))
 }
 
-/// More than any program ever launches, sends or counts.
+/// More than any program ever posts, sends or counts.
 pub const NEVER_COUNTED: u64 = 1 << 40;
 
-/// What every card tells its driver.
+/// Values that every card gives its driver.
 pub const OF_EVERY_CARD: &[HostValue] = &[
     HostValue::new("answer status", Place::AnswerStatus, 0, 32, Bound::Fixed(64)),
     HostValue::new("used length", Place::UsedLength, 0, 32, Bound::Unknown),
@@ -156,7 +153,7 @@ pub const OF_EVERY_CARD: &[HostValue] = &[
     ),
 ];
 
-/// What a card with pages tells: which port was opened, and its status line.
+/// Values of a card with pages: the opened port, and its status line.
 pub const OF_PORTS: &[HostValue] = &[
     HostValue::new("opened port", Place::Answer(OP_PORT_OPEN), 0, 32, Bound::Ports),
     status_line("launched", 0, NEVER_COUNTED),
@@ -167,15 +164,15 @@ pub const OF_PORTS: &[HostValue] = &[
     status_line("refused", 5, NEVER_COUNTED),
 ];
 
-/// What a card with registered memory tells.
+/// Values of a card with registered memory.
 pub const OF_REGIONS: &[HostValue] =
     &[HostValue::new("region", Place::Answer(OP_REGION_OPEN), 0, 32, Bound::Unknown)];
 
-/// What a card that takes firmware tells.
+/// Values of a card that takes firmware.
 pub const OF_FIRMWARE: &[HostValue] =
     &[HostValue::new("firmware words", Place::Answer(OP_FIRMWARE_LOAD), 0, 32, Bound::Fixed(1 << 20))];
 
-/// What stands in the status word of a slice.
+/// Values in the status word of a slice.
 pub const OF_SLICES: &[HostValue] = &[
     HostValue::new("payload words", Place::Completion(0), 0, 4, Bound::Fixed(9)),
     HostValue::new("source port", Place::Completion(0), SLICE_PORT_SHIFT, 8, Bound::Ports),
@@ -195,6 +192,10 @@ mod tests {
         assert_eq!(values, [9, 15, 9, 15].map(Some));
         let node = OF_SLICES[2];
         assert_eq!(node.invalid(0, 0, &LIMITS), Some(2));
-        assert_eq!(node.invalid(0, 0, &CardLimits { nodes: 1 << 16, ..LIMITS }), None, "all are nodes");
+        assert_eq!(
+            node.invalid(0, 0, &CardLimits { nodes: 1 << 16, ..LIMITS }),
+            None,
+            "all values are node numbers"
+        );
     }
 }

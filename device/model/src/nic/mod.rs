@@ -1,8 +1,8 @@
 //! The boundary of every NIC model: what goes in, what comes out.
 //!
-//! A shell feeds [`Nic::handle`] and drains [`Nic::poll_output`]. The same three verbs serve a model that is told what
-//! to do by stores into a page, by commands in one, or by descriptors on a queue; inputs are added here with the first
-//! model that needs them, never beside it.
+//! A shell feeds [`Nic::handle`] and drains [`Nic::poll_output`]. These verbs serve every kind of host interface:
+//! stores into a page, commands in a page, and descriptors on a queue. A model that needs a new kind of input adds a
+//! variant of [`Input`].
 
 pub mod adversarial;
 pub mod alone;
@@ -35,33 +35,33 @@ use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// Bytes of a frame that is being made, from the Ethernet header to the last byte of the payload (no preamble, no check
-/// sequence of Ethernet's). Short frames live inline.
+/// Bytes of a frame that a model is building, from the Ethernet header to the last byte of the payload. Preamble and
+/// Ethernet's check sequence are not included. Short frames are stored inline.
 pub type FrameBytes = SmallVec<[u8; FRAME_BUFFER_BYTES]>;
 
-/// Bytes of a frame that live inline.
+/// Bytes of a frame that are stored inline.
 pub const FRAME_BUFFER_BYTES: usize = 136;
 
-/// Words of one DMA write. One cache line and a status word live inline.
+/// Words of one DMA write. One cache line and a status word are stored inline.
 pub type DmaWords = SmallVec<[u64; DMA_BUFFER_WORDS]>;
 
-/// Words of a DMA write that live inline.
+/// Words of a DMA write that are stored inline.
 pub const DMA_BUFFER_WORDS: usize = 12;
 
-/// Stretches of host memory, one behind the other. Two live inline: a page's end and the next page's begin.
+/// Consecutive ranges of host memory. Two are stored inline: the end of one page and the start of the next.
 pub type HostRanges = SmallVec<[HostRange; 2]>;
 
-/// Bytes of the answer to a control request. The longest, with statistics, lives inline.
+/// Bytes of the answer to a control request. The longest answer, with statistics, is stored inline.
 pub type ReplyBytes = SmallVec<[u8; 136]>;
 
-/// Writes the check words of a frame that is whole but for them.
+/// Writes the check words of a frame that is complete except for them.
 pub type Finish = fn(&mut FrameBytes);
 
-/// What a shell tells a model.
+/// What a shell passes to a model.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// The host launched a slot of a requester page: one burst of programmed I/O. The shell has checked nothing but
-    /// that the sequence number was the expected one.
+    /// The host posted a slot of a requester page: one burst of programmed I/O. The shell has checked only that the
+    /// sequence number was the expected one.
     PageStore(PageStore),
     /// The host stored a register of a completer page.
     Register {
@@ -72,83 +72,84 @@ pub enum Input<'a> {
     },
     /// A control request, header and body, as the driver wrote it.
     Control {
-        /// Comes back with the [`Output::Reply`].
+        /// Returned in [`Output::Reply`].
         token: u64,
-        /// All readable bytes of the chain; the shell bounds them at [`MAX_CONTROL_BYTES`].
+        /// All readable bytes of the chain; at most [`MAX_CONTROL_BYTES`].
         request: &'a [u8],
     },
-    /// A chain of a descriptor queue: the model has it until its [`Output::Complete`]. Only models that ask for some
-    /// ([`Nic::descriptors_wanted`]) get any.
+    /// A chain of a descriptor queue, which belongs to the model until its [`Output::Complete`]. Only models that
+    /// request chains ([`Nic::descriptors_wanted`]) get any.
     Descriptor(Descriptor),
-    /// The host has notified a descriptor queue: a poll demand, for a model whose descriptors lie in rings of the
-    /// guest's memory. What the queue itself holds comes as [`Input::Descriptor`].
+    /// The host has notified a descriptor queue: a poll demand, for a model whose descriptors lie in rings in the
+    /// guest's memory. Chains of the queue itself arrive as [`Input::Descriptor`].
     PollDemand {
         /// Which queue.
         queue: DescriptorQueue,
     },
-    /// What only the shell can count, before a request for statistics.
+    /// Counts that only the shell can make, passed before a request for statistics.
     ShellCounts(ShellCounts),
-    /// A frame arrived from the link: at the time of the call its last byte is there.
+    /// A frame arrived from the link. `now` is the arrival of its last byte.
     Frame {
-        /// The frame. A model that wants to keep it clones it.
+        /// The frame. A model that keeps it clones it.
         frame: &'a SharedFrame,
-        /// When its first byte was there.
+        /// Arrival of its first byte.
         head: Time,
-        /// What [`Output::Frame`] said of it.
+        /// The message that [`Output::Frame`] named.
         message: Option<TraceTag>,
     },
-    /// A frame arrived from the link that nobody encoded: at the time of the call its last byte is there. Only models
-    /// that have an effect_queue ([`Nic::effect_queue`]) get any, and only of their own protocol.
+    /// A packet that was never encoded arrived from the link. `now` is the arrival of its last byte. Only models with
+    /// an effect queue ([`Nic::effect_queue`]) get packets, and only of their own protocol.
     InlinePacket {
-        /// What it says.
+        /// The packet.
         packet: &'a InlinePacket,
-        /// When its first byte was there.
+        /// Arrival of its first byte.
         head: Time,
     },
-    /// What [`Output::DmaRead`] or [`Output::WindowRead`] asked for.
+    /// The answer to [`Output::DmaRead`] or [`Output::WindowRead`].
     DmaData {
         /// Token of the output.
         token: u64,
-        /// What the output wanted appended to, and behind it the bytes; none of them unless all are there.
+        /// The output's `into` with the bytes appended; without any of them if `is_whole` is false.
         bytes: FrameBytes,
-        /// Whether they are: otherwise not all of the ranges were the guest's memory.
+        /// Whether all ranges are the guest's memory.
         is_whole: bool,
     },
-    /// The other answer to [`Output::DmaRead`], to a card that [`Nic::lends`]: all of the bytes are the host's memory,
-    /// and may stay there until they are stored where they are to go. What is sent is an [`Output::LentFrame`], which
-    /// is polled next.
+    /// The other answer to [`Output::DmaRead`], for a card that [`Nic::lends`]. All of the bytes are the host's
+    /// memory, and may stay there until they are stored at their destination. The card sends them by
+    /// [`Output::LentFrame`], which the shell polls next.
     Lent {
         /// Token of the output.
         token: u64,
-        /// What the output wanted the bytes appended to.
+        /// The output's `into`.
         into: FrameBytes,
     },
-    /// As [`Input::Frame`], to a card that [`Nic::lends`], of a frame that is sound and whose data still lies where its
-    /// sender read it. What of it is to be stored is named by [`Output::DmaLent`] at once: the frame is gone when this
-    /// input's outputs are.
+    /// As [`Input::Frame`], for a card that [`Nic::lends`]: a valid frame whose data still lies where its sender read
+    /// it. The card names the bytes to store by [`Output::DmaLent`] at once: the frame is gone after this input's
+    /// outputs.
     LentFrame {
-        /// All of the frame before the data, without check words.
+        /// The frame before the data, without check words.
         lent: LentHead<'a>,
-        /// When its first byte was there.
+        /// Arrival of its first byte.
         head: Time,
-        /// What [`Output::LentFrame`] said of it.
+        /// The message that [`Output::LentFrame`] named.
         message: Option<TraceTag>,
     },
     /// The time that [`Nic::poll_timeout`] named has come.
     Timeout,
-    /// The host is gone or was reset: forget every port and all of its memory at once, write nothing more.
+    /// The host is gone or was reset. The model forgets every port and all of its memory at once, and writes nothing
+    /// more.
     HostReset,
 }
 
-/// Most bytes of a control request that a shell passes on: larger than any body of [`niclab_abi::control`].
+/// Max bytes of a control request that a shell passes to a model: more than any body of [`niclab_abi::control`].
 pub const MAX_CONTROL_BYTES: usize = 4096;
 
-/// Totals since the device was made that a model cannot know, and reports among its statistics.
+/// Totals since the device was made that only the shell can count, for the model's statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShellCounts {
     /// Doorbells rung by the guest.
     pub doorbells: u64,
-    /// Launches that were found by polling, with no doorbell.
+    /// Posts that the shell found by polling, without a doorbell.
     pub doorbells_spared: u64,
     /// Events merged into a later one because the driver had left no buffer.
     pub events_merged: u64,
@@ -165,7 +166,7 @@ pub struct Address {
     pub port: u8,
 }
 
-/// A stretch of host memory.
+/// A range of host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRange {
     /// Guest-physical address of the first byte.
@@ -174,53 +175,53 @@ pub struct HostRange {
     pub bytes: u64,
 }
 
-/// A stretch of a window of the BAR that ports have parts of.
+/// A range of a window of the BAR. Each port has its share of the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowRange {
     /// The window's kind, as its model declares it.
     pub window: u32,
-    /// The port whose part of it.
+    /// The port that owns the share.
     pub port: u32,
-    /// Which bytes of the part.
+    /// Which bytes of the share.
     pub bytes: Range<u64>,
 }
 
-/// A descriptor queue of a card: the virtqueues of the same names.
+/// A descriptor queue of a card: the virtqueue of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DescriptorQueue {
-    /// What is to be sent.
+    /// Data to send.
     Transmit,
-    /// Where is room for what comes.
+    /// Room for data that arrives.
     Receive,
 }
 
 impl DescriptorQueue {
-    /// Both.
+    /// Both queues.
     pub const ALL: [Self; 2] = [Self::Transmit, Self::Receive];
 }
 
-/// A chain of a descriptor queue. Its memory was named in no control request: the shell has checked all of it against
-/// the guest's memory table, and checks each access again.
+/// A chain of a descriptor queue. No control request named its memory: the shell has checked all of it against the
+/// guest's memory table, and checks each access again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
-    /// Comes back with the [`Output::Complete`].
+    /// Returned in [`Output::Complete`].
     pub token: u64,
     /// The queue.
     pub queue: DescriptorQueue,
-    /// What the device may read, in the order of the chain. As many ranges as the queue has descriptors, at the most.
+    /// Ranges that the device may read, in the order of the chain; at most as many as the queue has descriptors.
     pub readable: HostRanges,
-    /// What it may write.
+    /// Ranges that the device may write.
     pub writable: HostRanges,
 }
 
-/// One launched slot.
+/// One posted slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageStore {
     /// The port that owns the page: the identity of the sender.
     pub port: u32,
     /// The lower half of the launch word: the page-offset code and bits that must be zero.
     pub code: u32,
-    /// Words 0..10 of the slot. Payload and tag end at word 10; what lies before the payload is not read.
+    /// Words 0..10 of the slot. Payload and tag end at word 10; the model does not read the words before the payload.
     pub words: [u64; niclab_abi::bar::PAYLOAD_WORDS + niclab_abi::bar::TAG_WORDS],
 }
 
@@ -229,33 +230,33 @@ pub struct PageStore {
 pub enum Register {
     /// Slices consumed since the port was opened.
     Released(u64),
-    /// Number of the slice whose arrival shall interrupt; zero disarms.
+    /// Number of the slice whose arrival interrupts the host; zero disarms.
     Armed(u64),
-    /// How many slices the program consumes between two stores of [`Register::Released`]; zero: not known. Part of
-    /// setting a port up, and without a price.
+    /// Slices that the program consumes between two stores of [`Register::Released`]; zero: unknown. The store is part
+    /// of the port's set-up and has no price.
     ReleaseInterval(u64),
 }
 
-/// What a DMA write is to the host that looks at it. Shells need not know; a fault of the device
-/// ([`crate::nic::fault_injector`]) does, for it spoils a part of the write and leaves the rest.
+/// What a DMA write means to the host that reads it. Shells need not know. The fault injector
+/// ([`crate::nic::fault_injector`]) does: it corrupts one part of a write and leaves the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Data, of which a later write tells.
+    /// Data, announced by a later write.
     Data,
-    /// A slot, a descriptor or an event. The last word makes it the host's: until the host sees that word change, all
-    /// of it is the device's. The words before the last are data.
+    /// A slot, a descriptor or an event. Its last word gives it to the host: the device owns all of it until the host
+    /// sees that word change. The words before the last are data.
     Completion {
-        /// The bits of the last word that say what came and how it went. The others are ownership: by them alone the
-        /// host sees that the word is new.
+        /// The bits of the last word that describe content and result. The other bits are ownership: they alone show
+        /// the host that the word is new.
         status: u64,
     },
-    /// Counts, each of them of use by itself. The next write replaces all of them.
+    /// Counts, each usable alone. The next write replaces all of them.
     Counts,
 }
 
-/// What a model wants done, and when in model time. A shell carries outputs out in the order in which they are polled.
-/// Models name memory that the host gave them, in a control request or by a descriptor; a shell checks every address
-/// against the guest's memory table.
+/// An effect that a model requests, and its model time. A shell carries effects out in the order in which it polls
+/// them. Models name memory that the host gave them, in a control request or by a descriptor. The shell checks every
+/// address against the guest's memory table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Store `words` into host memory from `address` on, in ascending order, each word with release ordering after
@@ -267,13 +268,13 @@ pub enum Output {
         address: u64,
         /// What to store.
         words: DmaWords,
-        /// What that is to the host.
+        /// What the words mean to the host.
         content: Content,
-        /// The message that caused it, where one did and the ledger knows.
+        /// The message that caused it, if the ledger knows one.
         message: Option<TraceTag>,
     },
-    /// Store a part of a frame into host memory, byte by byte where it must be: data, of which a later write tells. The
-    /// frame may have come long ago.
+    /// Store a part of a frame into host memory, byte by byte where alignment requires it. This is data, announced by
+    /// a later write. The frame may have arrived long before.
     DmaFrame {
         /// When the last byte is visible to the host.
         at: Time,
@@ -281,74 +282,74 @@ pub enum Output {
         frame: SharedFrame,
         /// Which bytes of it.
         bytes: Range<usize>,
-        /// Where to: as many bytes, in this order.
+        /// Destination: the same number of bytes, in this order.
         ranges: HostRanges,
-        /// The message whose data it is, where the ledger knows.
+        /// The message whose data it is, if the ledger knows it.
         message: Option<TraceTag>,
     },
     /// Load host memory, append it to `into`, and answer by [`Input::DmaData`] at the same instant, before the next
-    /// output is polled. A range of one aligned word of 64 bits is loaded at once, with acquire ordering before the
-    /// ranges behind it: what the host stored before it stored that word is in them.
+    /// poll. The shell loads a range of one aligned 64-bit word at once, with acquire ordering before the ranges after
+    /// it. So those ranges contain everything that the host stored before that word.
     DmaRead {
         /// When the last byte is in the NIC.
         at: Time,
-        /// Comes back with the answer.
+        /// Returned with the answer.
         token: u64,
-        /// Where from, in this order.
+        /// Source, in this order.
         ranges: HostRanges,
-        /// What the bytes are appended to: the head of a frame, so that data is copied once. Empty where words are
-        /// wanted.
+        /// The bytes are appended to this: the head of a frame, so that data is copied once. Empty for a read of
+        /// single words.
         into: FrameBytes,
-        /// The message that it is for, where the ledger knows.
+        /// The message that it is for, if the ledger knows it.
         message: Option<TraceTag>,
     },
     /// Load bytes that the host stored into a window of the card, append them to `into`, and answer by
-    /// [`Input::DmaData`] as to [`Output::DmaRead`]. They are in the card already, so that nothing crosses the bus.
+    /// [`Input::DmaData`] as for [`Output::DmaRead`]. The card already has them, so nothing crosses the bus.
     WindowRead {
-        /// When the card has them in hand.
+        /// When the card can use them.
         at: Time,
-        /// Comes back with the answer.
+        /// Returned with the answer.
         token: u64,
-        /// Which.
+        /// Source.
         range: WindowRange,
-        /// What they are appended to: the head of a frame, so that data is copied once.
+        /// The bytes are appended to this: the head of a frame, so that data is copied once.
         into: FrameBytes,
-        /// The message that they are part of, where the ledger knows.
+        /// The message that they are part of, if the ledger knows it.
         message: Option<TraceTag>,
     },
     /// Send a frame into the link.
     Frame {
         /// When its first byte is ready for the link.
         at: Time,
-        /// When its last byte is: a link waits for a source that is slower than itself. The same instant for a frame
-        /// that is whole before it leaves.
+        /// When its last byte is ready. A link waits for a source that is slower than the link. Equal to `at` for a
+        /// frame that is complete before it leaves.
         tail: Time,
         /// The frame.
         frame: SharedFrame,
-        /// The message that it carries; none for frames of the NIC's own, such as flow control. Travels beside the
-        /// frame and is known to ledgers alone: what the receiver does must follow from the frame.
+        /// The message that it carries; none for the NIC's own frames, such as flow control. Only ledgers see it: the
+        /// receiver's behaviour must follow from the frame alone.
         message: Option<TraceTag>,
     },
-    /// As [`Output::Frame`], of a frame whose data lies where the bytes lie that were lent last ([`Input::Lent`]).
+    /// As [`Output::Frame`], for a frame whose data is the bytes of the last [`Input::Lent`].
     LentFrame {
         /// When its first byte is ready for the link.
         at: Time,
         /// When its last byte is.
         tail: Time,
-        /// All of the frame before these bytes, without check words.
+        /// The frame before these bytes, without check words.
         head: FrameBytes,
-        /// The message that it carries, as of a frame.
+        /// The message that it carries, as for [`Output::Frame`].
         message: Option<TraceTag>,
     },
-    /// As [`Output::DmaFrame`], of the frame that has come in [`Input::LentFrame`] just now.
+    /// As [`Output::DmaFrame`], for the frame of the current [`Input::LentFrame`].
     DmaLent {
         /// When the last byte is visible to the host.
         at: Time,
         /// Which bytes of the frame.
         bytes: Range<usize>,
-        /// Where to: as many bytes, in this order.
+        /// Destination: the same number of bytes, in this order.
         ranges: HostRanges,
-        /// The message whose data it is, where the ledger knows.
+        /// The message whose data it is, if the ledger knows it.
         message: Option<TraceTag>,
     },
     /// Interrupt the host with one event.
@@ -357,18 +358,18 @@ pub enum Output {
         at: Time,
         /// What for: a `CAUSE_` constant of [`niclab_abi::event`].
         cause: u32,
-        /// The port it concerns.
+        /// The port of the event.
         port: u32,
-        /// The message that caused it, where one did.
+        /// The message that caused it, if any.
         message: Option<TraceTag>,
     },
-    /// Give a chain back to its descriptor queue; the host is interrupted where its driver wants that.
+    /// Return a chain to its descriptor queue. The shell interrupts the host if the driver has interrupts enabled.
     Complete {
         /// When.
         at: Time,
         /// Token of [`Input::Descriptor`].
         token: u64,
-        /// Bytes that were written into its memory.
+        /// Bytes that the card wrote into its memory.
         bytes: u32,
     },
     /// Answer the control request with this token.
@@ -383,7 +384,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// When it is to be done.
+    /// The effect's model time.
     #[inline]
     pub const fn at(&self) -> Time {
         match self {
@@ -400,7 +401,7 @@ impl Output {
         }
     }
 
-    /// The message that caused it, where one did and the ledger knows.
+    /// The message that caused the effect, if the ledger knows one.
     #[inline]
     pub const fn message(&self) -> Option<TraceTag> {
         match self {
@@ -416,7 +417,7 @@ impl Output {
         }
     }
 
-    /// When it is to be done, to put it off.
+    /// The effect's model time, to delay it.
     pub const fn at_mut(&mut self) -> &mut Time {
         match self {
             Self::DmaWrite { at, .. }
@@ -433,145 +434,144 @@ impl Output {
     }
 }
 
-/// A NIC model: its verbs. What reports look at is [`Observed`].
+/// A NIC model. Reports read [`Observed`].
 pub trait Nic: Observed {
-    /// Takes one input at model time `now`. Never fails: what is wrong is answered, counted or raised, as the host
-    /// interface says.
+    /// Takes one input at model time `now`. Never fails: the model answers, counts or raises errors, as the host
+    /// interface specifies.
     ///
-    /// What it does over the bus it does on `node`, whose host and bus it has for as long as the call takes. Other
-    /// masters of the node have them between two calls.
+    /// The model uses the bus and host of `node` for the duration of the call. Other masters of the node use them
+    /// between calls.
     fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus);
 
-    /// The host memory that a control request would let the model touch. A shell refuses the request with
-    /// [`niclab_abi::control::STATUS_BAD_ADDRESS`] unless all of it is memory of the guest, and only then passes it on.
+    /// The host memory that a control request would make accessible to the model. Unless all of it is memory of the
+    /// guest, a shell refuses the request with [`niclab_abi::control::STATUS_BAD_ADDRESS`].
     fn memory_named_by(&self, request: &[u8]) -> HostRanges;
 
-    /// The next effect, until there is none. Drained after every [`Nic::handle`].
+    /// The next effect, or none. The shell drains the effects after every [`Nic::handle`].
     fn poll_output(&mut self) -> Option<Output>;
 
-    /// The card's side of the short way ([`packet`]), for a model that leaves and takes packets. Such a model never has
-    /// work in hand ([`Nic::poll_work`]). What is in it is what [`Nic::poll_output`] has.
+    /// The card's side of the fast path ([`packet`]), for a model that sends and receives packets. Such a model never
+    /// has pending work ([`Nic::poll_work`]). The queue and [`Nic::poll_output`] hold the same effects.
     fn effect_queue(&mut self) -> Option<&mut EffectQueue> {
         None
     }
 
-    /// The card's side of [`series`], for a model that has an effect_queue and takes launches and messages as series, too.
+    /// The card's side of [`series`], for a model that has an effect queue and also takes posts and messages in
+    /// batches.
     fn in_series(&mut self) -> Option<&mut dyn InSeries> {
         None
     }
 
-    /// The one next deadline, or none.
+    /// The next deadline, or none.
     fn poll_timeout(&self) -> Option<Time>;
 
-    /// A deadline at which the card only goes on with what it has in hand, if there is one: no timer, which waits for
-    /// something that may not come. A live shell lets it come as soon as nothing is in flight, and waits for no guest.
+    /// The next deadline at which the card only continues its pending work. It is not a timer that waits for an event
+    /// that may never occur. A live shell lets it expire as soon as nothing is in flight, without waiting for a guest.
     fn poll_work(&self) -> Option<Time> {
         None
     }
 
-    /// How many more chains of `queue` the model takes now. A shell leaves the others in the queue, and looks again
-    /// after other inputs. `None` for a model that never takes any.
+    /// How many more chains of `queue` the model takes now. A shell leaves the others in the queue, and checks again
+    /// after other inputs. `None` for a model that never takes chains.
     fn descriptors_wanted(&self, queue: DescriptorQueue) -> Option<usize> {
         let _ = queue;
         None
     }
 
-    /// Whether `port` is open and can take another [`Input::PageStore`] now. A shell leaves the slot in the page while
-    /// this is false, and looks again after other inputs.
+    /// Whether `port` is open and can take another [`Input::PageStore`] now. While this is false, a shell leaves the
+    /// slot in the page, and checks again after other inputs.
     fn accepts_store(&self, port: u32) -> bool;
 
-    /// Whether `port` is open: its pages are worth a look.
+    /// Whether `port` is open, so that a shell must poll its pages.
     fn is_open(&self, port: u32) -> bool;
 
-    /// Whether ordinary frames concern it: it has a station beside the node's Ethernet function
-    /// ([`crate::fabric::ethernet::mac_of_station`]). Then frames come that are addressed to stations of the node or to
-    /// all, of whatever type and from whomever, and with an address that may be of no station; a card without stations
-    /// never gets any.
+    /// Whether the card receives ordinary frames: it has a MAC endpoint next to the node's Ethernet function
+    /// ([`crate::fabric::ethernet::mac_of_station`]). Then it gets unicasts to the node's MAC endpoints and
+    /// broadcasts, of any type and from any sender. A destination may belong to no endpoint. A card without MAC
+    /// endpoints never gets such frames.
     fn has_stations(&self) -> bool {
         false
     }
 
-    /// The card is given another program, or told to go on with taking it. Effects are polled, as after any input.
+    /// Starts or continues a firmware reload. The shell polls its effects as after any input.
     ///
     /// # Errors
-    /// [`HandOverError`] when it does not begin; nothing has changed then.
+    /// [`HandOverError`] if the reload does not begin; the card is then unchanged.
     fn hand_over(&mut self, now: Time, step: HandOver<'_>, node: &mut NodeBus) -> Result<(), HandOverError> {
         let _ = (now, step, node);
         Err(HandOverError::Fixed)
     }
 
-    /// How far it has got with that.
+    /// Progress of the firmware reload.
     fn progress(&self) -> Progress {
         Progress::Runs
     }
 
-    /// How often programs were taken, as the card's frames tell others; cards of different epochs do not understand one
-    /// another.
+    /// Number of reloads, which the card's frames carry. Cards of different epochs discard each other's frames.
     fn epoch(&self) -> u16 {
         0
     }
 
-    /// Whether bytes may be lent to the card, and frames with lent data come to it; and what makes such a frame whole
-    /// once its data stands behind its head after all, because somebody wants to keep it or to look at it: its check
-    /// words are written. The card of a model that sends what it reads as it is, and stores what it gets as it comes,
-    /// says so; one that looks at the data does not, and never meets a frame that is not there.
+    /// Whether the card accepts borrowed data: [`Input::Lent`], and frames with borrowed data. The function writes a
+    /// frame's check words after the shell has copied the data behind its head, for a receiver or an observer that
+    /// keeps the frame. A model that forwards and stores payload unchanged returns it. A model that reads the payload
+    /// returns `None`, and always gets complete frames.
     fn lends(&self) -> Option<Finish> {
         None
     }
 
-    /// Work done since the model was made, in units of about ten nanoseconds of a host processor's time: an estimate of
-    /// what inputs and outputs so far have cost the shell's thread, so that a shell which many guests share can stop
-    /// after so much of it and let another in. It only grows. Model time never follows from it, and it may change from
-    /// one version to the next. A model whose inputs all cost about the same need not count.
+    /// Work since the model was made, in units of about ten nanoseconds of a host processor's time. It estimates the
+    /// cost of all inputs and outputs to the shell's thread. A shell that many guests share uses it as a budget for
+    /// each guest. The count only grows, model time never depends on it, and it may change between versions. A model
+    /// whose inputs all cost about the same need not count.
     fn work_done(&self) -> u64 {
         0
     }
 }
 
-/// A NIC model as reports and monitors see it: nothing here changes what it does, but for the faults that are put into
-/// it.
+/// A NIC model as reports and monitors see it. Only the injected faults can change the model's behaviour.
 pub trait Observed {
-    /// Messages stored for `port` since it was opened: what its program can have received.
+    /// Messages stored for `port` since it was opened: the maximum that its program can have received.
     fn delivered(&self, port: u32) -> u64;
 
-    /// How often the wall clock of a live run decided in which order this node's host did things: what it did is
-    /// counted and priced, but another run of the same programs may differ.
+    /// How often wall time decided the order of this host's actions in a live run. The model counts and prices these
+    /// actions, but another run of the same programs may differ.
     fn unordered(&self) -> u64;
 
-    /// Launches that their program may have held back until it saw something of which no card is told: a counter that
-    /// rose. A shell that does not know what a program sees when cannot know when they were made.
+    /// Posts that their program may have delayed until it saw a counter rise, which no card learns. If the shell does
+    /// not know when a program saw the counter, it cannot know when the program posted.
     fn unreported(&self) -> u64 {
         0
     }
 
-    /// A measured part begins: what this card does round and round while it has nothing else to do begins anew, so that
-    /// what a part takes does not depend on what came before it.
+    /// A measured part begins. The card restarts its idle cycles (what it repeats while it has no work), so that
+    /// earlier parts do not affect the duration of this one.
     fn begin_part(&mut self, _: Time) {}
 
-    /// What every crossing of this card has cost: those of the network and of other masters on the node's bus are in
-    /// theirs.
+    /// The cost of every transaction of this card. The network, and other masters on the node's bus, have their own
+    /// ledgers.
     fn ledger(&self) -> &Ledger;
 
-    /// To keep single stages, or to turn the ledger off.
+    /// The ledger, to record single stages or to disable it.
     fn ledger_mut(&mut self) -> &mut Ledger;
 
-    /// Other masters on the node's bus that this model brings: cards beside the NIC, each with a ledger of its own, in
-    /// an order that stays.
+    /// Other masters on the node's bus that this model brings: peer devices of the NIC, each with its own ledger, in a
+    /// fixed order.
     fn peripherals(&self) -> Vec<(&'static str, &Ledger)> {
         Vec::new()
     }
 
-    /// Their ledgers, in the same order, to keep single stages or to turn them off.
+    /// Their ledgers, in the same order, to record single stages or to disable them.
     fn peripheral_ledgers_mut(&mut self) -> Vec<&mut Ledger> {
         Vec::new()
     }
 
-    /// All that the card is, so that tests can hold two against one another. Nobody takes anything out of it.
+    /// The card's complete state, so that tests can compare two cards. Not for any other use.
     fn whole(&self) -> Option<&dyn Debug> {
         None
     }
 
-    /// What every card counts, with these counts of the shell.
+    /// What every card counts, including these counts of the shell.
     fn statistics(&self, shell: &ShellCounts) -> Statistics;
 
     /// What only this model counts, by name, for reports: totals since it was made, which only grow.
@@ -579,24 +579,22 @@ pub trait Observed {
         Vec::new()
     }
 
-    /// Who puts faults into what this model wants done; a model by itself has nobody. See
-    /// [`crate::nic::fault_injector`].
+    /// The fault injector around this model, if any. See [`crate::nic::fault_injector`].
     fn fault_injector(&self) -> Option<&FaultInjector> {
         None
     }
 
-    /// The same, to change the faults.
+    /// The fault injector, to change its faults.
     fn fault_injector_mut(&mut self) -> Option<&mut FaultInjector> {
         None
     }
 
-    /// Who holds back what the host sees of this model, where it is adversarial; a model by itself is not. See
-    /// [`crate::nic::adversarial`].
+    /// The adversary state around this model, if any. See [`crate::nic::adversarial`].
     fn adversarial(&self) -> Option<&Adversarial> {
         None
     }
 
-    /// The same, to change the seed.
+    /// The adversary state, to change its seed.
     fn adversarial_mut(&mut self) -> Option<&mut Adversarial> {
         None
     }

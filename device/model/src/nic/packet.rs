@@ -1,10 +1,11 @@
-//! The short way of a message: what a card wants done, left where a shell finds it without a frame being encoded, moved
-//! or looked through.
+//! The fast path of a message: a card leaves its effects where a shell finds them, and no frame is encoded, moved or
+//! parsed.
 //!
-//! A model decides all that it does as ever. Where its [`EffectQueue`] is open, the frames that it sends first are left as
-//! [`InlinePacket`]s, in the words that they are made of, and the stores among them as [`InlineWrite`]s. A shell that can carry a
-//! packet there and then gives it to the other card by [`Input::InlinePacket`](crate::nic::Input::InlinePacket). Any other polls,
-//! and gets the frame and the store as [`Output`]s: so a packet can be taken up at any place, and left at any place.
+//! A model makes all its decisions as on the slow path. While its [`EffectQueue`] is open, it leaves the first frames
+//! as [`InlinePacket`]s, in the words of the packet, and the stores among them as [`InlineWrite`]s. A shell that can
+//! deliver a packet at once passes it to the other card by [`Input::InlinePacket`](crate::nic::Input::InlinePacket).
+//! Other shells poll, and get frame and store as [`Output`]s. So a shell can take the fast path, or leave it, at any
+//! effect.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -14,36 +15,36 @@ use crate::nic::{Content, DMA_BUFFER_WORDS, DmaWords, FrameBytes, Output};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Time};
 
-/// Words of a packet behind its head: payload and tag of a slot. Ours: what is longer goes as a frame.
+/// Words of a packet after its head: payload and tag of a slot. Ours: longer messages use frames.
 pub const PACKET_WORDS: usize = niclab_abi::bar::PAYLOAD_WORDS + niclab_abi::bar::TAG_WORDS;
 
-/// A frame from a card to the card of one other node, between the two cards' own Ethernet addresses, which nobody has
-/// encoded. What its check sequences would say, it is: sound.
+/// A frame that was never encoded, from a card to the card of another node, between the cards' own Ethernet addresses.
+/// It is always intact: its check sequences would be correct.
 #[derive(Clone, Copy, Debug)]
 pub struct InlinePacket {
-    /// When its first byte is ready for the link, and when its last is.
+    /// When its first byte and its last byte are ready for the link.
     pub ready: Passage,
-    /// The node that it goes to.
+    /// The destination node.
     pub to: u16,
-    /// First byte behind the Ethernet header: whose protocol it is.
+    /// First byte after the Ethernet header: the model's protocol.
     pub protocol: u8,
     /// Whether frames of this protocol have routing of their own, for networks without Ethernet headers.
     pub is_routed: bool,
     /// Bytes of the frame.
     pub bytes: usize,
-    /// What its model has before the words.
+    /// Content that its model sends before the words.
     pub head: [u64; 2],
-    /// Words, of which so many count.
+    /// Only the first `count` are valid.
     words: [u64; PACKET_WORDS],
     count: usize,
     /// The message that it carries, as in [`Output::Frame`].
     pub message: Option<TraceTag>,
-    /// The frame.
+    /// Encodes the frame.
     pub encode: fn(&Self) -> FrameBytes,
 }
 
 impl InlinePacket {
-    /// A frame of nothing, in whose place others are made.
+    /// An empty packet, which later packets overwrite.
     const NONE: Self = Self {
         ready: Passage { head: Time::ZERO, tail: Time::ZERO },
         to: 0,
@@ -57,38 +58,38 @@ impl InlinePacket {
         encode: |_| FrameBytes::new(),
     };
 
-    /// The words behind its head.
+    /// The words after its head.
     #[inline]
     pub fn words(&self) -> &[u64] {
         self.words.get(..self.count).unwrap_or_default()
     }
 
-    /// Puts words behind its head, as many as have room.
+    /// Sets the words after its head, up to [`PACKET_WORDS`].
     #[inline]
     pub fn set_words(&mut self, words: &[u64]) {
-        self.words.iter_mut().zip(words).for_each(|(place, word)| *place = *word);
+        self.words.iter_mut().zip(words).for_each(|(slot, word)| *slot = *word);
         self.count = words.len().min(PACKET_WORDS);
     }
 }
 
-/// A store into host memory: [`Output::DmaWrite`], where it lies.
+/// A store into host memory: [`Output::DmaWrite`] with inline words.
 #[derive(Clone, Debug)]
 pub struct InlineWrite {
     /// When the last word is visible to the host.
     pub at: Time,
     /// Guest-physical address, aligned to 8 bytes.
     pub address: u64,
-    /// Words, of which so many count.
+    /// Only the first `count` are valid.
     words: [u64; DMA_BUFFER_WORDS],
     count: usize,
-    /// What that is to the host.
+    /// What the words mean to the host.
     pub content: Content,
-    /// The message that caused it, where one did and the ledger knows.
+    /// The message that caused it, if the ledger knows one.
     pub message: Option<TraceTag>,
 }
 
 impl InlineWrite {
-    /// A store of nothing, in whose place others are made.
+    /// An empty store, which later stores overwrite.
     const NONE: Self = Self {
         at: Time::ZERO,
         address: 0,
@@ -98,84 +99,83 @@ impl InlineWrite {
         message: None,
     };
 
-    /// What to store, in ascending order, each word with release ordering after those before it.
+    /// The words to store, in ascending order, each with release ordering after those before it.
     #[inline]
     pub fn words(&self) -> &[u64] {
         self.words.get(..self.count).unwrap_or_default()
     }
 }
 
-/// What lies at a place.
+/// The kind of an inline slot's effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     InlinePacket,
     InlineWrite,
 }
 
-/// InlinePackets and deposits that lie one behind the other, at most. Ours: more than follow from one input, but for the
-/// credits of a large queue that was released at once. What is more lies behind them as outputs.
-const PLACES: usize = 32;
+/// Max consecutive packets and inline DMA writes. Ours: one input causes fewer, except credits of a large queue that
+/// is released at once. The surplus follows as outputs.
+const INLINE_SLOTS: usize = 32;
 
-/// Where packets and stores are left. Its places are filled from the first one on whenever nothing is left, so that the
-/// same few are used again and again.
-struct Counter {
-    /// Place of the first one that is left, and the one behind the last.
+/// Inline slots of packets and stores. The first slots are reused whenever all are empty.
+struct InlineEffects {
+    /// First slot in use, and the slot after the last one in use.
     first: usize,
     end: usize,
-    kinds: [Kind; PLACES],
-    packets: [InlinePacket; PLACES],
-    inline_writes: [InlineWrite; PLACES],
+    kinds: [Kind; INLINE_SLOTS],
+    packets: [InlinePacket; INLINE_SLOTS],
+    inline_writes: [InlineWrite; INLINE_SLOTS],
 }
 
-/// What a card wants done: packets and deposits, and then all else, in the order in which it was decided.
+/// Effects that a card requests: first packets and inline DMA writes, then all others, in the order of the card's
+/// decisions.
 #[derive(Default)]
 pub struct EffectQueue {
     queue: VecDeque<Output>,
-    /// Only in an effect_queue that is open.
-    counter: Option<Box<Counter>>,
+    /// Only in an open queue.
+    inline: Option<Box<InlineEffects>>,
 }
 
 impl core::fmt::Debug for EffectQueue {
-    /// Whether it is open is nothing that a card does: two that want the same look the same.
+    /// Independent of `is_open`, which is no state of the card: queues with equal effects print equally.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let counter = self.counter.as_ref().filter(|_| !self.is_empty()).map(|counter| {
-            (counter.first..counter.end).map(|place| counter.output(place)).collect::<VecDeque<_>>()
+        let inline = self.inline.as_ref().filter(|_| !self.is_empty()).map(|inline| {
+            (inline.first..inline.end).map(|slot| inline.output(slot)).collect::<VecDeque<_>>()
         });
-        f.debug_struct("EffectQueue").field("counter", &counter).field("queue", &self.queue).finish()
+        f.debug_struct("EffectQueue").field("inline", &inline).field("queue", &self.queue).finish()
     }
 }
 
 impl EffectQueue {
-    /// Opens the short way, for a shell that looks for packets, or closes it, as at first.
+    /// Opens the fast path, for a shell that takes packets, or closes it. It is closed at first.
     pub fn set_open(&mut self, is_open: bool) {
-        self.empty_counter();
-        self.counter = is_open.then(|| Box::new(Counter::EMPTY));
+        self.queue_inline_effects();
+        self.inline = is_open.then(|| Box::new(InlineEffects::EMPTY));
     }
 
-    /// Whether it is open.
     #[inline]
     pub(crate) const fn is_open(&self) -> bool {
-        self.counter.is_some()
+        self.inline.is_some()
     }
 
-    /// Whether nothing is to be done.
+    /// Whether no effect is pending.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.counter.as_deref().is_none_or(Counter::is_empty)
+        self.queue.is_empty() && self.inline.as_deref().is_none_or(InlineEffects::is_empty)
     }
 
-    /// Where to make a packet, if one can be left: behind packets and deposits alone. It is then left.
+    /// A slot for a packet at the end of the queue, if only packets and inline DMA writes precede it.
     #[inline]
     pub(crate) fn slot_for_packet(&mut self) -> Option<&mut InlinePacket> {
         if !self.queue.is_empty() {
             return None;
         }
-        let counter = self.counter.as_deref_mut()?;
-        let place = counter.next_place(Kind::InlinePacket)?;
-        counter.packets.get_mut(place)
+        let inline = self.inline.as_deref_mut()?;
+        let slot = inline.next_slot(Kind::InlinePacket)?;
+        inline.packets.get_mut(slot)
     }
 
-    /// Leaves a store, behind all that is to be done.
+    /// Appends a store.
     #[inline]
     pub(crate) fn store(
         &mut self,
@@ -187,84 +187,84 @@ impl EffectQueue {
     ) {
         if self.queue.is_empty()
             && words.len() <= DMA_BUFFER_WORDS
-            && let Some(counter) = self.counter.as_deref_mut()
-            && let Some(place) = counter.next_place(Kind::InlineWrite)
-            && let Some(inline_write) = counter.inline_writes.get_mut(place)
+            && let Some(inline) = self.inline.as_deref_mut()
+            && let Some(slot) = inline.next_slot(Kind::InlineWrite)
+            && let Some(inline_write) = inline.inline_writes.get_mut(slot)
         {
             (inline_write.at, inline_write.address, inline_write.content) = (at, address, content);
             (inline_write.message, inline_write.count) = (message, words.len());
-            inline_write.words.iter_mut().zip(words).for_each(|(place, word)| *place = *word);
+            inline_write.words.iter_mut().zip(words).for_each(|(slot, word)| *slot = *word);
             return;
         }
         let words = DmaWords::from_slice(words);
         self.push(Output::DmaWrite { at, address, words, content, message });
     }
 
-    /// Leaves anything else, behind all that is to be done.
+    /// Appends any other effect.
     #[inline]
     pub(crate) fn push(&mut self, output: Output) {
         self.queue.push_back(output);
     }
 
-    /// Leaves something that is to be done before all else.
+    /// Inserts an effect before all others.
     pub(crate) fn push_first(&mut self, output: Output) {
-        self.empty_counter();
+        self.queue_inline_effects();
         self.queue.push_front(output);
     }
 
-    /// Forgets what is for a host that is gone.
+    /// Discards the effects for a host that is gone.
     pub(crate) fn keep_frames(&mut self) {
-        self.empty_counter();
+        self.queue_inline_effects();
         self.queue.retain(|output| matches!(output, Output::Frame { .. } | Output::LentFrame { .. }));
     }
 
-    /// The packet that is to be carried before all else.
+    /// The packet, if it is the first effect.
     #[inline]
     pub fn packet(&self) -> Option<&InlinePacket> {
-        let counter = self.counter.as_deref()?;
-        let place = counter.first_of(Kind::InlinePacket)?;
-        counter.packets.get(place)
+        let inline = self.inline.as_deref()?;
+        let slot = inline.first_of(Kind::InlinePacket)?;
+        inline.packets.get(slot)
     }
 
-    /// The store that is to be done before all else.
+    /// The store, if it is the first effect.
     #[inline]
     pub fn inline_write(&self) -> Option<&InlineWrite> {
-        let counter = self.counter.as_deref()?;
-        let place = counter.first_of(Kind::InlineWrite)?;
-        counter.inline_writes.get(place)
+        let inline = self.inline.as_deref()?;
+        let slot = inline.first_of(Kind::InlineWrite)?;
+        inline.inline_writes.get(slot)
     }
 
-    /// The packet, or the deposit, that was to be done before all else is done.
+    /// Removes the packet or store that is the first effect, once the shell has carried it out.
     #[inline]
     pub fn clear_first(&mut self) {
-        if let Some(counter) = &mut self.counter {
-            counter.clear_first();
+        if let Some(inline) = &mut self.inline {
+            inline.clear_first();
         }
     }
 
-    /// The next of all that is to be done.
+    /// Takes the first effect.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
-        match self.counter.as_deref_mut() {
-            Some(counter) if !counter.is_empty() => counter.pop(),
+        match self.inline.as_deref_mut() {
+            Some(inline) if !inline.is_empty() => inline.pop(),
             _ => self.queue.pop_front(),
         }
     }
 
-    fn empty_counter(&mut self) {
-        let Some(counter) = &mut self.counter else { return };
-        let left: VecDeque<Output> = core::iter::from_fn(|| counter.pop()).collect();
+    fn queue_inline_effects(&mut self) {
+        let Some(inline) = &mut self.inline else { return };
+        let left: VecDeque<Output> = core::iter::from_fn(|| inline.pop()).collect();
         left.into_iter().rev().for_each(|output| self.queue.push_front(output));
     }
 }
 
-impl Counter {
+impl InlineEffects {
     const EMPTY: Self = Self {
         first: 0,
         end: 0,
-        kinds: [Kind::InlinePacket; PLACES],
-        packets: [const { InlinePacket::NONE }; PLACES],
-        inline_writes: [const { InlineWrite::NONE }; PLACES],
+        kinds: [Kind::InlinePacket; INLINE_SLOTS],
+        packets: [const { InlinePacket::NONE }; INLINE_SLOTS],
+        inline_writes: [const { InlineWrite::NONE }; INLINE_SLOTS],
     };
 
     #[inline]
@@ -272,13 +272,13 @@ impl Counter {
         self.first == self.end
     }
 
-    /// Takes the next place, if there is one.
+    /// Takes the next slot, if one is free.
     #[inline]
-    fn next_place(&mut self, kind: Kind) -> Option<usize> {
-        let place = self.end;
-        *self.kinds.get_mut(place)? = kind;
+    fn next_slot(&mut self, kind: Kind) -> Option<usize> {
+        let slot = self.end;
+        *self.kinds.get_mut(slot)? = kind;
         self.end += 1;
-        Some(place)
+        Some(slot)
     }
 
     #[inline]
@@ -297,16 +297,16 @@ impl Counter {
         }
     }
 
-    /// What lies at a place, as anybody may have it.
-    fn output(&self, place: usize) -> Option<Output> {
-        Some(match self.kinds.get(place)? {
+    /// The slot's effect as an output, for any shell.
+    fn output(&self, slot: usize) -> Option<Output> {
+        Some(match self.kinds.get(slot)? {
             Kind::InlinePacket => {
-                let packet = self.packets.get(place)?;
+                let packet = self.packets.get(slot)?;
                 let &InlinePacket { ready: Passage { head: at, tail }, message, encode, .. } = packet;
                 Output::Frame { at, tail, frame: SharedFrame::from(encode(packet)), message }
             }
             Kind::InlineWrite => {
-                let inline_write = self.inline_writes.get(place)?;
+                let inline_write = self.inline_writes.get(slot)?;
                 let &InlineWrite { at, address, content, message, .. } = inline_write;
                 let words = DmaWords::from_slice(inline_write.words());
                 Output::DmaWrite { at, address, words, content, message }
@@ -343,14 +343,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_is_polled_in_its_order() {
+    fn effects_are_polled_in_their_order() {
         for is_open in [false, true] {
             let mut effect_queue = EffectQueue::default();
             effect_queue.set_open(is_open);
             assert!(effect_queue.is_empty());
             assert_eq!(effect_queue.slot_for_packet().is_some(), is_open);
             (1..4).for_each(|address| store(&mut effect_queue, address));
-            assert_eq!(effect_queue.slot_for_packet().is_some(), is_open, "behind packets and stores");
+            assert_eq!(effect_queue.slot_for_packet().is_some(), is_open, "after packets and stores");
             store(&mut effect_queue, 4);
             assert!(!effect_queue.is_empty() && effect_queue.packet().is_some() == is_open);
             let frame: &[_] = if is_open { &[None] } else { &[] };
@@ -363,13 +363,13 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_place_lies_behind_it() {
+    fn effects_without_inline_slot_follow_as_outputs() {
         let mut effect_queue = EffectQueue::default();
         effect_queue.set_open(true);
-        let all: Vec<u64> = (0..2 * PLACES as u64).collect();
+        let all: Vec<u64> = (0..2 * INLINE_SLOTS as u64).collect();
         for round in 0..3 {
             all.iter().for_each(|address| store(&mut effect_queue, *address));
-            assert!(effect_queue.slot_for_packet().is_none(), "others lie behind");
+            assert!(effect_queue.slot_for_packet().is_none(), "outputs follow");
             effect_queue.store(Time::ZERO, 99, &[1; DMA_BUFFER_WORDS + 1], Content::Data, None);
             for address in all.iter().take(round) {
                 assert_eq!(
@@ -383,12 +383,12 @@ mod tests {
         }
         effect_queue.store(Time::ZERO, 98, &[1; DMA_BUFFER_WORDS + 1], Content::Data, None);
         store(&mut effect_queue, 1);
-        assert!(effect_queue.inline_write().is_none(), "something is before it");
+        assert!(effect_queue.inline_write().is_none(), "an output precedes it");
         assert_eq!(addresses(&mut effect_queue), [Some(98), Some(1)]);
     }
 
     #[test]
-    fn what_is_put_first_is_before_a_packet_and_a_reset_leaves_frames() {
+    fn push_first_precedes_packets_and_a_reset_keeps_frames() {
         let mut effect_queue = EffectQueue::default();
         effect_queue.set_open(true);
         effect_queue.slot_for_packet().unwrap();
@@ -406,7 +406,7 @@ mod tests {
         store(&mut effect_queue, 4);
         assert!(
             effect_queue.inline_write().is_none() && effect_queue.slot_for_packet().is_none(),
-            "something is before it"
+            "an output precedes it"
         );
         assert_eq!(addresses(&mut effect_queue), [None, Some(4)]);
         effect_queue.slot_for_packet().unwrap();

@@ -1,4 +1,4 @@
-//! What a NIC model says of itself, so that shared code looks it up and never asks which model it is.
+//! The descriptor of each NIC model. Shared code reads it, and never asks which model a card is.
 //!
 //! Each model has one [`Model`], in a file `descriptor.rs` of its folder; [`crate::models::MODELS`] lists them. Cluster
 //! files, their schema, the daemon, the simulator and its swarms all read from there.
@@ -19,7 +19,7 @@ use crate::nic::host_values::HostValues;
 use crate::nic::windows::Window;
 use crate::platform::profile::Profile;
 
-/// A NIC model, as one descriptor.
+/// Descriptor of a NIC model.
 pub struct Model {
     /// The name in cluster files, on command lines and in reports.
     pub name: &'static str,
@@ -27,7 +27,7 @@ pub struct Model {
     pub title: &'static str,
     /// The article before it.
     pub article: &'static str,
-    /// The first byte behind the Ethernet header of every frame of this model: no other's.
+    /// The first byte after the Ethernet header of every frame of this model, and of no other model's.
     pub protocol: u8,
     /// What it is, in one line.
     pub summary: &'static str,
@@ -35,39 +35,36 @@ pub struct Model {
     pub paper: &'static str,
     /// Ports of a card.
     pub ports: u32,
-    /// What a card has in the BAR.
+    /// The card's windows in the BAR.
     pub windows: &'static [Window],
-    /// What a cluster file can say of a card.
+    /// The keys of a card's table in a cluster file.
     pub parameters: &'static [Parameter],
-    /// What is wrong with values that are possible one by one.
+    /// Problems of values that are valid one by one.
     pub check: fn(&Values) -> Vec<Problem>,
     /// What a card with these values can do.
     pub limits: fn(&Values) -> Limits,
-    /// What a card with these values promises of messages.
+    /// What a card with these values promises for each message.
     pub promises: fn(&Values) -> Promises,
-    /// The platform that the paper measured on: the name of a profile.
+    /// The profile of the platform that the paper measured on.
     pub default_profile: &'static str,
-    /// The machines of a card that a profile must price, by their names there.
+    /// The machines of a card that a profile must price, by their names in the profile.
     pub machines: &'static [&'static str],
     /// What drivers and libraries may ask of a card: bits of [`niclab_abi::config`].
     pub features: u64,
     /// The values that a card gives its host and that a driver must check before it uses them.
     pub host_values: HostValues,
-    /// The message of a program's that begins in a frame, as the frame says. None where none does: it goes on in this
-    /// frame, or the frame is the cards' own.
+    /// The program's message that begins in this frame. None if the frame continues a message, or is the cards' own.
     pub begun: fn(&[u8]) -> Option<Begun>,
-    /// Which node the routing of one of its frames leads to, where they have routing of their own beside the Ethernet
-    /// header.
+    /// The node to which one of its frames is routed, if the frames have routing besides the Ethernet header.
     pub routing: Option<Routing>,
     /// Makes a card.
     pub build: fn(&Values, Seat) -> Result<AnyNic, BuildError>,
-    /// What cards can be programmed with while they run; none where they take no programs.
+    /// The firmware that cards can load while they run; none if cards take no firmware.
     pub programs: Option<Programs>,
-    /// How a swarm of random runs comes to this model.
+    /// How a swarm of random runs selects and configures this model.
     pub swarm: Swarm,
 }
 
-/// Models are told apart by their names.
 impl PartialEq for Model {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -98,7 +95,7 @@ impl Model {
         self.parameters.iter().find(|parameter| parameter.key == key)
     }
 
-    /// What is wrong with these values: each by itself, or all together.
+    /// Problems of these values: each alone, or all together.
     pub fn problems(&self, values: &Values) -> Vec<Problem> {
         let each = values.iter().filter_map(|(parameter, value)| parameter.problem(value));
         let problems: Vec<Problem> = each.collect();
@@ -106,7 +103,7 @@ impl Model {
     }
 }
 
-/// A message that begins: who sends its data to whom.
+/// The start of a message, as its first frame states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begun {
     /// The sending port.
@@ -117,13 +114,13 @@ pub struct Begun {
     pub interrupt: bool,
 }
 
-/// Where a card stands, and under which prices.
+/// A card's node, cluster and prices.
 pub struct Seat {
     /// Its node's number.
     pub node: u16,
-    /// Nodes of the cluster: 65,536 at most, whose numbers have 16 bits.
+    /// Nodes of the cluster: at most 65,536, because node numbers have 16 bits.
     pub nodes: u32,
-    /// Most bytes behind the Ethernet header of a frame: the least of all links' in the cluster.
+    /// Max bytes after the Ethernet header of a frame: the minimum over all links of the cluster.
     pub mtu_bytes: u32,
     /// Prices.
     pub profile: Arc<Profile>,
@@ -132,10 +129,10 @@ pub struct Seat {
 /// A card of any model.
 pub type AnyNic = Box<dyn Nic + Send>;
 
-/// Why there can be no such card: it names the parameter and the fix.
+/// Why a card cannot be built: names the parameter and the fix.
 pub type BuildError = Box<dyn core::error::Error + Send + Sync>;
 
-/// One thing that a cluster file can say of a card.
+/// One key of a card's table in a cluster file.
 #[derive(Debug)]
 pub struct Parameter {
     /// Its key in the model's table.
@@ -144,16 +141,16 @@ pub struct Parameter {
     pub help: &'static str,
     /// Where its default is from.
     pub origin: Origin,
-    /// What it can be.
+    /// Its type and range.
     pub kind: Kind,
 }
 
-/// Where the default of a parameter is from: what a card takes and holds decides what is compared with papers.
+/// Source of a parameter's default. Sizes and capacities of a card decide what can be compared with papers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A source gives it: a section of the model's paper, a manual.
     Source(&'static str),
-    /// No source gives it: why it is what it is.
+    /// No source gives it; the text says why this value.
     Assumed(&'static str),
 }
 
@@ -166,28 +163,28 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What a parameter can be.
+/// Type and range of a parameter.
 #[derive(Debug)]
 pub enum Kind {
     /// A number.
     Number {
-        /// What it is where the file says nothing.
+        /// The value if the file has none.
         default: u64,
-        /// The least.
+        /// Minimum.
         least: u64,
-        /// The most.
+        /// Maximum.
         most: u64,
     },
     /// As many numbers as the default has.
     Numbers {
-        /// What they are where the file says nothing.
+        /// The values if the file has none.
         default: &'static [u64],
-        /// The most that each can be.
+        /// Maximum of each.
         most: u64,
     },
     /// One of several words.
     Choice {
-        /// Which one where the file says nothing.
+        /// The choice if the file has none.
         default: &'static str,
         /// All of them.
         choices: &'static [Choice],
@@ -204,7 +201,7 @@ pub struct Choice {
 }
 
 impl Parameter {
-    /// The value where the file says nothing.
+    /// The value if the file has none.
     pub fn default_value(&self) -> Value {
         match self.kind {
             Kind::Number { default, .. } => Value::Number(default),
@@ -213,7 +210,7 @@ impl Parameter {
         }
     }
 
-    /// What is wrong with the value, if anything is.
+    /// The problem of the value, if any.
     pub fn problem(&self, value: &Value) -> Option<Problem> {
         let problem = |what, remedy| Some(Problem { key: self.key, what, remedy });
         let out_of_range = |number: &u64, least, most| {
@@ -228,7 +225,7 @@ impl Parameter {
                 }
             }
             (Kind::Numbers { default, .. }, Value::Numbers(numbers)) if numbers.len() != default.len() => {
-                let what = format!("{} numbers where {} are due", numbers.len(), default.len());
+                let what = format!("{} numbers instead of {}", numbers.len(), default.len());
                 problem(what, format!("give {}", default.len()))
             }
             (Kind::Numbers { most, .. }, Value::Numbers(numbers)) => {
@@ -240,9 +237,12 @@ impl Parameter {
                     return None;
                 }
                 let known: Vec<&str> = choices.iter().map(|choice| choice.name).collect();
-                problem(format!("there is no `{word}`"), format!("use one of {}", known.join(", ")))
+                problem(
+                    format!("`{word}` is not a choice of this key"),
+                    format!("use one of {}", known.join(", ")),
+                )
             }
-            _ => problem("it is of another type".to_string(), "see `niclab schema`".to_string()),
+            _ => problem("the value has the wrong type".to_string(), "see `niclab schema`".to_string()),
         }
     }
 }
@@ -289,12 +289,12 @@ impl fmt::Debug for Values {
 }
 
 impl Values {
-    /// Those of a cluster file that says nothing.
+    /// The values of a cluster file that sets no key.
     pub fn defaults(model: &'static Model) -> Self {
         Self { model, values: model.parameters.iter().map(Parameter::default_value).collect() }
     }
 
-    /// Whose they are.
+    /// The model whose values they are.
     pub const fn model(&self) -> &'static Model {
         self.model
     }
@@ -307,7 +307,7 @@ impl Values {
     /// Sets one.
     ///
     /// # Errors
-    /// [`UnknownKey`]. A value that cannot be is found by [`Model::problems`].
+    /// [`UnknownKey`]. [`Model::problems`] finds values out of range.
     pub fn set(&mut self, key: &str, value: Value) -> Result<(), UnknownKey> {
         let place = self.model.parameters.iter().position(|parameter| parameter.key == key);
         let slot = place.and_then(|place| self.values.get_mut(place));
@@ -315,7 +315,7 @@ impl Values {
         Ok(())
     }
 
-    /// These values, but for one. A key that the model does not have changes nothing.
+    /// These values with one changed. A key that the model does not have changes nothing.
     #[must_use]
     pub fn with(mut self, key: &str, value: Value) -> Self {
         let is_set = self.set(key, value).is_ok();
@@ -329,7 +329,7 @@ impl Values {
         value
     }
 
-    /// The number of this key; zero where there is none.
+    /// The number of this key; zero if there is none.
     pub fn number(&self, key: &str) -> u64 {
         match self.value(key) {
             Some(Value::Number(number)) => *number,
@@ -337,12 +337,12 @@ impl Values {
         }
     }
 
-    /// The same in 32 bits, which every number with a limit of 32 bits fits.
+    /// The same in 32 bits, enough for every number whose maximum has 32 bits.
     pub fn number_u32(&self, key: &str) -> u32 {
         u32::try_from(self.number(key)).unwrap_or(u32::MAX)
     }
 
-    /// The numbers of this key; none where there are none.
+    /// The numbers of this key; empty if there are none.
     pub fn numbers(&self, key: &str) -> &[u64] {
         match self.value(key) {
             Some(Value::Numbers(numbers)) => numbers,
@@ -350,7 +350,7 @@ impl Values {
         }
     }
 
-    /// The word of this key; empty where there is none.
+    /// The word of this key; empty if there is none.
     pub fn word(&self, key: &str) -> &str {
         match self.value(key) {
             Some(Value::Word(word)) => word,
@@ -364,39 +364,41 @@ impl Values {
 pub struct Limits {
     /// Numbers of the ports that can be opened.
     pub open_ports: Vec<u16>,
-    /// Most slices, or events, of a port's queue.
+    /// Max slices, or events, of a port's queue.
     pub max_slices: u32,
-    /// Ports of other cards that may send to one port; none: any number.
+    /// Max ports of other cards that may send to one port; none: unlimited.
     pub senders_per_port: Option<u32>,
-    /// The parameter that raises this.
+    /// The parameter that raises this limit.
     pub senders_raised_by: Option<&'static str>,
     /// List entries that the card's memory holds; zero for a card without lists.
     pub entries: u32,
-    /// Messages without a posted receive that it keeps in mind; zero for a card without lists.
+    /// Messages without a posted receive that the card remembers; zero for a card without lists.
     pub unexpected_messages: u32,
-    /// The longest message, in bytes.
+    /// Max bytes of a message.
     pub max_message_bytes: u64,
-    /// The parameter that raises this.
+    /// The parameter that raises this limit.
     pub message_raised_by: Option<&'static str>,
-    /// A message is a multiple of this, in bytes.
+    /// Message sizes are multiples of this, in bytes.
     pub message_unit_bytes: u32,
-    /// Payload that a program may have pushed into a port's outbound queue and that has not left; zero for a card that
-    /// nothing is pushed into.
+    /// Max payload that a program has pushed into a port's outbound queue and that has not left; zero for a card
+    /// without such a queue.
     pub payload_bytes: u64,
-    /// How programs push: so much of a payload first, then segments that double; zero: whole messages.
+    /// How programs push a payload: the first segment has this size, and each later segment doubles; zero: whole
+    /// messages.
     pub first_segment_bytes: u64,
-    /// Ports that are no program's: cards beside the NIC, which send messages back to their sender when asked to.
+    /// Ports of peer devices on the node's bus, which no program opens. They return a message to its sender on
+    /// request.
     pub peripheral_ports: Vec<u16>,
 }
 
 /// What a card promises of each message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// It arrives.
+    /// The message arrives.
     pub is_delivered: bool,
-    /// It arrives no more than once.
+    /// The message arrives at most once.
     pub is_once: bool,
-    /// It arrives before those that were sent later, by the same port to the same one.
+    /// The message arrives before later messages of the same port to the same port.
     pub is_in_order: bool,
 }
 
@@ -418,9 +420,9 @@ impl Promise {
 /// What a card promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
-    /// On a network that neither loses, doubles, damages nor reorders frames.
+    /// On a network that does not lose, duplicate, damage or reorder frames.
     pub sound: Promise,
-    /// On one that does any of this, and is not cut for ever.
+    /// On a network that does any of this, without a permanent interruption.
     pub faulty: Promise,
 }
 
@@ -431,12 +433,11 @@ impl Promises {
         Self { sound: self.sound.and(other.sound), faulty: self.faulty.and(other.faulty) }
     }
 
-    /// What is promised on a network with faults or without, whose switch drops frames unless its queues are deep
-    /// enough.
+    /// What a card promises on a network with or without faults. A switch without deep queues drops frames.
     #[must_use]
     pub const fn on(self, is_faulty: bool, is_deep: bool) -> Promise {
         let lossy = if is_faulty || !is_deep { self.faulty } else { self.sound };
-        // A switch neither doubles frames nor lets one pass another: what cards send again that it dropped may do both.
+        // A switch does not duplicate or reorder frames, but a card's retransmissions of dropped frames may do both.
         let is_repeated = !is_deep && self.faulty.is_delivered;
         let shuffled = if is_faulty || is_repeated { self.faulty } else { self.sound };
         Promise {
@@ -447,52 +448,52 @@ impl Promises {
     }
 }
 
-/// Programs that cards of a model take while they run ([`crate::nic::Nic::hand_over`]).
+/// Firmware that cards of a model load while they run ([`crate::nic::Nic::hand_over`]).
 pub struct Programs {
-    /// What a card promises that runs this one.
+    /// What a card with this firmware promises.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Why the image is invalid.
     pub promises: fn(image: &[u8]) -> Result<Promises, String>,
-    /// Draws one that makes sense, for a cluster of so many nodes.
+    /// Generates a valid random image for a cluster of `nodes` nodes.
     pub draw: fn(&mut Draw<'_>, nodes: u32) -> Vec<u8>,
 }
 
-/// How a swarm of random runs comes to a model.
+/// How a swarm of random runs selects and configures a model.
 pub struct Swarm {
-    /// Of the runs whose messages the cluster function carries, one in so many is of this model; the first model of the
-    /// registry has the rest. Zero: only runs that are asked for by name, so that a model that comes later changes
-    /// nothing of what a seed has stood for.
+    /// One run in `one_in` of those whose messages the cluster function carries uses this model; the first model of
+    /// the registry has the rest. Zero: only runs that name the model, so that a new model does not change the run of
+    /// any seed.
     pub one_in: u32,
-    /// Whether devices of drawn runs have faults.
+    /// Whether devices of random runs have faults.
     pub draws_device_faults: bool,
-    /// Whether values are drawn from a stream of the seed that is the model's alone. Then one more draw, or one less,
-    /// changes neither what is drawn after it, such as links and faults, nor anything of another model. Models that
-    /// came before it draw from the stream of all.
+    /// Whether values are sampled from a random stream of this model alone. Then one more or less sample changes
+    /// neither later choices, such as links and faults, nor any other model. The older models sample from the common
+    /// stream.
     pub draws_apart: bool,
-    /// Draws values, and changes what the workload is where the model can do more or less than the usual. What a seed
-    /// stands for follows from the draws and their order.
+    /// Samples values, and adapts the workload where the model can do more or less than the usual. A seed's run
+    /// depends on the samples and their order.
     pub draw: fn(&mut Draw<'_>, &mut DrawnWorkload) -> Values,
 }
 
 /// A random number below the one given.
 pub type Draw<'a> = dyn FnMut(u32) -> u32 + 'a;
 
-/// What a model may change of a drawn workload.
+/// What a model may change of a random workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrawnWorkload {
-    /// Nodes of the cluster. What is written here changes nothing.
+    /// Nodes of the cluster; changes are ignored.
     pub nodes: u32,
-    /// Payload of a message, at most.
+    /// Max payload of a message.
     pub message_bytes: u32,
     /// Slices of each receive queue, or events.
     pub slices: u32,
-    /// How programs receive: the place among the ways that workloads know. Only for
-    /// [`niclab_abi::config::FEATURE_LISTS`] and [`niclab_abi::config::FEATURE_CHANNELS`].
+    /// How programs receive: an index into the workloads' methods. Only for [`niclab_abi::config::FEATURE_LISTS`] and
+    /// [`niclab_abi::config::FEATURE_CHANNELS`].
     pub receive: usize,
-    /// Messages go to cards beside the NICs, which send them back.
+    /// Messages go to peer devices on the NIC's bus, which return them.
     pub echoes: bool,
-    /// Messages behind which there is a datagram of ordinary networking over the same card; zero: none.
+    /// One datagram of ordinary networking over the same card follows every n-th message; zero: none.
     pub datagram_every: u64,
 }
 
@@ -501,7 +502,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shallow_queue_loses_frames_and_doubles_those_that_are_sent_again() {
+    fn shallow_queue_loses_frames_and_duplicates_retransmissions() {
         let promise = |is_delivered, is_once, is_in_order| Promise { is_delivered, is_once, is_in_order };
         let (again, never) = (promise(true, false, false), promise(false, false, false));
         let on = |faulty, is_faulty, is_deep| Promises { sound: Promise::ALL, faulty }.on(is_faulty, is_deep);
@@ -510,6 +511,6 @@ mod tests {
             assert_eq!([on(faulty, true, true), on(faulty, true, false)], [faulty; 2]);
         }
         assert_eq!(on(again, false, false), again);
-        assert_eq!(on(never, false, false), promise(false, true, true), "what is lost does not come twice");
+        assert_eq!(on(never, false, false), promise(false, true, true), "a lost frame does not arrive twice");
     }
 }

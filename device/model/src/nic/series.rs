@@ -1,16 +1,16 @@
-//! Launches of one port that follow one another and ask for the same, taken, priced and delivered together: the short
-//! way of a message ([`packet`](crate::nic::packet)), for as many at a time as there are.
+//! Batches: equal consecutive posts of one port, which shell and models take, price and deliver together. This is the
+//! fast path of a message ([`packet`](crate::nic::packet)) for several messages at once.
 //!
-//! What is said of the first is true of all of them: whether they are sent, where to, how long each is on its way where
-//! nobody is met. Each still waits where it meets others, so that its instants are worked out one after the other, by
-//! the functions by which they are worked out one by one; what is left out is what is the same for all, and a look at
-//! the ledger for each crossing. Where each meets what the one before it met, a fixed span later, they are carried on
-//! without that ([`steady`](crate::platform::steady)). All that a card is afterwards, to the last count, is what it is
-//! when each launch is fed to it by itself ([`Input::PageStore`](crate::nic::Input::PageStore)), and each frame
-//! ([`Input::InlinePacket`](crate::nic::Input::InlinePacket)).
+//! Decisions are made once for the batch: whether the messages are sent, their destination, and their latency on idle
+//! resources. Each message still waits for busy resources, so the model computes its instants one after the other,
+//! with the functions that also serve single messages. If each message meets the state that the one before it met, a
+//! fixed span later, the model extrapolates it ([`steady`](crate::platform::steady)). The final state of a card,
+//! including all counts, is the same as if a shell had fed each post
+//! ([`Input::PageStore`](crate::nic::Input::PageStore)) and each packet
+//! ([`Input::InlinePacket`](crate::nic::Input::InlinePacket)) alone.
 //!
-//! A shell asks the sender's model for the way ([`InSeries::way`]), and the receiver's how many it takes
-//! ([`InSeries::most`]). Then it takes so many launches or fewer, and nothing of it can fail any more.
+//! A shell asks the sender's model for the frame class ([`InSeries::way`]), and the receiver's model how many messages
+//! it takes ([`InSeries::most`]). Then it takes at most that many posts, and nothing can fail after that.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -23,65 +23,65 @@ use crate::platform::steady::Runs;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// Most launches of a series: a page full.
+/// Max posts of a batch: all slots of a page.
 pub const MOST: usize = SLOTS as usize;
 
-/// What is the same for all launches of a series.
+/// What all posts of a batch have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Way {
-    /// The port that launches.
+    /// The posting port.
     pub port: u32,
-    /// The node that the frames go to.
+    /// The destination node of the frames.
     pub to: u16,
     /// As [`InlinePacket::is_routed`](crate::nic::packet::InlinePacket::is_routed).
     pub is_routed: bool,
     /// Bytes of each frame.
     pub bytes: usize,
-    /// As [`InlinePacket::head`](crate::nic::packet::InlinePacket::head), of the first. What the others have follows from it by
-    /// their protocol.
+    /// As [`InlinePacket::head`](crate::nic::packet::InlinePacket::head), of the first frame. The heads of the others
+    /// follow from it by their protocol.
     pub head: [u64; 2],
-    /// Which words of its slot each carries.
+    /// The words of its slot that each post carries.
     pub words: Range<usize>,
-    /// So many at the most, from 1.
+    /// Max posts of the batch, from 1.
     pub most: usize,
 }
 
-/// What one launch of a series carries.
+/// What one post of a batch carries.
 #[derive(Clone, Debug, Default)]
 pub struct Member {
-    /// Its words; and behind them, once it has come, what its receiver adds.
+    /// Its words, followed by the words that its receiver adds on arrival.
     pub words: [u64; DMA_BUFFER_WORDS],
-    /// Where it is stored in host memory, from its first word on.
+    /// Where its words are stored in host memory.
     pub address: u64,
 }
 
-/// A series, from page to memory. It is used again and again, so that its places are made once.
+/// A batch, from page to memory. The shell reuses it, so that its buffers are allocated once.
 #[derive(Debug, Default)]
 pub struct Series {
-    /// What is the same for all.
+    /// What all posts have in common.
     pub way: Way,
-    /// Words that each stores at its receiver.
+    /// Words that each message stores at its receiver.
     pub stored_words: usize,
-    /// When the last one was fed to its model.
+    /// When the last post was fed to its model.
     pub fed: Time,
-    /// The message of the last one.
+    /// The message of the last post.
     pub last: Option<TraceTag>,
-    /// When all that happens to them: as many together as there are of them, once a stage has taken them.
+    /// The times of their events: one entry for each post, once a stage has processed the batch.
     pub runs: Runs,
-    /// Of which so many count.
+    /// Only the first `count` are valid.
     members: Vec<Member>,
     count: usize,
 }
 
 impl Series {
-    /// Begins anew, with nothing launched.
+    /// Starts a new, empty batch.
     pub fn begin(&mut self, way: Way) {
         self.members.resize_with(MOST, Member::default);
         self.runs.clear();
         (self.way, self.count, self.last) = (way, 0, None);
     }
 
-    /// Where to put what the next launch carries, if one more is taken. It then is of the series.
+    /// Adds a post to the batch, if it has room, and returns its slot to fill.
     #[inline]
     pub fn place(&mut self) -> Option<&mut Member> {
         let member = self.members.get_mut(self.count).filter(|_| self.count < self.way.most)?;
@@ -89,50 +89,50 @@ impl Series {
         Some(member)
     }
 
-    /// How many there are.
+    /// Number of posts.
     #[inline]
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether the batch is empty.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// They, in their order.
+    /// The posts, in their order.
     #[inline]
     pub fn members(&self) -> &[Member] {
         self.members.get(..self.count).unwrap_or_default()
     }
 
-    /// The same, to go on with them, and the runs in which they are.
+    /// The posts and their times, for the next stage.
     #[inline]
     pub fn members_mut(&mut self) -> (&mut [Member], &mut Runs) {
         (self.members.get_mut(..self.count).unwrap_or_default(), &mut self.runs)
     }
 
-    /// How many of them nobody has worked out, anywhere on their way: they were carried on.
+    /// Posts that no stage computed one by one: all stages extrapolated them.
     pub fn carried_on(&self) -> usize {
         self.count.saturating_sub(self.runs.done().len())
     }
 }
 
-/// The card's side of series.
+/// The card's side of batches.
 pub trait InSeries {
-    /// The way of launches of `port` with this code, if the next ones can be sent as a series: all that each of them
-    /// causes is a frame, and what tells its program of free slots. Nothing changes by asking.
+    /// The frame class of posts of `port` with this code, if the next posts can be sent as a batch. Each post of a
+    /// batch causes only a frame and the report of free slots to its program. The call changes nothing.
     fn way(&self, port: u32, code: u32) -> Option<Way>;
 
-    /// How many messages that come by this way the card takes as a series: all that each of them causes is a store.
-    /// Nothing changes by asking.
+    /// How many messages of this class the card takes as a batch. Each message of a batch causes only a store. The
+    /// call changes nothing.
     fn most(&self, way: &Way) -> usize;
 
-    /// Takes launches, each when the host can begin with it. What tells their program of free slots is in the card's
-    /// effect_queue.
+    /// Takes posts, each when the host can begin it. The reports of free slots to their program are then in the card's
+    /// effect queue.
     fn launch(&mut self, series: &mut Series, node: &mut NodeBus);
 
-    /// Takes what has come of a series, all of it.
+    /// Takes all messages of a batch that arrived.
     fn arrive(&mut self, series: &mut Series, node: &mut NodeBus);
 }

@@ -1,4 +1,4 @@
-//! What every card counts, for drivers and reports.
+//! Counters of every card, for drivers and reports.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -23,7 +23,7 @@ pub struct Statistics {
     pub bytes_received: u64,
     /// Doorbells rung by the guest.
     pub doorbells: u64,
-    /// Launches that were found by polling, with no doorbell.
+    /// Posts that the shell found by polling, without a doorbell.
     pub doorbells_spared: u64,
     /// Interrupts raised.
     pub interrupts: u64,
@@ -31,11 +31,11 @@ pub struct Statistics {
     pub unauthorized: u64,
     /// Frames discarded because a check sequence was wrong.
     pub crc_errors: u64,
-    /// Frames discarded for another fault of format: length, port, kind, stale connection.
+    /// Frames discarded for another format error: length, port, kind, stale connection.
     pub malformed: u64,
     /// Messages discarded because there was no room for them at the receiver.
     pub overruns: u64,
-    /// Launches and register writes refused.
+    /// Posts and register writes refused.
     pub refused: u64,
     /// Acknowledgements sent.
     pub acknowledgements_sent: u64,
@@ -48,7 +48,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// All of them, by the names that drivers show.
+    /// All counters, with the names that drivers show.
     pub const fn by_name(&self) -> [(&'static str, u64); 16] {
         [
             ("packets_sent", self.packets_sent),
@@ -76,10 +76,13 @@ const COUNTERS_REPLY_BYTES: usize =
     Reply::BYTES + CountersHead::BYTES + COUNTERS_PER_REPLY as usize * Counter::BYTES;
 
 /// The answer to [`niclab_abi::control::OP_COUNTERS`] of a card that counts `common`, as every card does, and `own`.
-/// However many are asked for, an answer is as long as any other.
+/// All answers have the same length, however many counters the driver requests.
 pub fn counters_reply(from: &CountersFrom, common: &Statistics, own: &[(&'static str, u64)]) -> ReplyBytes {
     let all: Vec<(&str, u64)> = common.by_name().iter().chain(own).copied().collect();
-    debug_assert!(all.len() <= MAX_COUNTERS as usize, "drivers have no room for so many counters");
+    debug_assert!(
+        all.len() <= MAX_COUNTERS as usize,
+        "drivers have no room for more than MAX_COUNTERS counters"
+    );
     let total = all.len().min(MAX_COUNTERS as usize);
     let first = (from.first as usize).min(total);
     let wanted: Range<usize> = first..(first + COUNTERS_PER_REPLY as usize).min(total);

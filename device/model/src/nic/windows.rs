@@ -1,7 +1,7 @@
-//! What a model has in the BAR behind the information page: windows, which its descriptor declares.
+//! Windows: parts of the BAR after the information page, which a model's descriptor declares.
 //!
-//! Shells lay the BAR out by the declaration, and tell the driver where everything is ([`niclab_abi::bar::Window`]).
-//! Driver and library follow that table, so that a window needs nothing in either.
+//! Shells lay the BAR out by this declaration, and pass the layout to the driver ([`niclab_abi::bar::Window`]). Driver
+//! and library read that table, so a new window needs no code in either.
 
 use alloc::vec::Vec;
 
@@ -11,17 +11,17 @@ use niclab_abi::bar::{
 };
 use thiserror::Error;
 
-/// A stretch of the BAR, as a model declares it.
+/// A window of the BAR, as a model declares it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// The name in sentences.
     pub name: &'static str,
-    /// What it is for, told to programs: a `WINDOW_` of [`niclab_abi::bar`], or from [`WINDOW_OF_MODEL`] on a number by
-    /// which the model's own library finds it. No two windows of a model have the same.
+    /// Its purpose, which programs see: a `WINDOW_` of [`niclab_abi::bar`], or a number from [`WINDOW_OF_MODEL`] on by
+    /// which the model's own library finds it. Unique among the windows of a model.
     pub kind: u32,
     /// Pages of each owner.
     pub pages: u32,
-    /// Who has one.
+    /// Who owns a copy of it.
     pub owner: Owner,
     /// How a host maps it.
     pub caching: Caching,
@@ -29,36 +29,36 @@ pub struct Window {
     pub access: Access,
 }
 
-/// Who has a window.
+/// Who owns a copy of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Each port, for the program that opened it and for nobody else. Zero when the port is opened.
+    /// Each port: only the program that opened the port can access it. The shell zeroes it when the port is opened.
     Port,
-    /// The card, for every program that has a port. Its bytes are the model's.
+    /// The card: every program with a port can access it. The model defines its content.
     Card,
 }
 
 /// How a host maps a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caching {
-    /// Registers: store by store.
+    /// For registers: each store reaches the device alone.
     Uncached,
-    /// What is written in bursts.
+    /// For data written in bursts.
     WriteCombining,
-    /// As memory.
+    /// Ordinary memory.
     WriteBack,
 }
 
 /// What programs may do in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Read what the device writes.
+    /// Programs read what the device writes.
     ReadOnly,
-    /// Read and write.
+    /// Programs read and write.
     ReadWrite,
 }
 
-/// A port's requester page, write-combining as the paper's.
+/// A port's requester page, write-combining as in the ULTRA paper.
 pub const REQUESTER: Window = Window {
     name: "requester page",
     kind: WINDOW_REQUESTER,
@@ -71,43 +71,45 @@ pub const REQUESTER: Window = Window {
 /// A port's completer page.
 pub const COMPLETER: Window = Window { name: "completer page", kind: WINDOW_COMPLETER, ..REQUESTER };
 
-/// All that a card needs which is told everything in slots and by registers.
+/// All windows of a card that hosts control by slots and registers alone.
 pub const PAGES_OF_PORTS: &[Window] = &[REQUESTER, COMPLETER];
 
-/// There can be no such BAR.
+/// Why a BAR layout is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LayoutError {
     /// The information page has no room for the table.
-    #[error("{0} windows, of which the information page can tell {MAX_WINDOWS}; declare fewer")]
+    #[error(
+        "the model declares {0} windows, but the information page has room for {MAX_WINDOWS}; declare fewer"
+    )]
     Windows(usize),
-    /// No guest has room for it.
+    /// The BAR would be too large for any guest.
     #[error("the {0} does not fit into the {MAX_BAR_PAGES} pages of a BAR; declare fewer pages")]
     Pages(&'static str),
-    /// There is nothing to map.
+    /// The window has no pages.
     #[error("the {0} has no pages; declare at least one")]
     Empty(&'static str),
-    /// A program could not tell them apart.
-    #[error("the {0} and the {1} are of one kind; give each its own")]
+    /// Programs could not tell the windows apart.
+    #[error("the {0} and the {1} have the same kind; give each its own kind")]
     Kind(&'static str, &'static str),
-    /// The kind is neither a port's page nor one that a model may give a meaning.
-    #[error("the {0} is of kind {1}, which is no model's; take one from {WINDOW_OF_MODEL} on")]
+    /// The kind is neither a port's page nor free for models.
+    #[error("the {0} has kind {1}, which is reserved; use {WINDOW_OF_MODEL} or higher")]
     ForeignKind(&'static str, u32),
-    /// The host's half of a port could not work.
-    #[error("no window is what ports have as {0}; declare it")]
+    /// The host's half of a port needs this window.
+    #[error("the model declares no usable {0}, which ports need; declare it as the library defines it")]
     Missing(&'static str),
 }
 
-/// Where everything in a BAR is.
+/// The layout of a BAR.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The table of the information page, a row for each window in the order of their declaration.
+    /// The table of the information page: one row for each window, in the order of declaration.
     pub table: Vec<bar::Window>,
     /// Pages of the BAR, a power of two.
     pub pages: u32,
 }
 
-/// Lays out the BAR of a card with so many ports: the information page, then window behind window, the parts of a
-/// window's ports side by side, so that each window is one stretch of a single caching.
+/// Lays out the BAR of a card with `ports` ports: the information page, then one window after the other. The pages of
+/// all ports in a window are contiguous, so that each window is one range with a single caching mode.
 ///
 /// # Errors
 /// [`LayoutError`] names the window.
@@ -147,7 +149,7 @@ fn check_kinds(windows: &[Window]) -> Result<(), LayoutError> {
             return Err(LayoutError::ForeignKind(window.name, window.kind));
         }
     }
-    // What they are called and how they are cached is the model's to say.
+    // The model chooses name and caching of these windows.
     let is = |page: &Window, window: &Window| {
         Window { name: page.name, caching: page.caching, ..*window } == *page
     };
@@ -158,7 +160,7 @@ fn check_kinds(windows: &[Window]) -> Result<(), LayoutError> {
 }
 
 impl Window {
-    /// What programs are told of it.
+    /// The window's row in the table that programs read.
     const fn row(&self, first_page: u32) -> bar::Window {
         bar::Window {
             kind: self.kind,
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn invalid_layouts_name_the_window_and_the_error() {
         let with = |window| lay_out(&[REQUESTER, COMPLETER, window], 8).map(drop);
         assert_eq!(with(PAYLOAD), Ok(()));
         assert_eq!(with(Window { pages: 0, ..PAYLOAD }), Err(LayoutError::Empty("payload")));
@@ -232,14 +234,15 @@ mod tests {
     }
 
     proptest! {
-        /// No page is two windows', none is the information page, and all are inside of the BAR.
+        /// Each page belongs to at most one window, none is the information page, and all are inside the BAR.
         #[test]
         fn every_page_has_one_owner(
             more in proptest::collection::vec(some_window(), 0..7),
             first in 0..6_usize,
             ports in 1..64_u32,
         ) {
-            let mut windows: Vec<_> = (WINDOW_OF_MODEL..).zip(more).map(|(kind, window)| Window { kind, ..window }).collect();
+            let numbered = (WINDOW_OF_MODEL..).zip(more).map(|(kind, window)| Window { kind, ..window });
+            let mut windows: Vec<_> = numbered.collect();
             windows.insert(first.min(windows.len()), COMPLETER);
             windows.insert(first.min(windows.len()), REQUESTER);
             let parts = |window: &Window| if window.owner == Owner::Port { ports } else { 1 };

@@ -1,5 +1,5 @@
-//! Control requests: decoded once, checked, carried out and answered. The operations that every card has are here; a
-//! model adds its own ([`OwnOperation`]) and does what they ask for ([`Controlled`]).
+//! Control requests: decoded once, checked, carried out and answered. This module has the operations of every card. A
+//! model adds its own ([`OwnOperation`]) and carries out all operations ([`Controlled`]).
 
 use alloc::vec::Vec;
 
@@ -21,20 +21,22 @@ use crate::time::Time;
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ControlError {
-    /// The operation is not known.
-    #[error("the operation is not known")]
+    /// The operation is unknown.
+    #[error("the operation is unknown")]
     BadOperation,
-    /// The request is not as long as its operation's.
-    #[error("the request is not as long as its operation's")]
+    /// The length of the request does not match its operation.
+    #[error("the length of the request does not match its operation")]
     BadLength,
     /// The port does not exist or is not open.
     #[error("the port does not exist or is not open")]
     BadPort,
-    /// What is wanted is taken, or the port's launched messages have not left.
-    #[error("what is wanted is taken, or the port's launched messages have not left")]
+    /// The requested resource is in use, or the port's posted messages have not left.
+    #[error("the requested resource is in use, or the port's posted messages have not left")]
     PortBusy,
-    /// The memory is not aligned, is not the guest's, or runs past the end of the address space.
-    #[error("the memory is not aligned, is not the guest's, or runs past the end of the address space")]
+    /// The memory is not aligned, does not belong to the guest, or extends past the end of the address space.
+    #[error(
+        "the memory is not aligned, does not belong to the guest, or extends past the end of the address space"
+    )]
     BadAddress,
     /// A value is out of its range.
     #[error("a value is out of its range")]
@@ -45,13 +47,13 @@ pub enum ControlError {
     /// There is no such entry.
     #[error("there is no such entry")]
     NotFound,
-    /// A reason that only this model has: one of its `STATUS_` constants.
-    #[error("refused for a reason of the model's, status {0}")]
+    /// A reason of this model alone: one of its `STATUS_` constants.
+    #[error("the model refused the request with its status {0}")]
     Own(u32),
 }
 
 impl ControlError {
-    /// The reason as the reply gives it.
+    /// The reason in the reply.
     pub const fn status(self) -> u32 {
         match self {
             Self::BadOperation => STATUS_BAD_OPERATION,
@@ -67,28 +69,28 @@ impl ControlError {
     }
 }
 
-/// What is done of a request.
+/// The progress of a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// All, and this is the reply.
+    /// It is complete, with this reply.
     Now(ReplyBytes),
-    /// The model replies when it knows more: it has kept the [`ReplyDue`].
+    /// The model replies later: it has kept the [`ReplyDue`].
     Later,
 }
 
-/// What a model can be asked beside the common operations.
+/// Operations that a model has besides the common ones.
 pub trait OwnOperation: Sized {
     /// The request with this number and body.
     ///
     /// # Errors
-    /// [`ControlError::BadOperation`] where there is none, or what is wrong with the body.
+    /// [`ControlError::BadOperation`] if there is none, or the fault of the body.
     fn decode(operation: u32, body: &[u8]) -> Result<Self, ControlError>;
 
-    /// The host memory that the request would let the card touch.
+    /// The host memory that the request would make accessible to the card.
     fn memory(&self) -> HostRanges;
 }
 
-/// A model that cannot be asked for anything else.
+/// A model without its own operations.
 #[derive(Debug)]
 pub enum NoOwnOperation {}
 
@@ -104,36 +106,36 @@ impl OwnOperation for NoOwnOperation {
 
 /// A card that takes control requests.
 pub trait Controlled {
-    /// What only this model can be asked.
+    /// The model's own operations.
     type Own: OwnOperation;
-    /// What it counts.
+    /// The model's counters.
     type Counters: Counting;
     /// Ports.
     const PORTS: usize;
-    /// Bytes of the memory with the status line that a port is opened with. It is aligned to as many.
+    /// Bytes of the status line's memory, which a port is opened with. The memory is aligned to its size.
     const STATUS_BYTES: u64;
 
-    /// Where its effects go.
+    /// The queue of the card's effects.
     fn effects(&mut self) -> &mut Effects<Self::Counters>;
 
-    /// Most slices of a receive queue.
+    /// Max slices of a receive queue.
     fn max_slices(&self) -> u32;
 
     /// Whether the port is open.
     fn is_open(&self, port: usize) -> bool;
 
-    /// Checks what only this model looks at of how a port is to be opened.
+    /// Checks the model's own requirements for opening a port.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The requirement that is not met.
     fn check_open(&self, open: &PortOpen) -> Result<(), ControlError>;
 
-    /// Whether there is a port of this number that can be opened so.
+    /// Whether the card has a port of this number that can be opened with these parameters.
     fn may_open(&self, _port: usize, _open: &PortOpen) -> bool {
         true
     }
 
-    /// Opens a port that is not open, with memory and a queue that are in order.
+    /// Opens a closed port with valid memory and queue.
     ///
     /// # Errors
     /// Why it cannot be opened.
@@ -142,16 +144,16 @@ pub trait Controlled {
     /// Closes the port. Returns when the last of its effects is visible.
     fn close_port(&mut self, now: Time, port: usize) -> Time;
 
-    /// Forgets what a driver has set up beside ports.
+    /// Discards the driver's settings other than ports.
     fn on_reset(&mut self);
 
-    /// What every card counts, as a driver reads it.
+    /// The counters of every card, as a driver reads them.
     fn statistics(&self) -> Statistics;
 
-    /// What only this model counts, by name.
+    /// The counters of this model alone, by name.
     fn own_counters(&self) -> Vec<(&'static str, u64)>;
 
-    /// Does what only this model can be asked. `at` is when the reply is seen, put off to what was decided before it. A
+    /// Carries out an operation of this model alone. `at` is when the reply is visible, not before earlier effects. A
     /// model that replies later takes `due`.
     ///
     /// # Errors
@@ -163,17 +165,17 @@ pub trait Controlled {
         due: &mut Option<ReplyDue>,
     ) -> Result<Answer, ControlError>;
 
-    /// A port of this number that is open.
+    /// The index of an open port.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is no such open port.
     fn open_index(&self, port: u32) -> Result<usize, ControlError> {
         let index = port as usize;
         if index < Self::PORTS && self.is_open(index) { Ok(index) } else { Err(ControlError::BadPort) }
     }
 }
 
-/// A request whose length is right.
+/// A request of valid length.
 enum Operation<M> {
     Ping,
     PortOpen(PortOpen),
@@ -201,10 +203,10 @@ impl<M: OwnOperation> Operation<M> {
     }
 }
 
-/// A body that is a whole `T`.
+/// A body that is exactly one `T`.
 ///
 /// # Errors
-/// When it is of another length.
+/// If it has another length.
 pub fn whole<T: FromBytes>(body: &[u8]) -> Result<T, ControlError> {
     T::from_bytes(body).filter(|_| body.len() == T::BYTES).ok_or(ControlError::BadLength)
 }
@@ -212,7 +214,7 @@ pub fn whole<T: FromBytes>(body: &[u8]) -> Result<T, ControlError> {
 /// An operation without a body.
 ///
 /// # Errors
-/// When there is a body.
+/// If there is a body.
 pub fn empty<T>(body: &[u8], operation: T) -> Result<T, ControlError> {
     if body.is_empty() { Ok(operation) } else { Err(ControlError::BadLength) }
 }
@@ -225,7 +227,7 @@ fn memory_of<C: Controlled>(open: &PortOpen) -> [HostRange; 2] {
     ]
 }
 
-/// The host memory that a request would let the card touch.
+/// The host memory that a request would make accessible to the card.
 pub fn memory_named_by<C: Controlled>(request: &[u8]) -> HostRanges {
     match Operation::<C::Own>::decode(request) {
         Ok(Operation::PortOpen(open)) => memory_of::<C>(&open).into_iter().collect(),
@@ -234,28 +236,31 @@ pub fn memory_named_by<C: Controlled>(request: &[u8]) -> HostRanges {
     }
 }
 
-/// Carries a request out, or refuses it, and queues the reply. Control requests belong to no message and have no price,
-/// but for what they make the card read.
+/// Carries a request out, or refuses it, and queues the reply. Control requests belong to no message. They have no
+/// price, except for data that they make the card read.
 pub fn on_control<C: Controlled>(card: &mut C, now: Time, token: u64, request: &[u8]) {
-    // Nothing that was decided before the answer is seen after it.
+    // No earlier effect is visible after the answer.
     let mut at = now;
     let mut due = Some(ReplyDue::new(token));
-    let answer = Operation::decode(request).and_then(|operation| perform(card, &mut at, operation, &mut due));
+    let answer = Operation::decode(request).and_then(|operation| execute(card, &mut at, operation, &mut due));
     let Some(due) = due else {
-        debug_assert!(matches!(answer, Ok(Answer::Later)), "the reply was taken: it comes later");
+        debug_assert!(
+            matches!(answer, Ok(Answer::Later)),
+            "the model took the reply, so it must answer later"
+        );
         return;
     };
     match answer {
         Ok(Answer::Now(bytes)) => card.effects().reply(at, due, bytes),
         Ok(Answer::Later) => {
-            debug_assert!(false, "whoever replies later takes the reply that is due");
+            debug_assert!(false, "a model that replies later must take the reply");
             card.effects().refuse(at, due, STATUS_BAD_OPERATION);
         }
         Err(error) => card.effects().refuse(at, due, error.status()),
     }
 }
 
-/// The host is gone or was reset: no port is open any more, and nothing more is done to its memory.
+/// The host is gone or was reset: closes all ports, and stops all access to their memory.
 pub fn on_host_reset<C: Controlled>(card: &mut C, now: Time) {
     for port in 0..C::PORTS {
         card.close_port(now, port);
@@ -264,7 +269,7 @@ pub fn on_host_reset<C: Controlled>(card: &mut C, now: Time) {
     card.effects().on_host_reset();
 }
 
-fn perform<C: Controlled>(
+fn execute<C: Controlled>(
     card: &mut C,
     at: &mut Time,
     operation: Operation<C::Own>,
@@ -341,7 +346,7 @@ mod tests {
 
     const OP_LATER: u32 = 900;
 
-    /// Asks for a reply that comes later.
+    /// An operation whose reply comes later.
     struct Later;
 
     impl OwnOperation for Later {
@@ -363,7 +368,7 @@ mod tests {
         }
     }
 
-    /// The least card that takes requests; its last port cannot be opened.
+    /// A minimal card that takes requests; its last port cannot be opened.
     struct Card {
         effects: Effects<Counters>,
         is_open: [bool; 3],
@@ -441,7 +446,7 @@ mod tests {
         bytes
     }
 
-    /// Status and body of the reply, and when it is seen.
+    /// Status and body of the reply, and when it is visible.
     fn reply(card: &mut Card) -> Option<(u32, Vec<u8>, u64)> {
         let Some(Output::Reply { at, token: 5, bytes }) = card.effects.poll() else { return None };
         let head = Reply::from_bytes(&bytes)?;
@@ -463,7 +468,7 @@ mod tests {
     };
 
     #[test]
-    fn a_port_that_cannot_be_opened_is_refused_for_the_reason_it_deserves() {
+    fn refused_port_open_names_its_reason() {
         for (open, expected) in [
             (PortOpen { slices_address: 0x1004, ..OPEN }, STATUS_BAD_ADDRESS),
             (PortOpen { status_address: 0x60, ..OPEN }, STATUS_BAD_ADDRESS),
@@ -483,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_opened_in_turn_and_closed_by_name_or_all_at_once() {
+    fn ports_are_opened_in_order_and_closed_one_by_one_or_all() {
         let mut card = card();
         for expected in [0, 1] {
             let opened = ask(&mut card, OP_PORT_OPEN, &bytes_of(&OPEN));
@@ -504,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_another_length_or_number_is_refused() {
+    fn request_with_wrong_length_or_number_is_refused() {
         let mut card = card();
         assert_eq!(ask(&mut card, OP_PING, &[]), (STATUS_OK, vec![], 0));
         assert_eq!(ask(&mut card, OP_PING, &[0]).0, STATUS_BAD_LENGTH);
@@ -522,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_is_due_later_is_kept_by_the_card() {
+    fn card_keeps_a_reply_that_comes_later() {
         let mut card = card();
         on_control(&mut card, Time::ZERO, 5, &request(OP_LATER, &[]));
         assert_eq!(reply(&mut card), None);

@@ -1,4 +1,4 @@
-//! What every card counts. A model's own counts stand beside these.
+//! Counters of every card. A model's own counters are separate.
 
 use crate::nic::Statistics;
 
@@ -7,27 +7,27 @@ use crate::nic::ShellCounts;
 /// Counts since the card was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CardCounters {
-    /// Messages of programs that were sent to their last byte.
+    /// Messages of programs whose last byte was sent.
     pub messages_sent: u64,
-    /// Messages that were stored to their last byte.
+    /// Messages whose last byte was stored.
     pub messages_received: u64,
-    /// Bytes of theirs sent, tags included.
+    /// Bytes of these messages sent, tags included.
     pub bytes_sent: u64,
-    /// Bytes of theirs stored, tags included.
+    /// Bytes of these messages stored, tags included.
     pub bytes_received: u64,
     /// Interrupts raised.
     pub interrupts: u64,
     /// Frames of any kind with a wrong check sequence.
     pub damaged: u64,
-    /// Frames of any kind with another fault of format, for another node, or for what there cannot be.
+    /// Frames of any kind with another format error, for another node, or with values out of range.
     pub malformed: u64,
     /// Frames of another model's protocol.
     pub foreign_frames: u64,
     /// Messages that found no room at the receiver.
     pub overruns: u64,
-    /// Launches and register stores refused.
+    /// Posts and register stores refused.
     pub refused: u64,
-    /// Acknowledgements sent in frames of their own.
+    /// Acknowledgements sent in separate frames.
     pub acknowledgements_sent: u64,
     /// Messages discarded unsent because their port was closed.
     pub discarded_at_close: u64,
@@ -35,12 +35,12 @@ pub struct CardCounters {
     pub control_refused: u64,
     /// Status lines written.
     pub status_lines: u64,
-    /// Things whose place among what the host does was not known beforehand ([`crate::nic::Nic::unordered`]).
+    /// Events whose order relative to the host's actions wall time decided ([`crate::nic::Nic::unordered`]).
     pub unordered: u64,
 }
 
 impl CardCounters {
-    /// The counts as a driver reads them, with those that only the shell can know.
+    /// The counters as a driver reads them, including those that only the shell knows.
     pub fn statistics(&self, shell: &ShellCounts) -> Statistics {
         Statistics {
             packets_sent: self.messages_sent,
@@ -63,7 +63,7 @@ impl CardCounters {
     }
 }
 
-/// What a model counts, among it what every card counts.
+/// A model's counters, which include the counters of every card.
 pub trait Counting: Default + AsMut<CardCounters> {}
 
 impl<C: Default + AsMut<CardCounters>> Counting for C {}

@@ -1,32 +1,32 @@
 //! End-to-end credit flow control between one sending port and one receiving port.
 //!
-//! The receiver sets slots of its queue aside for a sender and announces an absolute **limit**: how many packets of the
-//! **connection** the sender may have sent in all. The sender numbers its packets from 1. Because limits and numbers
-//! are absolute, a message of this protocol may be lost, duplicated or overtaken without harm:
+//! The receiver reserves slices of its queue for a sender and announces an absolute **limit**: the total number of
+//! packets of the **connection** that the sender may send. The sender numbers its packets from 1. Because limits and
+//! numbers are absolute, messages of this protocol may be lost, duplicated or overtaken without harm:
 //!
 //! * a limit only ever moves the sender's window forward;
-//! * a packet counts once, in order; one that is late or duplicated is discarded;
-//! * numbers that were skipped were lost on the way, and their credit comes back;
-//! * a sender that begins anew takes the next connection number, which resets the receiver's account; what belongs to
-//!   an older connection is recognised and discarded.
+//! * a packet counts once, in order; a late or duplicated packet is discarded;
+//! * skipped numbers were lost on the way, and their credit returns;
+//! * a sender that restarts takes the next connection number, which resets the receiver's account; packets and limits
+//!   of an older connection are recognised and discarded.
 //!
-//! The order in which sender and receiver are set up does not matter: the sender **requests** when its route is set,
-//! the receiver **offers** when it authorizes, and an offer is answered with a request. A request that finds an account
-//! which never knew the connection, from a sender that still holds credit of an earlier account, or has sent by it, is
-//! answered with a **renewal**: begin a new connection. Repeating the request is always safe, and is how a sender that
-//! waits too long finds out that an answer was lost.
+//! Sender and receiver can be set up in any order. The sender sends a **request** when its route is set, and the
+//! receiver an **offer** when it authorizes; an offer is answered with a request. A request may name a connection that
+//! the account never knew, from a sender that holds or has used credit of an earlier account. The receiver then
+//! answers with a **renewal**, which has the sender begin a new connection. Repeating a request is always safe. A
+//! sender that waits too long repeats it, in case the answer was lost.
 
 use alloc::collections::VecDeque;
 
 use crate::parts::sequence::Sequence;
 use crate::time::Time;
 
-/// Whether connection `a` was begun after `b`.
+/// Whether connection `a` began after `b`.
 const fn is_newer(a: u16, b: u16) -> bool {
     Sequence::<16>::new(a as u32).is_after(Sequence::new(b as u32))
 }
 
-/// How far `a` is ahead of `b`; zero when it is not.
+/// How far `a` is ahead of `b`; zero if it is not.
 const fn ahead(a: u32, b: u32) -> u32 {
     Sequence::<32>::new(a).ahead_of(Sequence::new(b))
 }
@@ -37,23 +37,23 @@ pub struct Window {
     connection: u16,
     sent: u32,
     limit: u32,
-    /// Number of the last packet whose acknowledgement was counted.
+    /// Number of the last packet with a counted acknowledgement.
     acknowledged: u32,
-    /// Limits that packets not yet sent need, and when each arrived: both only rise. Never more than packets that may
-    /// still be sent. A shell may feed a limit before a packet whose turn, in model time, came earlier.
+    /// Limits that unsent packets need, and when each arrived; both only increase. At most one for each packet that
+    /// may still be sent. A shell may pass a limit before a packet that is earlier in model time.
     arrivals: VecDeque<(u32, Time)>,
 }
 
 impl Window {
-    /// A window that was never used.
+    /// An unused window.
     pub const fn new() -> Self {
         Self { connection: 0, sent: 0, limit: 0, acknowledged: 0, arrivals: VecDeque::new() }
     }
 
-    /// Begins a new connection, without credit. The number of the connection outlives the user of the port, so that
-    /// what is still on its way to the last one is recognised.
+    /// Begins a new connection, without credit. The connection number outlives the user of the port, so that messages
+    /// in flight to the previous user are recognised.
     pub fn begin(&mut self) {
-        // Zero is no connection: an offer that is not a renewal carries it.
+        // Zero is no connection: it marks an offer that is not a renewal.
         let connection = self.connection.checked_add(1).unwrap_or(1);
         self.arrivals.clear();
         let arrivals = core::mem::take(&mut self.arrivals);
@@ -75,13 +75,13 @@ impl Window {
         ahead(self.limit, self.sent) > 0
     }
 
-    /// How many packets may be sent one behind the other.
+    /// Number of packets that may be sent now.
     #[inline]
     pub const fn room(&self) -> u32 {
         ahead(self.limit, self.sent)
     }
 
-    /// Counts a packet that is sent now, whether or not the window is open, and returns its number.
+    /// Counts a sent packet, whether or not the window is open, and returns its number.
     pub fn count_sent(&mut self) -> u32 {
         self.sent = self.sent.wrapping_add(1);
         while self.arrivals.front().is_some_and(|&(limit, _)| ahead(limit, self.sent) == 0) {
@@ -90,18 +90,18 @@ impl Window {
         self.sent
     }
 
-    /// How many packets, from the next one on, go by credit that had arrived by `at`.
+    /// Number of packets, from the next one on, whose credit had arrived by `at`.
     #[inline]
     pub fn opened_by(&self, at: Time) -> u32 {
         if self.arrivals.is_empty() {
-            // Nobody counts credit.
+            // Without credit flow control.
             return u32::MAX;
         }
         let arrived = self.arrivals.iter().take_while(|&&(_, arrived)| arrived <= at).last();
         arrived.map_or(0, |&(limit, _)| ahead(limit, self.sent))
     }
 
-    /// Counts so many packets that are sent one behind the other. Returns when the credit of the last one arrived.
+    /// Counts `packets` consecutive sent packets. Returns when the credit of the last one arrived.
     pub fn count_all_sent(&mut self, packets: u32) -> Time {
         self.sent = self.sent.wrapping_add(packets).wrapping_sub(1);
         while self.arrivals.front().is_some_and(|&(limit, _)| ahead(limit, self.sent) == 0) {
@@ -112,20 +112,20 @@ impl Window {
         opened
     }
 
-    /// When the credit of the next packet arrived, and the packet may go.
+    /// When the credit of the next packet arrived, so that the packet may leave.
     #[inline]
     pub fn opened(&self) -> Time {
         self.arrivals.front().map_or(Time::ZERO, |&(_, at)| at)
     }
 
-    /// Takes a limit that arrived at `now`; false when it is stale or absurd, and then nothing changes. `most` bounds
-    /// how far a limit may run ahead of what was sent: the largest receive queue there is.
+    /// Takes a limit that arrived at `now`. False if it is stale or out of range; then nothing changes. `most` bounds
+    /// how far a limit may be ahead of the sent packets: the size of the largest receive queue.
     pub fn on_limit(&mut self, now: Time, connection: u16, limit: u32, most: u32) -> bool {
         let is_valid =
             connection == self.connection && ahead(limit, self.limit) > 0 && ahead(limit, self.sent) <= most;
         if is_valid {
             self.limit = limit;
-            // One that arrived later and allows less adds nothing.
+            // A limit that arrived later and is lower adds nothing.
             while self.arrivals.back().is_some_and(|&(_, at)| at >= now) {
                 self.arrivals.pop_back();
             }
@@ -134,8 +134,8 @@ impl Window {
         is_valid
     }
 
-    /// Takes the acknowledgement of one packet; false when it is stale, duplicated or absurd. Acknowledgements return in
-    /// the order of their packets, and one that was overtaken is not counted.
+    /// Takes the acknowledgement of one packet; false if it is stale, duplicated or out of range. Acknowledgements
+    /// return in the order of their packets, and overtaken ones are not counted.
     pub fn on_acknowledgement(&mut self, connection: u16, number: u32) -> bool {
         let distance = ahead(number, self.acknowledged);
         let is_valid =
@@ -147,23 +147,23 @@ impl Window {
     }
 }
 
-/// What the receiver answers to a request.
+/// The receiver's answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Announce [`Grant::announce`].
     Announce,
-    /// Tell the sender to begin a new connection.
+    /// Renewal: the sender must begin a new connection.
     Renew,
-    /// Nothing: the request is stale or absurd.
+    /// None: the request is stale or out of range.
     Discard,
 }
 
-/// Why a packet is not accepted.
+/// Why a packet is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It belongs to another connection than the account.
+    /// It belongs to another connection.
     Stale,
-    /// Its number was counted already: it is duplicated, or was overtaken.
+    /// Its number was already counted: it was duplicated or overtaken.
     Late,
     /// Its number is beyond the announced limit.
     BeyondLimit,
@@ -172,56 +172,56 @@ pub enum Refusal {
 /// The receiver's side: the account of one sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// Slots set aside.
+    /// Reserved slices.
     credits: u32,
     connection: Option<u16>,
-    /// Number of the last packet that was accounted for, received or lost.
+    /// Number of the last packet that was received or counted as lost.
     received: u32,
-    /// The limit that the sender knows, if the announcement reached it.
+    /// The last announced limit, which may not have reached the sender.
     announced: u32,
-    /// Slots that hold packets of this sender.
+    /// Slices that hold packets of this sender.
     held: u32,
 }
 
 impl Grant {
-    /// An account with `credits` slots that knows no connection yet.
+    /// An account with `credits` slices and no connection yet.
     pub const fn new(credits: u32) -> Self {
         Self { credits, connection: None, received: 0, announced: 0, held: 0 }
     }
 
-    /// Changes the slots set aside. What was announced stays promised.
+    /// Changes the number of reserved slices. Announced limits stay valid.
     pub fn set_credits(&mut self, credits: u32) {
         self.credits = credits;
     }
 
-    /// The connection, once a request came.
+    /// The connection, once a request has arrived.
     pub const fn connection(&self) -> Option<u16> {
         self.connection
     }
 
-    /// Slots that hold packets of this sender.
+    /// Slices that hold packets of this sender.
     pub const fn held(&self) -> u32 {
         self.held
     }
 
-    /// Slots that this account may come to fill: those set aside, or more while an older and larger promise lasts.
+    /// Slices that this account may fill: the reserved ones, or more while an earlier and larger limit is valid.
     pub const fn reserved(&self) -> u32 {
         self.reserved_with(self.credits)
     }
 
-    /// [`Grant::reserved`] as it would be with other credits.
+    /// [`Grant::reserved`] with other credits.
     pub const fn reserved_with(&self, credits: u32) -> u32 {
         let promised = self.held + ahead(self.announced, self.received);
         if promised > credits { promised } else { credits }
     }
 
-    /// A request: the sender has sent `sent` packets on `connection` and holds unused credit or not.
+    /// Takes a request: the sender has sent `sent` packets on `connection`, and may hold unused credit.
     pub fn on_request(&mut self, connection: u16, sent: u32, is_window_open: bool) -> Answer {
         match self.connection {
             Some(current) if connection == current => {
-                // What was sent and is not here by now was lost, or will be late. More than this account allowed was
-                // sent by credit of an earlier one, whose announcement came late: it is in no books, and nothing would
-                // ever be again.
+                // Sent packets that have not arrived were lost or will be late. A sender that has sent more than this
+                // account allowed used credit of an earlier account, whose announcement arrived late. This account
+                // does not count that credit and could never balance.
                 let missing = ahead(sent, self.received);
                 if missing > ahead(self.announced, self.received) {
                     return Answer::Renew;
@@ -232,7 +232,7 @@ impl Grant {
                 Answer::Announce
             }
             Some(current) if !is_newer(connection, current) => Answer::Discard,
-            // Credit from an earlier account is not in this one's books.
+            // This account does not count credit of an earlier account.
             _ if is_window_open => Answer::Renew,
             _ => {
                 self.begin(connection, sent);
@@ -241,11 +241,11 @@ impl Grant {
         }
     }
 
-    /// A packet under credit flow control. Returns how many before it were lost. The caller stores it and then tells
-    /// [`Grant::on_stored`], or discards it and its credit is free again.
+    /// Takes a packet under credit flow control. Returns how many packets before it were lost. The caller stores the
+    /// packet and then calls [`Grant::on_stored`]; if it discards the packet, the credit is free again.
     ///
     /// # Errors
-    /// When it is not the packet that the account waits for, or a later one within the limit.
+    /// If it is neither the expected packet nor a later one within the limit.
     pub fn on_packet(&mut self, connection: u16, number: u32) -> Result<u32, Refusal> {
         if self.connection != Some(connection) {
             return Err(Refusal::Stale);
@@ -261,11 +261,11 @@ impl Grant {
         Ok(distance - 1)
     }
 
-    /// A packet without flow control: the first of a newer connection begins the account. Returns how many before it
-    /// were lost.
+    /// Takes a packet without flow control: the first packet of a newer connection begins the account. Returns how
+    /// many packets before it were lost.
     ///
     /// # Errors
-    /// When it belongs to an older connection, is duplicated, or was overtaken.
+    /// If it belongs to an older connection, or was duplicated or overtaken.
     pub fn on_packet_uncontrolled(&mut self, connection: u16, number: u32) -> Result<u32, Refusal> {
         match self.connection {
             Some(current) if current == connection => {}
@@ -280,40 +280,40 @@ impl Grant {
         Ok(distance - 1)
     }
 
-    /// How many packets from this one on are accepted one behind the other under credit flow control, with none lost
+    /// Number of consecutive packets, from this one on, that are accepted under credit flow control without a loss
     /// before them.
     pub fn room(&self, connection: u16, number: u32) -> u32 {
         if self.is_next(connection, number) { ahead(self.announced, self.received) } else { 0 }
     }
 
-    /// Whether the account waits for this packet of this connection.
+    /// Whether this packet of this connection is the expected one.
     pub fn is_next(&self, connection: u16, number: u32) -> bool {
         self.connection == Some(connection) && number == self.received.wrapping_add(1)
     }
 
-    /// So many packets are accepted, from the one on for which the account waits, and fill a slot each.
+    /// Accepts `count` consecutive packets, from the expected one on, which fill one slice each.
     pub fn on_series(&mut self, count: u32) {
         self.received = self.received.wrapping_add(count);
         self.held += count;
     }
 
-    /// The packet last accepted fills a slot.
+    /// The last accepted packet fills a slice.
     pub fn on_stored(&mut self) {
         self.held += 1;
     }
 
-    /// The host gave so many slots back.
+    /// The host released `slots` slices.
     pub fn on_released(&mut self, slots: u32) {
         self.held = self.held.saturating_sub(slots);
     }
 
-    /// Whether half of the credits came free since the last announcement: then it is time for the next.
+    /// Whether half of the credits became free since the last announcement, so that the next one is due.
     pub fn is_announcement_due(&self) -> bool {
         let threshold = (self.credits / 2).max(1);
         self.connection.is_some() && ahead(self.limit(), self.announced) >= threshold
     }
 
-    /// The limit to announce now, and the connection it is for.
+    /// The limit to announce now, and its connection.
     pub fn announce(&mut self) -> Option<(u16, u32)> {
         let connection = self.connection?;
         if ahead(self.limit(), self.announced) > 0 {
@@ -344,7 +344,7 @@ mod tests {
 
     const MOST: u32 = 64;
 
-    /// A sender and an account that have found each other.
+    /// A window and an account with a common connection.
     fn pair(credits: u32) -> (Window, Grant) {
         let (mut window, mut grant) = (Window::new(), Grant::new(credits));
         window.begin();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_closes_after_its_credits_and_opens_at_half() {
+    fn window_closes_after_its_credits_and_opens_at_half() {
         let (mut window, mut grant) = pair(4);
         for number in 1..=4 {
             assert!(window.is_open());
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_goes_no_earlier_than_the_first_limit_that_allows_it_arrived() {
+    fn packet_waits_for_the_first_limit_that_allows_it() {
         let at = Time::from_ps;
         let mut window = Window::new();
         window.begin();
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_packets_give_their_credit_back() {
+    fn credit_of_lost_packets_returns() {
         let (window, mut grant) = pair(4);
         assert_eq!(grant.on_packet(window.connection(), 3), Ok(2));
         assert_eq!(grant.on_packet(window.connection(), 2), Err(Refusal::Late));
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn credit_of_an_earlier_account_is_not_taken_over() {
+    fn credit_of_an_earlier_account_is_not_accepted() {
         let (mut window, _) = pair(8);
         let mut fresh = Grant::new(2);
         assert_eq!(fresh.on_packet(window.connection(), 1), Err(Refusal::Stale));
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_used_credit_of_an_earlier_account_begins_anew() {
+    fn sender_that_used_an_earlier_accounts_credit_reconnects() {
         let (mut window, mut earlier) = (Window::new(), Grant::new(8));
         window.begin();
         assert_eq!(earlier.on_request(1, 0, false), Answer::Announce);
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_grant_keeps_its_older_promise() {
+    fn smaller_grant_keeps_its_announced_limit() {
         let (window, mut grant) = pair(8);
         grant.set_credits(2);
         assert_eq!(grant.reserved(), 8);
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_limits_are_refused() {
+    fn limits_out_of_range_are_refused() {
         let (mut window, _) = pair(4);
         assert!(!window.on_limit(Time::ZERO, 1, 4, MOST), "not ahead");
         assert!(!window.on_limit(Time::ZERO, 1, 4 + MOST + 1, MOST), "too far");
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_counts_once_and_for_what_was_sent() {
+    fn acknowledgement_counts_once_and_only_for_a_sent_packet() {
         let (mut window, _) = pair(4);
         assert!(!window.on_acknowledgement(1, 1), "nothing was sent");
         assert_eq!([(); 3].map(|()| window.count_sent()), [1, 2, 3]);
@@ -489,7 +489,7 @@ mod tests {
         Renew { connection: u16 },
     }
 
-    /// A world of one sender and one account, whose messages are lost, duplicated and overtaken as the script says.
+    /// One sender and one account; the script loses, duplicates and reorders their messages.
     struct World {
         window: Window,
         grant: Grant,
@@ -587,10 +587,10 @@ mod tests {
     }
 
     proptest! {
-        /// Packets that are counted together are those counted one by one, and so many go by credit that had come as is
-        /// said.
+        /// Packets that are counted together equal those counted one by one, and the credit of the stated number had
+        /// arrived.
         #[test]
-        fn packets_are_counted_together_as_one_by_one(
+        fn counting_packets_together_equals_one_by_one(
             limits in prop::collection::vec((0..100_u64, 1..9_u32), 1..8),
             begin in prop_oneof![Just(0_u32), u32::MAX - 20..=u32::MAX],
             (at, sent) in (0..100_u64, 0..12_u32),
@@ -615,8 +615,8 @@ mod tests {
             prop_assert!(opened <= room || room == 0);
         }
 
-        /// Whatever happens on the way: never more slots filled than set aside, every packet at most once and in order;
-        /// and when the trouble ends, all credit is there again.
+        /// For any losses and reordering: at most the reserved slices are filled, and every packet is accepted at most
+        /// once and in order. Once messages arrive reliably, all credit returns.
         #[test]
         fn credit_survives_every_order_of_events(
             credits in 1..16_u32,

@@ -1,17 +1,17 @@
-//! Descriptors in rings or chains that lie in the host's memory, where the card walks them.
+//! Descriptors in rings or chains in the host's memory, which the card walks.
 //!
-//! One word of a descriptor says whose it is. The host fills the others and then gives the descriptor to the card by
-//! that word; the card gives it back by the same word, with a status, and touches it no more. So the card loads that
-//! word **first**, and what it loads behind it is what the host had stored before it gave the descriptor away. It loads
-//! a descriptor once and goes by its copy: what a host changes in a descriptor that is not its own changes nothing.
+//! One word of a descriptor holds its ownership. The host fills the others and then gives the descriptor to the card
+//! by that word. The card returns it by the same word, with a status, and does not touch it afterwards. So the card
+//! loads that word **first**: the words that it loads afterwards contain the host's earlier stores. The card loads a
+//! descriptor once and uses its copy, so a host that changes a descriptor that it does not own changes nothing.
 //!
-//! Sans-IO. A model asks where to look ([`DescriptorRing::look`]), has that read
-//! ([`Effects::fetch_descriptor`](crate::parts::effects::Effects::fetch_descriptor)), tells what was there
-//! ([`DescriptorRing::on_data`]), and has a descriptor that is done with written back ([`DescriptorRing::write_back`]).
-//! A card that finds a descriptor which is not its own has come to the end, and looks again when the host demands it
+//! Sans-IO. A model asks for the address to read ([`DescriptorRing::look`]), reads it
+//! ([`Effects::fetch_descriptor`](crate::parts::effects::Effects::fetch_descriptor)), and passes the data on
+//! ([`DescriptorRing::on_data`]). It writes completed descriptors back ([`DescriptorRing::write_back`]). A card that
+//! finds a descriptor of the host's has reached the end, and reads again when the host demands it
 //! ([`DescriptorRing::demand`]).
 //!
-//! How a descriptor looks is its [`Layout`]'s to say: [`dec2114x`] is one.
+//! Each [`Layout`] defines a format of descriptors, such as [`dec2114x`].
 
 pub mod dec2114x;
 
@@ -24,63 +24,64 @@ use crate::nic::{HostRange, HostRanges};
 use crate::parts::obligation::Obligation;
 use crate::platform::profile::WORD_BYTES;
 
-/// Most words of a descriptor. Ours: a bound.
+/// Max words of a descriptor. Ours: a bound.
 pub const MAX_WORDS: usize = 8;
 
-/// How descriptors lie in memory, in words of 64 bits.
+/// The format of descriptors in memory, in words of 64 bits.
 pub trait Layout {
     /// Words of a descriptor that the card reads, at most [`MAX_WORDS`].
     const WORDS: usize;
-    /// Bytes of them that cross the bus: what is read beside them no hardware would read.
+    /// Bytes of them that cross the bus. The card may read more words for its own purposes, which no hardware would
+    /// read.
     const FETCHED_BYTES: u64 = Self::WORDS as u64 * WORD_BYTES;
-    /// Which of them says whose the descriptor is.
+    /// Index of the ownership word.
     const OWNERSHIP: usize;
-    /// The bits of that word by which the card says what came and how it went.
+    /// The bits of that word that describe content and result.
     const STATUS: u64;
 
-    /// Whether the descriptor with this word is the card's.
+    /// Whether the card owns the descriptor with this word.
     fn is_cards(&self, ownership: u64) -> bool;
 
-    /// Where the next descriptor is, as this one says.
+    /// The location of the next descriptor, according to this one.
     fn next(&self, words: &[u64]) -> Next;
 }
 
-/// Where the next descriptor is.
+/// The location of the next descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// So many bytes from where this one begins.
+    /// This many bytes after the start of this one.
     Behind(u64),
-    /// Where the ring begins.
+    /// The start of the ring.
     First,
-    /// There.
+    /// This address.
     At(u64),
 }
 
-/// What is wrong with a ring. The card has stopped walking it, until the host starts it anew.
+/// A fault of a ring. The card stops walking it until the host restarts it.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum RingFault {
-    /// A descriptor that cannot be loaded in words.
+    /// A descriptor is not aligned to words.
     #[error("the descriptor at {address:#x} does not begin at a multiple of eight bytes")]
     Unaligned {
-        /// Where.
+        /// Its address.
         address: u64,
     },
-    /// A descriptor that is not, or not all, in the guest's memory.
+    /// A descriptor is not completely in the guest's memory.
     #[error("the descriptor at {address:#x} is not in the guest's memory")]
     OutsideMemory {
-        /// Where.
+        /// Its address.
         address: u64,
     },
-    /// The host moved the ring under the card.
-    #[error("the ring was moved to {address:#x} while the card walks it; it must be stopped before")]
+    /// The host moved the ring while the card walks it.
+    #[error("the ring was moved to {address:#x} while the card walks it; stop the ring first")]
     Moved {
-        /// Where to.
+        /// Its new address.
         address: u64,
     },
 }
 
 impl RingFault {
-    /// By which a fault is counted.
+    /// The fault's name in counters.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Unaligned { .. } => "descriptor_unaligned",
@@ -90,70 +91,70 @@ impl RingFault {
     }
 }
 
-/// A descriptor that the card has and must give back.
+/// A descriptor that the card owns and must return.
 #[derive(Debug)]
 #[must_use = "a descriptor that was taken is written back, or void"]
 pub struct Taken {
     address: u64,
     words: [u64; MAX_WORDS],
-    /// Of the ring, when it was taken.
+    /// The ring's generation when the descriptor was taken.
     generation: u64,
     obligation: Obligation,
 }
 
 impl Taken {
-    /// Its words, as they were when it was taken, and zeros.
+    /// Its words when it was taken, followed by zeros.
     pub const fn words(&self) -> &[u64; MAX_WORDS] {
         &self.words
     }
 
-    /// Where it is, for those who say what is wrong with it.
+    /// Its address, for messages about it.
     pub const fn address(&self) -> u64 {
         self.address
     }
 
-    /// The host is gone.
+    /// Cancels it: the host is gone.
     pub fn void(self) {
         self.obligation.void();
     }
 }
 
-/// What was there where the card looked.
+/// The result of a read.
 #[derive(Debug)]
 pub enum Found {
-    /// A descriptor of the card's.
+    /// A descriptor that the card owns now.
     Taken(Taken),
-    /// One of the host's: there is nothing more to do until the host demands it, unless it just did.
+    /// A descriptor of the host's: the card waits for a demand, unless one has just arrived.
     Nothing,
     /// The ring is broken, and the card has stopped.
     Broken(RingFault),
-    /// Nobody asked, or no more: the ring was stopped meanwhile.
+    /// No read with this token is pending; the ring may have been stopped meanwhile.
     Stale,
 }
 
-/// The ownership word of a descriptor that goes back to the host, and where.
+/// The ownership word with which a descriptor returns to the host, and its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBack {
-    /// Where.
+    /// Its address.
     pub address: u64,
-    /// What.
+    /// The word.
     pub word: u64,
-    /// The bits of it that say what came and how it went.
+    /// The bits of it that describe content and result.
     pub status: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Stopped,
-    /// There may be more.
+    /// More descriptors may be ready.
     Running,
-    /// Waits for what the read with this token finds.
+    /// Waits for the read with this token.
     Looking {
         token: u64,
-        /// The host has demanded a look meanwhile: what is found may be older.
+        /// The host has sent a demand meanwhile: the data of the read may be older.
         is_demanded: bool,
     },
-    /// Came to a descriptor of the host's, or to the end of what one demand allows.
+    /// Has reached a descriptor of the host's, or the read limit of one demand.
     Suspended,
 }
 
@@ -164,23 +165,23 @@ pub struct DescriptorRing<L> {
     state: State,
     first: u64,
     next: u64,
-    /// Looks until the host must demand more.
+    /// Reads until the host must send the next demand.
     allowance: u32,
     demand_looks: u32,
-    /// Where the descriptors are that the card has.
+    /// Addresses of the descriptors that the card owns.
     taken: Vec<u64>,
     max_taken: usize,
     generation: u64,
 }
 
 impl<L: Layout> DescriptorRing<L> {
-    /// A walk that has not begun. The card has at most `max_taken` descriptors at a time: as many as it works at, since
-    /// each look is compared with all of them.
+    /// A walk that has not begun. The card owns at most `max_taken` descriptors at a time, because each read is
+    /// compared with all of them.
     ///
-    /// It looks at `demand_looks` descriptors for one demand of the host, at least as many as a ring can have: a driver
-    /// demands after it has given descriptors away, so that one demand never has to do for more. (The attack: another
-    /// processor of the guest gives every descriptor back to the card as soon as it is done with. Without a bound the
-    /// card would never come to the end, and neither would the shell's thread, which other guests share.)
+    /// It reads at most `demand_looks` descriptors for one demand of the host; give at least the size of the largest
+    /// ring. A driver sends a demand after it has given descriptors to the card, so one demand never needs more reads.
+    /// (Attack: another processor of the guest gives every descriptor back to the card at once. Without a bound the
+    /// card would never reach the end, and would block the shell's thread, which other guests share.)
     pub fn new(layout: L, max_taken: usize, demand_looks: u32) -> Self {
         const { assert!(L::WORDS <= MAX_WORDS && L::OWNERSHIP < L::WORDS) };
         Self {
@@ -196,10 +197,10 @@ impl<L: Layout> DescriptorRing<L> {
         }
     }
 
-    /// The host says where the ring begins, and demands a look.
+    /// The host sets the start of the ring, and demands a read.
     ///
     /// # Errors
-    /// [`RingFault::Moved`] while the card walks it, which goes on as before; [`RingFault::Unaligned`].
+    /// [`RingFault::Moved`] while the card walks the ring, which continues; [`RingFault::Unaligned`].
     pub fn start(&mut self, first: u64) -> Result<(), RingFault> {
         if self.state != State::Stopped {
             return Err(RingFault::Moved { address: first });
@@ -212,15 +213,15 @@ impl<L: Layout> DescriptorRing<L> {
         Ok(())
     }
 
-    /// Stops: descriptors that the card has are not written back any more, and what was read is not looked at.
+    /// Stops: the card no longer writes back descriptors that it owns, and ignores a pending read.
     pub fn stop(&mut self) {
         self.state = State::Stopped;
         self.generation += 1;
         self.taken.clear();
     }
 
-    /// There may be descriptors of the card's where it came to the end: the host says so, or the card needs one, as for
-    /// a frame that has come.
+    /// Reads again at the end of the ring: the host demands it, or the card needs a descriptor, for example for a
+    /// received frame.
     pub fn demand(&mut self) {
         self.allowance = self.demand_looks;
         match &mut self.state {
@@ -230,20 +231,20 @@ impl<L: Layout> DescriptorRing<L> {
         }
     }
 
-    /// Whether the host has started the ring and it is not broken.
+    /// Whether the host has started the ring and it has no fault.
     pub fn is_started(&self) -> bool {
         self.state != State::Stopped
     }
 
-    /// Whether the card finds no more until it has given one back: it has as many as it can, or all that there are. A
-    /// card that then waits for the rest of something waits for ever. (The attacks: descriptors that never end what
-    /// they begin, and a chain that leads back into itself.)
+    /// Whether the card finds no more descriptors until it has returned one: it owns the maximum, or all descriptors
+    /// of the ring. A card that needs another descriptor to complete its work would then wait for ever. (Attacks:
+    /// descriptors that never end a frame, and a chain that leads back into itself.)
     pub fn is_exhausted(&self) -> bool {
         self.taken.len() >= self.max_taken || self.taken.contains(&self.next)
     }
 
-    /// What must be read to find the next descriptor, in this order; [`Self::on_data`] gets the bytes, with this token.
-    /// Nothing while the card waits for a read or a demand, or [has all](Self::is_exhausted).
+    /// The ranges to read for the next descriptor, in this order; [`Self::on_data`] takes the bytes, with this token.
+    /// None while the card waits for a read or a demand, or [has all](Self::is_exhausted).
     pub fn look(&mut self, token: u64) -> Option<HostRanges> {
         if self.state != State::Running || self.is_exhausted() {
             return None;
@@ -263,7 +264,7 @@ impl<L: Layout> DescriptorRing<L> {
         Some([ownership, before, after].into_iter().filter(|range| range.bytes > 0).collect())
     }
 
-    /// What the read with this token found: the bytes, if all of them are the guest's memory.
+    /// Takes the data of the read with this token: the bytes, if all of them are the guest's memory.
     pub fn on_data(&mut self, token: u64, bytes: &[u8], is_whole: bool) -> Found {
         let is_demanded = match self.state {
             State::Looking { token: asked, is_demanded } if asked == token => is_demanded,
@@ -278,7 +279,7 @@ impl<L: Layout> DescriptorRing<L> {
             return Found::Nothing;
         }
         let next = match self.layout.next(&words[..L::WORDS]) {
-            // Beyond the end of all addresses is no guest's memory either: the next look says so.
+            // An address beyond the address space is not the guest's memory; the next read reports that.
             Next::Behind(bytes) => address.saturating_add(bytes) & !(WORD_BYTES - 1),
             Next::First => self.first,
             Next::At(address) => address,
@@ -298,9 +299,8 @@ impl<L: Layout> DescriptorRing<L> {
         Found::Broken(fault)
     }
 
-    /// The card is done with a descriptor and gives it back: what [`Effects::write_back`] must write, after all else
-    /// that the host shall find with it. Nothing when the ring was stopped meanwhile, and the memory may be somebody
-    /// else's.
+    /// Returns a completed descriptor. The caller must write the result by [`Effects::write_back`], after all its
+    /// data. None if the ring was stopped meanwhile: the memory may have another use.
     ///
     /// [`Effects::write_back`]: crate::parts::effects::Effects::write_back
     pub fn write_back(&mut self, taken: Taken, ownership: u64) -> Option<WriteBack> {
@@ -327,7 +327,7 @@ fn words_of<L: Layout>(bytes: &[u8]) -> Option<[u64; MAX_WORDS]> {
     for (place, chunk) in words.iter_mut().zip(chunks) {
         *place = u64::from_le_bytes(*chunk);
     }
-    // The ownership word came first.
+    // The ownership word was read first.
     words[..=L::OWNERSHIP].rotate_left(1);
     Some(words)
 }

@@ -1,4 +1,4 @@
-//! What the units of a card do to the world: effects queued for the shell, priced and counted.
+//! Effects of a card's units: queued for the shell, priced and counted.
 
 use core::ops::Range;
 
@@ -23,14 +23,14 @@ use crate::time::{Passage, Time};
 /// Bytes of a word. Ours: the interface has words of 64 bits.
 pub const WORD_BYTES: u64 = 8;
 
-/// Bytes of a descriptor of a queue: those of a split virtqueue (Virtio 1.3, section 2.7.5), as of most cards of their
-/// time.
+/// Bytes of a queue descriptor: as in a split virtqueue (Virtio 1.3, section 2.7.5), and as in most cards of the
+/// papers' time.
 pub const DESCRIPTOR_BYTES: u64 = 16;
 
-/// The machines that most cards have; a unit with others asks [`HostInterface::machine`] for them.
+/// Machines that most cards have; a unit with others gets them from [`HostInterface::machine`].
 #[derive(Clone, Copy, Debug)]
 pub enum Machine {
-    /// Takes what the host launches.
+    /// Takes the host's posts.
     Load,
     /// Sends frames.
     Transmit,
@@ -46,16 +46,16 @@ impl Machine {
         [("load", "load"), ("transmit", "tx"), ("receive", "rx"), ("store", "store")];
 }
 
-/// What inputs and outputs cost, as [`crate::nic::Nic::work_done`] counts.
+/// Work units of inputs and outputs, for [`crate::nic::Nic::work_done`].
 #[derive(Clone, Copy, Debug)]
 pub struct WorkPrices {
     /// Any input.
     pub input: u64,
-    /// Bytes of an input that are checked in a unit of work, a power of two; `u64::MAX` where none is long.
+    /// Bytes of an input that are checked per work unit, a power of two; `u64::MAX` if inputs are short.
     pub checked_bytes_in_unit: u64,
     /// Any output.
     pub output: u64,
-    /// Bytes that are copied for an output in a unit of work, a power of two; `u64::MAX` where none is long.
+    /// Bytes that are copied for an output per work unit, a power of two; `u64::MAX` if outputs are short.
     pub copied_bytes_in_unit: u64,
 }
 
@@ -73,40 +73,40 @@ impl ReplyDue {
         Self { token, obligation: Obligation::new("a reply to a control request") }
     }
 
-    /// The driver is gone.
+    /// Cancels the reply: the driver is gone.
     pub fn void(self) {
         self.obligation.void();
     }
 }
 
-/// A chain of a descriptor queue that was taken.
+/// A chain of a descriptor queue that the card took.
 #[derive(Debug)]
-#[must_use = "a chain that was taken is given back"]
+#[must_use = "a chain that was taken must be returned"]
 pub struct CompletionDue {
     token: u64,
     obligation: Obligation,
 }
 
 impl CompletionDue {
-    /// The driver is gone.
+    /// Cancels the completion: the driver is gone.
     pub fn void(self) {
         self.obligation.void();
     }
 }
 
-/// Host interface, queued effects and counts of a card. `C` is what its model counts.
+/// Host interface, queued effects and counters of a card. `C` is the model's counters.
 #[derive(Debug)]
 pub struct Effects<C> {
     /// Host and bus.
     pub interface: HostInterface,
-    /// What the card has counted.
+    /// The card's counters.
     pub counters: C,
-    /// What the shell has counted.
+    /// The shell's counters.
     pub shell_counts: ShellCounts,
     machines: [host_interface::Machine; 4],
     effect_queue: EffectQueue,
     prices: WorkPrices,
-    /// Powers of two by which bytes are divided for each input and output.
+    /// Powers of two by which bytes of each input and output are divided.
     checked_shift: u32,
     copied_shift: u32,
     spent: u64,
@@ -114,7 +114,7 @@ pub struct Effects<C> {
 }
 
 impl<C: Counting> Effects<C> {
-    /// None so far.
+    /// Without effects.
     pub fn new(interface: HostInterface, prices: WorkPrices) -> Self {
         let machine = |(name, track)| interface.machine(name, track);
         Self {
@@ -131,18 +131,18 @@ impl<C: Counting> Effects<C> {
         }
     }
 
-    /// What every card counts.
+    /// The counters of every card.
     #[inline]
     pub fn card(&mut self) -> &mut CardCounters {
         self.counters.as_mut()
     }
 
-    /// An input has come: no message is known whose it is.
+    /// Counts an input. Until the next attribution, transactions belong to no message.
     #[inline]
     pub fn on_input(&mut self, input: &Input<'_>) {
         self.attribute(None);
         self.spent += self.prices.input;
-        // Most cards look at no length.
+        // Most cards have inputs of constant cost.
         if self.prices.checked_bytes_in_unit != u64::MAX {
             let bytes = match input {
                 Input::Frame { frame, .. } => frame.len(),
@@ -161,42 +161,42 @@ impl<C: Counting> Effects<C> {
         self.tokens
     }
 
-    /// The next effect, in the order in which they were decided.
+    /// The next effect, in the order of the card's decisions.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
         self.effect_queue.poll()
     }
 
-    /// The host is gone: what was for it is not done.
+    /// Drops the effects for a host that is gone.
     pub fn on_host_reset(&mut self) {
         self.effect_queue.keep_frames();
     }
 
-    /// Counts an output for which so many bytes are copied.
+    /// Counts an output for which `bytes` bytes are copied.
     #[inline]
     const fn spend_output(&mut self, bytes: u64) {
         self.spent += self.prices.output + (bytes >> self.copied_shift);
     }
 
-    /// Counts work beside that of inputs and outputs, as [`crate::nic::Nic::work_done`] does.
+    /// Counts other work than inputs and outputs, as [`crate::nic::Nic::work_done`] does.
     #[inline]
     pub const fn spend(&mut self, units: u64) {
         self.spent += units;
     }
 
-    /// Work done so far.
+    /// Work so far.
     #[inline]
     pub const fn spent(&self) -> u64 {
         self.spent
     }
 
-    /// Says whose the crossings are that follow.
+    /// Names the message of the next transactions.
     #[inline]
     pub fn attribute(&mut self, message: Option<TraceTag>) {
         self.interface.ledger_mut().attribute(message);
     }
 
-    /// Does what belongs to no message, whatever goes on around it.
+    /// Runs `act` with its transactions attributed to no message, and restores the attribution.
     #[inline]
     pub fn unattributed<R>(&mut self, act: impl FnOnce(&mut Self) -> R) -> R {
         let message = self.interface.ledger().attributed();
@@ -206,49 +206,49 @@ impl<C: Counting> Effects<C> {
         result
     }
 
-    /// Lets a machine work on `bytes`.
+    /// Charges a machine for `bytes`.
     #[inline]
     pub fn work(&mut self, machine: Machine, ready: Time, bytes: u64) -> Stage {
         self.interface.work(&mut self.machines[machine as usize], ready, bytes)
     }
 
-    /// Lets a machine take a packet of `bytes` whose words `come`, and pass it on: [`HostInterface::pass`].
+    /// Passes a packet of `bytes`, whose words arrive at `come`, through a machine: [`HostInterface::pass`].
     #[inline(always)]
     pub fn pass(&mut self, machine: Machine, passing: Passing, come: Passage, bytes: u64) -> Passed {
         self.interface.pass(&mut self.machines[machine as usize], passing, come, bytes)
     }
 
-    /// Lets a machine take packets of `bytes` one behind the other: [`HostInterface::passes`].
+    /// Begins a batch of packets of `bytes` through a machine: [`HostInterface::passes`].
     #[inline]
     pub fn passes(&self, machine: Machine, passing: Passing, bytes: u64) -> Passes {
         self.interface.passes(&self.machines[machine as usize], passing, bytes)
     }
 
-    /// Enters packets that a machine has taken one behind the other.
+    /// Records a batch of packets that a machine has passed.
     pub fn enter_passes(&mut self, machine: Machine, passes: &Passes) {
         self.interface.enter_passes(&mut self.machines[machine as usize], passes);
     }
 
-    /// Whether something can be done as a series: the ledger keeps no single stages, a shell looks for packets, and
-    /// nothing is to be done before it.
+    /// Whether a batch is possible: the ledger records no single stages, the shell takes packets, and no effect is
+    /// pending.
     #[inline]
     pub fn takes_series(&self) -> bool {
         self.effect_queue.is_open() && self.effect_queue.is_empty() && !self.interface.ledger().is_recording()
     }
 
-    /// So many inputs of a series have come, of which no bytes are checked, each of which causes an output for which so
-    /// many bytes are copied.
+    /// Counts the inputs and outputs of a batch: inputs without checked bytes, and one output for each with
+    /// `copied_bytes` copied.
     #[inline]
     pub fn on_series(&mut self, count: usize, copied_bytes: u64) {
         debug_assert!(
             self.prices.checked_bytes_in_unit == u64::MAX,
-            "what is checked is counted by its bytes"
+            "checked inputs are counted by their bytes"
         );
         let each = self.prices.input + self.prices.output + (copied_bytes >> self.copied_shift);
         self.spent += count as u64 * each;
     }
 
-    /// The host stores a register. Returns when it is there.
+    /// The host stores a register. Returns when the store arrives.
     #[inline]
     pub fn store_register(&mut self, ready: Time) -> Time {
         self.interface.transfer(BusTransfer::PioWrite, ready, WORD_BYTES).end
@@ -267,7 +267,7 @@ impl<C: Counting> Effects<C> {
         at
     }
 
-    /// The same of words that are no vector yet.
+    /// As [`Self::dma_write`], from a slice of words.
     #[inline]
     pub fn dma_write_words(&mut self, ready: Time, address: u64, words: &[u64], content: Content) -> Time {
         let message = self.interface.ledger().attributed();
@@ -292,7 +292,8 @@ impl<C: Counting> Effects<C> {
         at
     }
 
-    /// Stores the first bytes of a frame's data as one DMA transfer, wherever they are. Returns when they are visible.
+    /// Stores the first bytes of a frame's data, contained or borrowed, as one DMA transfer. Returns when they are
+    /// visible.
     pub fn dma_data(&mut self, ready: Time, data: &Data<'_>, bytes: usize, ranges: HostRanges) -> Time {
         let first = data.bytes().start;
         let bytes = first..first + bytes;
@@ -301,7 +302,7 @@ impl<C: Counting> Effects<C> {
             Data::Lent(_) => {
                 let message = self.interface.ledger().attributed();
                 let at = self.interface.transfer(BusTransfer::DmaWrite, ready, bytes.len() as u64).end;
-                // They were priced when they were lent, and are copied once.
+                // Borrowed bytes were counted when they were lent, and are copied once.
                 self.spend_output(0);
                 self.effect_queue.push(Output::DmaLent { at, bytes, ranges, message });
                 at
@@ -309,14 +310,14 @@ impl<C: Counting> Effects<C> {
         }
     }
 
-    /// Reads host memory behind what is in `into` as one DMA transfer. Returns when it is here.
+    /// Reads host memory as one DMA transfer, appended to `into`. Returns when the data arrives.
     pub fn dma_read(&mut self, ready: Time, token: u64, ranges: HostRanges, into: FrameBytes) -> Time {
         let bytes = ranges.iter().map(|range| range.bytes).sum();
         self.read(BusTransfer::DmaRead, bytes, ready, token, ranges, into)
     }
 
-    /// Reads a descriptor of a ring in host memory, laid out as `L`: what [`DescriptorRing::look`] said. Returns when
-    /// it is here.
+    /// Reads the descriptor of a ring in host memory, laid out as `L`, from the ranges of [`DescriptorRing::look`].
+    /// Returns when it arrives.
     ///
     /// [`DescriptorRing::look`]: crate::parts::descriptor_ring::DescriptorRing::look
     pub fn fetch_descriptor<L: Layout>(&mut self, ready: Time, token: u64, ranges: HostRanges) -> Time {
@@ -340,14 +341,14 @@ impl<C: Counting> Effects<C> {
         at
     }
 
-    /// Reads what the host stored into a window of the card behind what is in `into`: it is there already.
+    /// Reads bytes that the host stored into a window of the card, appended to `into`. They are already in the card.
     pub fn window_read(&mut self, at: Time, token: u64, range: WindowRange, into: FrameBytes) {
         let message = self.interface.ledger().attributed();
         self.spend_output(range.bytes.end - range.bytes.start);
         self.effect_queue.push(Output::WindowRead { at, token, range, into, message });
     }
 
-    /// Gives a descriptor of a ring in host memory back. Returns when the host sees it.
+    /// Returns a descriptor of a ring in host memory. Returns when the host sees it.
     pub fn write_back(&mut self, ready: Time, write_back: WriteBack) -> Time {
         let WriteBack { address, word, status } = write_back;
         let message = self.interface.ledger().attributed();
@@ -357,7 +358,7 @@ impl<C: Counting> Effects<C> {
         at
     }
 
-    /// Takes a chain of a descriptor queue. Returns when its descriptors are here, and that it must be given back.
+    /// Takes a chain of a descriptor queue. Returns when its descriptors arrive, and the obligation to return it.
     pub fn take_chain(&mut self, ready: Time, chain: &Descriptor) -> (Time, CompletionDue) {
         let descriptors = (chain.readable.len() + chain.writable.len()) as u64;
         let bytes = descriptors * DESCRIPTOR_BYTES;
@@ -366,7 +367,7 @@ impl<C: Counting> Effects<C> {
         (at, CompletionDue { token: chain.token, obligation })
     }
 
-    /// Gives a chain back into whose memory `bytes` were written. Returns when the host sees it.
+    /// Returns a chain with `bytes` bytes written into its memory. Returns when the host sees it.
     pub fn complete(&mut self, ready: Time, due: CompletionDue, bytes: u32) -> Time {
         let CompletionDue { token, obligation } = due;
         let at = self.interface.transfer(BusTransfer::DescriptorWriteBack, ready, DESCRIPTOR_BYTES).end;
@@ -376,7 +377,7 @@ impl<C: Counting> Effects<C> {
         at
     }
 
-    /// Sends a frame that is `ready`, whole at an instant or from its head to its tail.
+    /// Sends a frame that is `ready`, completely at an instant or from its head to its tail.
     #[inline]
     pub fn frame(
         &mut self,
@@ -389,8 +390,7 @@ impl<C: Counting> Effects<C> {
         self.effect_queue.push(Output::Frame { at: head, tail, frame, message });
     }
 
-    /// Where to make the frame that is sent next, of so many bytes, if it can be left as it is: else it is to be
-    /// encoded, and sent by [`Effects::frame`].
+    /// A slot for the next packet, of `bytes` bytes. None if it must be encoded, and sent by [`Effects::frame`].
     #[inline]
     pub fn packet(&mut self, bytes: usize) -> Option<&mut InlinePacket> {
         let place = self.effect_queue.slot_for_packet();
@@ -400,13 +400,13 @@ impl<C: Counting> Effects<C> {
         place
     }
 
-    /// What is to be done.
+    /// The queue of effects.
     #[inline]
     pub const fn effect_queue(&mut self) -> &mut EffectQueue {
         &mut self.effect_queue
     }
 
-    /// Sends a frame before all that was decided meanwhile: it has waited for its data.
+    /// Sends a frame before all effects that were decided meanwhile: it has waited for its data.
     pub fn frame_first(
         &mut self,
         ready: impl Into<Passage>,
@@ -418,7 +418,7 @@ impl<C: Counting> Effects<C> {
         self.effect_queue.push_first(Output::Frame { at: head, tail, frame, message });
     }
 
-    /// The same, of a frame whose data was lent just now.
+    /// As [`Self::frame_first`], for a frame whose data was just lent.
     pub fn lent_frame_first(
         &mut self,
         ready: impl Into<Passage>,
@@ -453,12 +453,12 @@ impl<C: Counting> Effects<C> {
     }
 }
 
-/// A reply that all went well, with a body.
+/// A reply that reports success, with a body.
 pub fn reply_of(body: &impl ToBytes) -> ReplyBytes {
     reply_bytes(STATUS_OK, Some(body))
 }
 
-/// A reply that all went well, and nothing else.
+/// A reply that reports success, without a body.
 pub fn empty_reply() -> ReplyBytes {
     reply_bytes(STATUS_OK, None::<&Reply>)
 }

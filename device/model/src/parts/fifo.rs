@@ -1,8 +1,8 @@
-//! A FIFO RAM split by pointer memory into up to eight queues of settable size (Fröning, Litz, Brüning 2007, sections
-//! 3.1 and 3.2).
+//! A FIFO RAM that pointer memory splits into up to eight queues of configurable size (Fröning, Litz, Brüning 2007,
+//! sections 3.1 and 3.2).
 //!
-//! Time is analytic: a packet that was taken leaves its words at a known instant, and a packet that wants room learns
-//! when there will be some. Nothing is ticked.
+//! Times are computed analytically, without ticks: a packet that was taken frees its words at a known instant, and a
+//! packet that needs room gets the instant when there is enough.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -18,21 +18,21 @@ pub const QUEUES: usize = 8;
 /// Why a queue cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FifoError {
-    /// The number is past [`QUEUES`] or the queue is open.
+    /// The number is at least [`QUEUES`], or the queue is open.
     #[error("queue {queue} of the FIFO RAM does not exist or is in use")]
     BadQueue {
-        /// The queue asked for.
+        /// The requested queue.
         queue: usize,
     },
-    /// A queue of no words holds nothing.
+    /// A queue without words cannot hold a packet.
     #[error("a queue of the FIFO RAM needs at least one word")]
     Empty,
-    /// No stretch of the RAM is free that is long enough.
+    /// The RAM has no contiguous free range of this length.
     #[error(
-        "{words} words are not free in one piece in a FIFO RAM of {ram_words} words; make other queues smaller"
+        "a FIFO RAM of {ram_words} words has no {words} contiguous free words; make other queues smaller"
     )]
     NoSpace {
-        /// Words asked for.
+        /// The requested words.
         words: usize,
         /// Words of the RAM.
         ram_words: usize,
@@ -46,11 +46,11 @@ pub struct Packet<T> {
     pub words: usize,
     /// When its last word was written.
     pub ready: Time,
-    /// What the owner keeps beside the words.
+    /// The owner's data for this packet.
     pub note: T,
 }
 
-/// What of a queue is leaving: how many packets, and the first of them.
+/// The packets of a queue that are leaving: their number, and the first of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
     count: usize,
@@ -64,7 +64,7 @@ struct Queue<T> {
     /// Offset from `base` of the oldest word.
     read: usize,
     packets: VecDeque<Packet<T>>,
-    /// Packets that were taken, and when their words are free.
+    /// Packets that were taken, and when their words become free.
     leaving: VecDeque<(Time, usize)>,
     leaving_words: usize,
 }
@@ -73,8 +73,7 @@ struct Queue<T> {
 #[derive(Clone, Debug)]
 pub struct FifoRam<T> {
     ram: Vec<u64>,
-    /// Words of each queue that are not used, and none of a queue that is closed. Beside one another, for a shell asks
-    /// for them at every step.
+    /// Free words of each queue; zero for a closed queue. Contiguous, because a shell reads them at every step.
     free: [usize; QUEUES],
     queues: [Option<Queue<T>>; QUEUES],
 }
@@ -85,10 +84,10 @@ impl<T: Copy> FifoRam<T> {
         Self { ram: vec![0; ram_words], free: [0; QUEUES], queues: [const { None }; QUEUES] }
     }
 
-    /// Gives `words` of the RAM to a queue.
+    /// Allocates `words` of the RAM to a queue.
     ///
     /// # Errors
-    /// When the queue does not exist or is open, and when there is no such stretch of words.
+    /// If the queue does not exist or is open, or if no contiguous range is free.
     pub fn open(&mut self, queue: usize, words: usize) -> Result<(), FifoError> {
         if words == 0 {
             return Err(FifoError::Empty);
@@ -110,7 +109,7 @@ impl<T: Copy> FifoRam<T> {
         Ok(())
     }
 
-    /// Takes the queue's words back. Returns how many packets were in it.
+    /// Frees the queue's words. Returns the number of its packets.
     pub fn close(&mut self, queue: usize) -> usize {
         if let Some(free) = self.free.get_mut(queue) {
             *free = 0;
@@ -118,12 +117,12 @@ impl<T: Copy> FifoRam<T> {
         self.queues.get_mut(queue).and_then(Option::take).map_or(0, |queue| queue.packets.len())
     }
 
-    /// Whether a packet of `words` fits behind those that were not taken. It has at least one word.
+    /// Whether a packet of `words`, at least one, fits after the packets in the queue.
     pub fn accepts(&self, queue: usize, words: usize) -> bool {
         self.free.get(queue).is_some_and(|&free| words.max(1) <= free)
     }
 
-    /// When there is room for a packet of `words` that wants in at `ready`, given the packets that are leaving.
+    /// When there is room for a packet of `words` that is ready at `ready`, given the packets that are leaving.
     pub fn room_at(&mut self, queue: usize, words: usize, ready: Time) -> Time {
         let Some(&free) = self.free.get(queue) else { return ready };
         let Some(queue) = self.queue_mut(queue) else { return ready };
@@ -140,7 +139,7 @@ impl<T: Copy> FifoRam<T> {
         room
     }
 
-    /// Writes a packet whose last word is there at `ready`. Returns false, and changes nothing, when it does not fit.
+    /// Writes a packet whose last word arrives at `ready`. Returns false, and changes nothing, if it does not fit.
     pub fn push(&mut self, queue: usize, words: &[u64], ready: Time, note: T) -> bool {
         if !self.accepts(queue, words.len()) {
             return false;
@@ -158,18 +157,18 @@ impl<T: Copy> FifoRam<T> {
         true
     }
 
-    /// The oldest packet that was not taken.
+    /// The oldest packet in the queue.
     pub fn front(&self, queue: usize) -> Option<&Packet<T>> {
         self.queue(queue)?.packets.front()
     }
 
-    /// Packets that were not taken.
+    /// Packets in the queue.
     pub fn len(&self, queue: usize) -> usize {
         self.queue(queue).map_or(0, |queue| queue.packets.len())
     }
 
-    /// Takes the oldest packet and copies its words to the start of `out`, as many as fit. [`FifoRam::leave`] says when
-    /// its room is free.
+    /// Takes the oldest packet and copies its words to `out`, up to its length. The caller reports by
+    /// [`FifoRam::leave`] when its room becomes free.
     pub fn take(&mut self, queue: usize, out: &mut [u64]) -> Option<Packet<T>> {
         let free = self.free.get_mut(queue)?;
         let queue = self.queues.get_mut(queue)?.as_mut()?;
@@ -185,7 +184,8 @@ impl<T: Copy> FifoRam<T> {
         Some(packet)
     }
 
-    /// Keeps `words` of the queue occupied until `at`: those of a packet just taken, or of one that passes through.
+    /// Keeps `words` of the queue occupied until `at`: the words of a packet just taken, or of one that passes
+    /// through.
     pub fn leave(&mut self, queue: usize, words: usize, at: Time) {
         if let Some(queue) = self.queue_mut(queue) {
             queue.leaving.push_back((at, words));
@@ -193,7 +193,7 @@ impl<T: Copy> FifoRam<T> {
         }
     }
 
-    /// What of a queue is leaving: what packets wait for that find it full.
+    /// The packets of a queue that are leaving. Packets that find the queue full wait for them.
     #[inline]
     pub fn leaving(&self, queue: usize) -> Leaving {
         let leaving = self.queue(queue).map(|queue| &queue.leaving);
@@ -203,17 +203,17 @@ impl<T: Copy> FifoRam<T> {
         }
     }
 
-    /// Whether what is leaving now is what was leaving `before` one more packet left, each so much later: equal
-    /// packets, each so much behind the one before it.
+    /// Whether the packets leaving now equal those leaving `before`, each `by` later: equal packets at distance `by`.
     #[inline]
     pub fn leaves_later_by(&self, by: Span, queue: usize, before: &Leaving) -> bool {
         let (Some(queue), Some((at, words))) = (self.queue(queue), before.first) else { return false };
-        // One has left and one has come, so that each but the last was there, one place further behind.
+        // One has left and one was added, so each packet except the last was there before, one position further back.
         queue.leaving.len() == before.count
             && (1..).zip(&queue.leaving).all(|(place, packet)| *packet == (at + by.times(place), words))
     }
 
-    /// All that is leaving leaves so much later: it has made room for others, each of which is in its place.
+    /// Delays all leaving packets by `by`: repeated packets have left, and each of these has the position of an
+    /// earlier one.
     #[inline]
     pub fn leave_later(&mut self, queue: usize, by: Span) {
         if let Some(queue) = self.queue_mut(queue) {
@@ -229,7 +229,7 @@ impl<T: Copy> FifoRam<T> {
         self.queues.get_mut(queue)?.as_mut()
     }
 
-    /// Base of the first stretch of `words` that no queue has.
+    /// Base of the first free range of `words`.
     fn first_fit(&self, words: usize) -> Option<usize> {
         let mut taken: Vec<_> = self.queues.iter().flatten().map(|queue| (queue.base, queue.size)).collect();
         taken.sort_unstable();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ram_is_split_and_joined_again() {
+    fn closed_queues_make_their_words_available_again() {
         let mut ram = FifoRam::<()>::new(128);
         for queue in 0..QUEUES {
             assert_eq!(ram.open(queue, 16), Ok(()));
@@ -289,10 +289,10 @@ mod tests {
     }
 
     proptest! {
-        /// A queue through which equal packets pass, each a span later, whatever was leaving before: once it is said to
-        /// be so, it is so for as many more.
+        /// Equal packets pass a queue at a constant distance, after any earlier packets. Once the steady state is
+        /// detected, extrapolation equals the computation of more packets.
         #[test]
-        fn what_leaves_later_is_what_more_packets_leave_behind(
+        fn extrapolated_queue_equals_one_with_more_packets(
             past in prop::collection::vec((0..200_u64, 1..5_usize), 0..6),
             (by, stay, words) in (0..60_u64, 0..200_u64, 1..5_usize),
             more in 1..20_u64,
@@ -300,7 +300,7 @@ mod tests {
             let mut ram = FifoRam::<()>::new(64);
             ram.open(3, 20).unwrap();
             past.iter().for_each(|&(leaves, words)| ram.leave(3, words, at(leaves)));
-            // Of launches at a pace: when each is ready, and when it leaves.
+            // Equally spaced posts: when each is ready, and when it leaves.
             let pass = |ram: &mut FifoRam<()>, number: u64| {
                 let room = ram.room_at(3, words, at(number * by));
                 ram.leave(3, words, room + Span::from_ps(stay));
@@ -320,7 +320,7 @@ mod tests {
                 together.leave_later(3, by.times(more));
                 prop_assert_eq!(alloc::format!("{:?}", together), alloc::format!("{:?}", one_by_one));
             }
-            // What was leaving at first has left, and a queue that is not too small comes into a steady state.
+            // The initial packets have left, and a queue that is large enough reaches a steady state.
             (40..200).for_each(|number| pass(&mut ram, number));
             let before = ram.leaving(3);
             pass(&mut ram, 200);
@@ -328,7 +328,8 @@ mod tests {
             prop_assert!(is_steady || by < Span::from_ps(10) || stay >= 4 * by.as_ps());
         }
 
-        /// Against one plain list for each queue: nothing lost, mixed up or changed, and the size is kept.
+        /// Compared with one plain list for each queue: no word is lost, reordered or changed, and sizes stay within
+        /// bounds.
         #[test]
         fn queues_keep_order_and_content(
             steps in prop::collection::vec((0..QUEUES, prop::option::of(1..=10_usize)), 0..400),

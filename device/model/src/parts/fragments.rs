@@ -1,27 +1,28 @@
-//! Messages cut into frames, and joined again: which bytes go next, and which were there already.
+//! Fragmentation and reassembly: which bytes of a message are next, and which have arrived.
 
 use core::ops::Range;
 
-/// A message that is cut.
+/// Fragmentation of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cutter {
     bytes: u64,
-    /// Bytes cut off so far, once there was a first fragment.
+    /// Bytes in fragments so far; none before the first fragment.
     cut: Option<u64>,
 }
 
 impl Cutter {
-    /// A message of `bytes`, none of them cut off.
+    /// A message of `bytes`, before its first fragment.
     pub const fn new(bytes: u64) -> Self {
         Self { bytes, cut: None }
     }
 
-    /// Where the next fragment begins; none before the first.
+    /// The start of the next fragment; none before the first.
     pub const fn begun(&self) -> Option<u64> {
         self.cut
     }
 
-    /// The next fragment, of at most `most` bytes, and whether it is the last: a message of no bytes has one of none.
+    /// The next fragment, of at most `most` bytes, and whether it is the last. An empty message has one empty
+    /// fragment.
     pub fn next(&mut self, most: u64) -> (Range<u64>, bool) {
         let begin = self.cut.unwrap_or(0);
         let end = begin.saturating_add(most).min(self.bytes);
@@ -35,7 +36,7 @@ impl Cutter {
     }
 }
 
-/// A message that is joined, whose fragments come in order.
+/// Reassembly of a message whose fragments arrive in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joiner {
     bytes: u64,
@@ -43,23 +44,22 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// A message of `bytes`, of which nothing is there.
+    /// A message of `bytes`, of which no byte has arrived.
     pub const fn new(bytes: u64) -> Self {
         Self { bytes, joined: 0 }
     }
 
-    /// Bytes that are there.
+    /// Bytes that have arrived.
     pub const fn joined(&self) -> u64 {
         self.joined
     }
 
-    /// Whether all are.
+    /// Whether all bytes have arrived.
     pub const fn is_whole(&self) -> bool {
         self.joined == self.bytes
     }
 
-    /// The next `bytes` are there. Returns which of the message's they are: what is more than its length is none of
-    /// them.
+    /// Takes the next `bytes`. Returns their range in the message; surplus bytes are cut off.
     pub fn join(&mut self, bytes: u64) -> Range<u64> {
         let begin = self.joined;
         self.joined = begin.saturating_add(bytes).min(self.bytes);
@@ -75,7 +75,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_cut_is_joined(bytes in 0..5_000_u64, most in prop::collection::vec(1..1_500_u64, 1..5)) {
+        fn fragments_reassemble_to_the_message(
+            bytes in 0..5_000_u64,
+            most in prop::collection::vec(1..1_500_u64, 1..5),
+        ) {
             let (mut cutter, mut joiner) = (Cutter::new(bytes), Joiner::new(bytes));
             let mut most = most.into_iter().cycle();
             loop {
@@ -93,7 +96,7 @@ mod tests {
         }
 
         #[test]
-        fn more_than_a_message_has_is_none_of_it(bytes in 0..100_u64, arriving in prop::collection::vec(any::<u64>(), 1..5)) {
+        fn surplus_bytes_are_cut_off(bytes in 0..100_u64, arriving in prop::collection::vec(any::<u64>(), 1..5)) {
             let mut joiner = Joiner::new(bytes);
             let mut end = 0;
             for more in arriving {

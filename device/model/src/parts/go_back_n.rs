@@ -1,72 +1,72 @@
 //! Reliable delivery, in order, between two cards: go-back-N with cumulative acknowledgements.
 //!
-//! Each card keeps one [`GoBackN`] for each peer, which has both directions. The sender numbers its frames and keeps
-//! each until it is **acknowledged**: an acknowledgement names the first number that has not arrived, and so speaks for
-//! all frames before it. At most a window of frames is kept. The receiver takes the frame whose number is next, and
-//! nothing else; what is duplicated or ahead it discards, and answers with an acknowledgement, which repairs a lost one.
+//! Each card has one [`GoBackN`] for each peer, with both directions. The sender numbers its frames and keeps each
+//! until it is **acknowledged**. An acknowledgement names the first number that has not arrived, and so covers all
+//! frames before it. At most a window of frames is kept. The receiver takes only the frame with the next number. It
+//! discards duplicated frames and frames ahead, and answers with an acknowledgement, which repairs a lost one.
 //!
-//! A timer runs exactly while a frame is not acknowledged. When it expires, all that are kept go again and the wait
-//! doubles up to a bound; an acknowledgement that moves the window resets it. The protocol never gives up: links of a
-//! cluster lose frames, but do not end.
+//! A timer runs exactly while a frame is not acknowledged. When it expires, the sender retransmits all kept frames,
+//! and the wait doubles up to a bound. An acknowledgement that moves the window resets the wait. The protocol never
+//! gives up: links of a cluster lose frames, but do not end.
 //!
-//! A receiver may have no room for a frame that is next. It does not take it, and **refuses** it: the sender then goes
-//! back to it when a pause is over, and sends nothing new until then.
+//! A receiver may have no room for the next frame. It does not take the frame, and **refuses** it. The sender then
+//! retransmits from this frame after a pause, and sends nothing new until then.
 //!
-//! Numbers have as many bits as a model's header gives them, and wrap. A frame or an acknowledgement that is older than
-//! half of all numbers would be taken for a new one; a link must not keep one so long.
+//! The width of numbers is a parameter, because it is set by each model's header; numbers wrap. A frame or an
+//! acknowledgement that is older than half of the range would be taken for a new one; a link must not delay one for so
+//! long.
 //!
-//! The protocol knows nothing of a frame's form: a model writes [`GoBackN::next_sequence`] and
-//! [`GoBackN::acknowledge`] into its own heads, and checks frames for damage before it reads them.
+//! The protocol does not know the format of frames: a model writes [`GoBackN::next_sequence`] and
+//! [`GoBackN::acknowledge`] into its own headers, and checks frames for damage before it reads them.
 
 use alloc::collections::VecDeque;
 
 use crate::parts::sequence::Sequence;
 use crate::time::{Span, Time};
 
-/// What both cards agree on.
+/// Parameters that both cards agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Most frames that are sent and not acknowledged; zero counts as one, and more than [`Sequence::MAX_AHEAD`] as
-    /// that.
+    /// Max unacknowledged frames. Zero counts as one, and values above [`Sequence::MAX_AHEAD`] count as that.
     pub window_frames: u32,
-    /// How long a frame waits for its acknowledgement before it goes again the first time. Longer than a round trip
-    /// with a full window under way, or frames go twice for nothing.
+    /// Wait for an acknowledgement before the first retransmission. It must exceed a round trip with a full window in
+    /// flight, or retransmissions are spurious.
     pub first_wait: Span,
-    /// The longest such wait, as it doubles, and the longest pause.
+    /// Max of the doubling wait, and of the pause.
     pub longest_wait: Span,
-    /// How long a frame that was refused pauses the first time. The pause doubles while it is refused again.
+    /// Pause after the first refusal. The pause doubles with each further refusal.
     pub first_pause: Span,
 }
 
-/// What a frame that arrives is.
+/// Classification of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {
-    /// The next one: it is counted as arrived, and to be delivered.
+    /// The next frame: it counts as arrived, and must be delivered.
     Next,
-    /// One that arrived before: discard it, and acknowledge.
+    /// A frame that arrived before: discard it, and acknowledge.
     Duplicated,
-    /// One behind a frame that is missing: discard it, and acknowledge.
+    /// A frame after a missing one: discard it, and acknowledge.
     Ahead,
 }
 
-/// One card's state of the link to one peer: what it sends and what it receives. `F` is what is kept of a frame, `BITS`
-/// the width of its number.
+/// One card's state of the link to one peer, both directions. `F` is the stored data of a frame, `BITS` the width of
+/// its number.
 #[derive(Clone, Debug)]
 pub struct GoBackN<F, const BITS: u32 = 32> {
     config: Config,
-    /// Frames that are not acknowledged, oldest first.
+    /// Unacknowledged frames, oldest first.
     kept: VecDeque<F>,
-    /// Number of the oldest of them, or of the next frame if there are none.
+    /// Number of the oldest unacknowledged frame, or of the next frame if there are none.
     oldest: Sequence<BITS>,
     wait: Span,
-    /// How long the next refusal pauses.
+    /// The pause after the next refusal.
     pause: Span,
-    /// Whether the oldest was refused, and nothing goes until the deadline.
+    /// Whether the oldest frame was refused, so that nothing is sent until the deadline.
     is_paused: bool,
     deadline: Option<Time>,
-    /// Frames sent since one asked for an acknowledgement.
+    /// Frames sent since the last one that requested an acknowledgement.
     unasked: u32,
-    /// Number of the frame that is to arrive next.
+    /// Number of the next expected frame.
     expected: Sequence<BITS>,
 }
 
@@ -86,19 +86,19 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         }
     }
 
-    /// Whether the window has room for another frame, and nothing pauses.
+    /// Whether the window has room for another frame, and the link does not pause.
     #[inline]
     pub fn can_send(&self) -> bool {
         self.kept.len() < self.window() && !self.is_paused
     }
 
-    /// The number of the next frame that is sent.
+    /// The number of the next frame to send.
     #[inline]
     pub fn next_sequence(&self) -> Sequence<BITS> {
         self.oldest.plus(self.kept.len() as u32)
     }
 
-    /// Keeps a frame that is sent at `now`, and returns its number. The caller has asked [`GoBackN::can_send`].
+    /// Stores a frame that is sent at `now`, and returns its number. The caller has checked [`GoBackN::can_send`].
     #[inline]
     pub fn send(&mut self, now: Time, frame: F) -> Sequence<BITS> {
         let sequence = self.next_sequence();
@@ -109,15 +109,15 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         sequence
     }
 
-    /// Whether the next frame should ask for an acknowledgement so that the window goes on moving: one in a quarter of
-    /// a window, and the one that fills it. A frame that none follows soon asks as well, which its sender knows.
+    /// Whether the next frame should request an acknowledgement so that the window keeps moving: one in a quarter of a
+    /// window, and the one that fills it. The sender also sets the request on a frame with no frame soon after it.
     #[inline]
     pub fn wants_acknowledgement(&self) -> bool {
         self.fills_window() || self.next_sequence().next().get().is_multiple_of(self.quarter())
     }
 
-    /// The same, counted from the frame that asked last and not by numbers: what the frames of a message ask for does
-    /// not depend on what was sent before it. Called once for each frame.
+    /// As [`Self::asks`], counted from the last request instead of by numbers: requests of a message's frames then do
+    /// not depend on earlier messages. Must be called once for each frame.
     #[inline]
     pub fn asks(&mut self, is_last: bool) -> bool {
         let asks = is_last || self.fills_window() || self.unasked + 1 >= self.quarter();
@@ -125,8 +125,8 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         asks
     }
 
-    /// Takes an acknowledgement: all frames before `number` have arrived. True when the window moved; one that is old,
-    /// duplicated or absurd changes nothing.
+    /// Takes an acknowledgement: all frames before `number` have arrived. True if the window moved. An old, duplicated
+    /// or out-of-range acknowledgement changes nothing.
     #[inline]
     pub fn on_acknowledged(&mut self, now: Time, number: Sequence<BITS>) -> bool {
         let arrived = number.ahead_of(self.oldest) as usize;
@@ -142,8 +142,8 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         true
     }
 
-    /// Takes a refusal: all frames before `number` have arrived, and the one of this number found no room. True when
-    /// the window moved. One that is old, duplicated or absurd changes nothing.
+    /// Takes a refusal: all frames before `number` have arrived, and the receiver had no room for frame `number`. True
+    /// if the window moved. An old, duplicated or out-of-range refusal changes nothing.
     pub fn on_refused(&mut self, now: Time, number: Sequence<BITS>) -> bool {
         let has_moved = self.on_acknowledged(now, number);
         if number == self.oldest && !self.kept.is_empty() && !self.is_paused {
@@ -159,24 +159,24 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         self.is_paused
     }
 
-    /// What is kept of the frame with this number, until it is acknowledged.
+    /// The stored data of the frame with this number, until it is acknowledged.
     pub fn kept_mut(&mut self, sequence: Sequence<BITS>) -> Option<&mut F> {
         let place = sequence.get().wrapping_sub(self.oldest.get()) & Sequence::<BITS>::new(u32::MAX).get();
         self.kept.get_mut(place as usize)
     }
 
-    /// What is kept of all frames, the oldest first, with their numbers.
+    /// The stored data of all frames, oldest first, with their numbers.
     pub fn all_kept_mut(&mut self) -> impl Iterator<Item = (Sequence<BITS>, &mut F)> {
         let oldest = self.oldest;
         (0..).zip(&mut self.kept).map(move |(place, kept)| (oldest.plus(place), kept))
     }
 
-    /// The number of the oldest frame that is not acknowledged, or of the next.
+    /// The number of the oldest unacknowledged frame, or of the next frame.
     pub const fn oldest(&self) -> Sequence<BITS> {
         self.oldest
     }
 
-    /// What a frame of this number would be, were it taken: a receiver without room asks before it takes one.
+    /// Classification of a frame with this number, without taking it: a receiver checks it before it looks for room.
     #[inline]
     pub const fn foresee(&self, sequence: Sequence<BITS>) -> Reception {
         if sequence.get() == self.expected.get() {
@@ -188,7 +188,7 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         }
     }
 
-    /// Takes the number of a frame that arrived whole, and says what it is.
+    /// Takes the number of an intact frame, and classifies it.
     #[inline]
     pub const fn receive(&mut self, sequence: Sequence<BITS>) -> Reception {
         let reception = self.foresee(sequence);
@@ -198,20 +198,20 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         reception
     }
 
-    /// What an acknowledgement says now: the number before which all frames have arrived. Costs nothing to write into
-    /// every frame.
+    /// The current acknowledgement: the number before which all frames have arrived. It can be written into every
+    /// frame at no cost.
     #[inline]
     pub const fn acknowledge(&self) -> Sequence<BITS> {
         self.expected
     }
 
-    /// When frames go again, unless they are acknowledged before: none if there are none.
+    /// When the frames are retransmitted unless they are acknowledged; none without unacknowledged frames.
     #[inline]
     pub const fn deadline(&self) -> Option<Time> {
         self.deadline
     }
 
-    /// The frames that go again at `now`, oldest first: none before the deadline.
+    /// The frames to retransmit at `now`, oldest first: none before the deadline.
     pub fn expire(&mut self, now: Time) -> impl ExactSizeIterator<Item = &F> {
         let is_due = self.deadline.is_some_and(|deadline| deadline <= now);
         if is_due && !core::mem::take(&mut self.is_paused) {
@@ -262,20 +262,20 @@ mod tests {
     }
 
     #[test]
-    fn the_timer_runs_exactly_while_a_frame_is_not_acknowledged() {
+    fn timer_runs_exactly_while_a_frame_is_unacknowledged() {
         let mut link = GoBackN::<_>::new(CONFIG);
         assert_eq!(link.deadline(), None);
         assert_eq!(link.send(at(0), 'a').get(), 0);
         assert_eq!(link.send(at(5), 'b').get(), 1);
-        assert_eq!(link.deadline(), Some(at(10)), "that of the oldest");
+        assert_eq!(link.deadline(), Some(at(10)), "the deadline of the oldest frame");
         assert!(link.on_acknowledged(at(7), Sequence::new(1)));
-        assert_eq!(link.deadline(), Some(at(17)), "anew for what is left");
+        assert_eq!(link.deadline(), Some(at(17)), "restarted for the remaining frames");
         assert!(link.on_acknowledged(at(8), Sequence::new(2)));
         assert_eq!(link.deadline(), None);
     }
 
     #[test]
-    fn the_wait_doubles_to_a_bound_and_progress_resets_it() {
+    fn wait_doubles_to_a_bound_and_progress_resets_it() {
         let mut link = GoBackN::<_>::new(CONFIG);
         link.send(at(0), 'a');
         link.send(at(0), 'b');
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_window_waits_for_an_acknowledgement_that_some_frame_asked_for() {
+    fn every_window_contains_an_acknowledgement_request() {
         let mut link = GoBackN::<_>::new(CONFIG);
         let mut asked = Vec::new();
         while link.can_send() {
@@ -306,11 +306,11 @@ mod tests {
         let mut one = GoBackN::<_>::new(Config { window_frames: 0, ..CONFIG });
         assert!(one.can_send() && one.wants_acknowledgement() && one.asks(false));
         one.send(at(0), 0);
-        assert!(!one.can_send(), "a window of nothing is one of one frame");
+        assert!(!one.can_send(), "a window of zero counts as one frame");
     }
 
     #[test]
-    fn what_asks_does_not_depend_on_what_was_sent_before() {
+    fn requests_do_not_depend_on_earlier_frames() {
         let asked = |before: u32| {
             let mut link = GoBackN::<_>::new(Config { window_frames: 16, ..CONFIG });
             let mut send = |is_last| {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_acknowledgements_change_nothing() {
+    fn out_of_range_acknowledgements_change_nothing() {
         let mut link = starting_at::<_, 32>(CONFIG, u32::MAX);
         assert_eq!([0, 1, 2].map(|frame| link.send(at(0), frame).get()), [u32::MAX, 0, 1]);
         for absurd in [u32::MAX, u32::MAX - 1, 3, 0x8000_0000] {
@@ -343,34 +343,34 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_pauses_the_sender_and_the_pause_doubles_until_something_is_taken() {
+    fn refusal_pauses_and_the_pause_doubles_until_progress() {
         let mut link = GoBackN::<_>::new(CONFIG);
         for frame in 0..3 {
             link.send(at(0), frame);
         }
-        assert!(link.on_refused(at(1), Sequence::new(1)), "the first was taken");
+        assert!(link.on_refused(at(1), Sequence::new(1)), "the receiver took the first frame");
         assert!(!link.can_send() && link.is_paused());
         assert!(!link.on_refused(at(2), Sequence::new(1)), "a duplicated refusal changes nothing");
         assert_eq!(link.deadline(), Some(at(4)));
         assert!(link.expire(at(4)).eq(&[1, 2]));
-        assert!(link.can_send(), "what was refused is on its way again");
+        assert!(link.can_send(), "the refused frame was retransmitted");
         assert_eq!(link.deadline(), Some(at(14)));
         link.on_refused(at(5), Sequence::new(1));
         assert_eq!(link.deadline(), Some(at(11)), "twice as long");
         assert!(link.on_acknowledged(at(6), Sequence::new(2)));
-        assert!(link.can_send(), "one that was late was taken after all");
+        assert!(link.can_send(), "the receiver took a late frame");
         link.on_refused(at(7), Sequence::new(2));
         assert_eq!(link.deadline(), Some(at(10)), "as long as at first");
         for absurd in [0, 1, 4, u32::MAX] {
             assert!(!link.on_refused(at(8), Sequence::new(absurd)), "{absurd}");
         }
         assert!(link.on_acknowledged(at(9), Sequence::new(3)));
-        assert!(!link.on_refused(at(9), Sequence::new(3)), "nothing is under way");
+        assert!(!link.on_refused(at(9), Sequence::new(3)), "no frame is in flight");
         assert_eq!((link.deadline(), link.is_paused()), (None, false));
     }
 
     #[test]
-    fn what_is_kept_is_found_by_its_number() {
+    fn stored_frames_are_found_by_their_numbers() {
         let mut link = starting_at::<_, 8>(CONFIG, 254);
         for frame in 0..4 {
             link.send(at(0), frame);
@@ -383,8 +383,8 @@ mod tests {
         assert!(numbers.eq([(254, 0), (255, 1), (0, 2), (1, 3)]));
     }
 
-    /// What is on a wire: to which card, number, acknowledgement, whether that refuses the next frame, and the frame
-    /// unless it is an acknowledgement alone.
+    /// A message on the wire: destination, number, acknowledgement, whether it refuses the next frame, and the frame
+    /// unless it is only an acknowledgement.
     #[derive(Clone, Copy, Debug)]
     struct Flight<const BITS: u32> {
         refuses: bool,
@@ -394,7 +394,7 @@ mod tests {
         frame: Option<(u32, bool)>,
     }
 
-    /// Two cards, and a wire that loses, doubles, delays and reorders what is on it.
+    /// Two cards, and a wire that loses, duplicates, delays and reorders messages.
     struct World<const BITS: u32> {
         links: [GoBackN<(u32, bool), BITS>; 2],
         wire: VecDeque<Flight<BITS>>,
@@ -504,7 +504,7 @@ mod tests {
             }
         }
 
-        /// The wire is good from now on: what is left arrives, and timers fire while there are any.
+        /// From now on the wire is reliable: messages arrive, and timers expire until none is left.
         fn finish(&mut self) {
             for _ in 0..4 {
                 while let Some(flight) = self.wire.pop_front() {
@@ -531,13 +531,13 @@ mod tests {
         world.finish();
         for (node, link) in world.links.iter().enumerate() {
             prop_assert!(world.delivered[1 - node].iter().copied().eq(0..world.sent[node]));
-            prop_assert!(link.kept.is_empty(), "nothing is kept");
+            prop_assert!(link.kept.is_empty(), "a frame is left unacknowledged");
             prop_assert_eq!(link.deadline(), None);
         }
         Ok(())
     }
 
-    /// Both cards send 60 frames over a wire that passes on few.
+    /// Both cards send 60 frames over a wire that loses most frames.
     fn check_losses<const BITS: u32>(losses: &[u8]) -> Result<(), TestCaseError> {
         let mut world = World::<BITS>::new(8, u32::MAX - 20);
         let mut losses = losses.iter().cycle();
@@ -565,7 +565,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_arrives_once_and_in_order_whatever_the_wire_does(
+        fn frames_arrive_once_and_in_order_over_any_wire(
             window in 0..12_u32,
             first in prop_oneof![Just(0), Just(u32::MAX - 5), Just(i32::MAX as u32 - 5), any::<u32>()],
             script in prop::collection::vec((0..18_u8, 0..2_usize, any::<usize>()), 0..600),
@@ -574,16 +574,16 @@ mod tests {
             check_script::<24>(window, first, &script)?;
         }
 
-        /// A wire that loses at any rate below one, and frames are resent by the timers alone.
+        /// A wire that loses at any rate below one; only the timers retransmit frames.
         #[test]
-        fn a_wire_that_loses_most_only_takes_longer(losses in prop::collection::vec(0..4_u8, 2000)) {
+        fn lossy_wire_only_takes_longer(losses in prop::collection::vec(0..4_u8, 2000)) {
             check_losses::<32>(&losses)?;
             check_losses::<8>(&losses)?;
         }
     }
 
     #[test]
-    fn a_window_is_no_larger_than_numbers_can_tell_apart() {
+    fn window_is_at_most_half_of_the_number_range() {
         let mut link = GoBackN::<_, 4>::new(Config { window_frames: 100, ..CONFIG });
         while link.can_send() {
             link.send(at(0), 0);

@@ -1,7 +1,7 @@
-//! What one master on a node's bus does there: its crossings, priced and entered in a ledger of its own.
+//! One master's transactions on a node's bus, priced and recorded in the master's own ledger.
 //!
-//! Host and bus are the node's ([`NodeBus`]), which other masters use as well; the card's own bus and processor are its
-//! own.
+//! Host and bus belong to the node ([`NodeBus`]), and other masters use them as well. The card's own bus and processor
+//! belong to the master.
 
 use alloc::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::time::{Passage, Span, Time};
 /// Transfers over the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusTransfer {
-    /// The host stores; posted, and combined where the processor does.
+    /// The host stores; posted, with write combining if the processor has it.
     PioWrite,
-    /// The host stores into a region where nothing is combined; posted.
+    /// The host stores into a region without write combining; posted.
     PioWriteUncombined,
     /// The host loads, and waits.
     PioRead,
-    /// The host stores to tell that there is work; posted.
+    /// The host stores to notify the card of work; posted.
     Doorbell,
     /// The NIC stores data.
     DmaWrite,
@@ -67,55 +67,55 @@ impl BusTransfer {
     }
 }
 
-/// A machine of a card: it does one thing at a time, at the price that the profile has under its name.
+/// A machine of a card. It serves one packet at a time, at the profile's price for its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     resource: Resource,
     cycles: MachineCycles,
-    /// What it takes before a packet's first word, for each word, and behind the last.
+    /// Time before a packet's first word, for each word, and after the last.
     before: Span,
     pace: Span,
     closing: Span,
 }
 
 impl Machine {
-    /// When it has nothing more to do.
+    /// When it becomes idle.
     pub const fn idle_at(&self) -> Time {
         self.resource.busy_until()
     }
 
-    /// Lets it do nothing before `at`.
+    /// Occupies it until `at`.
     pub fn rest_until(&mut self, at: Time) {
         self.resource.hold_until(at);
     }
 }
 
-/// What a machine did with a packet that it passes on.
+/// The times of a packet that a machine passes on.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed {
-    /// What it was busy with, and when it was done. What it waited for words is in what the stage waited.
+    /// When the machine was busy. The stage's wait includes the machine's waits for words.
     pub stage: Stage,
-    /// When the word before the packet's first has left the machine: what its own states make, as a header.
+    /// When the machine has passed on what precedes the packet's words, such as a header.
     pub opened: Time,
-    /// When the first and the last of the packet's words are the next machine's.
+    /// When the next machine has the first and the last word of the packet.
     pub words: Passage,
-    /// How long a word takes.
+    /// Time for each word.
     pub pace: Span,
 }
 
-/// Transfers over the bus that cost the same, entered together.
+/// Bus transfers of equal cost, recorded together.
 #[derive(Debug)]
 pub struct Transfers {
     transfer: BusTransfer,
     series: Series,
-    /// From a transfer's begin until its first word is at the other end.
+    /// From a transfer's start until its first word arrives.
     first_word: Span,
     per_word: Span,
     occupancy: Span,
 }
 
 impl Transfers {
-    /// [`HostInterface::words_of`] of one of them.
+    /// [`HostInterface::words_of`] for one of them.
     #[inline(always)]
     pub fn words_of(&self, stage: &Stage) -> Passage {
         Passage { head: (stage.start + self.first_word).min(stage.end), tail: stage.end }
@@ -128,24 +128,24 @@ impl Transfers {
         come.head.max(last.before(self.occupancy)).min(come.tail)
     }
 
-    /// What they come to so far.
+    /// The sums so far.
     #[inline(always)]
     pub const fn sums(&self) -> Sums {
         self.series.sums()
     }
 
-    /// As many times more the same are carried out that have been since `earlier`
-    /// ([`steady`](crate::platform::steady)), but for how long that takes.
+    /// Repeats the transfers since `earlier` `times` times ([`steady`](crate::platform::steady)), without moving the
+    /// busy times.
     #[inline(always)]
     pub const fn carry_again(&mut self, earlier: &Sums, times: u64) {
         self.series.cross_again(earlier, times);
     }
 }
 
-/// A machine while packets of one length pass it one behind the other: what [`HostInterface::pass`] does with each.
+/// A machine while consecutive packets of one length pass it, each as in [`HostInterface::pass`].
 #[derive(Debug)]
 pub struct Passes {
-    /// It passes a packet on when it has done all of it.
+    /// Whether it passes a packet on only when it has processed all of it.
     is_whole: bool,
     has_words: bool,
     before: Span,
@@ -153,14 +153,14 @@ pub struct Passes {
     all: Span,
     pace: Span,
     closing: Span,
-    /// From before the first word until behind the last.
+    /// From before the first word until after the last.
     span: Span,
     busy_until: Time,
     series: Series,
 }
 
 impl Passes {
-    /// Lets the machine take the next packet, whose words `come`.
+    /// Passes the next packet, whose words arrive at `come`.
     #[inline(always)]
     pub fn pass(&mut self, come: Passage) -> Passed {
         let &mut Self { is_whole, has_words, before, all, pace, closing, span, .. } = self;
@@ -177,26 +177,26 @@ impl Passes {
         Passed { stage, opened, words: Passage { head: first, tail: last }, pace }
     }
 
-    /// Until when the machine is busy.
+    /// When the machine becomes idle.
     #[inline(always)]
     pub const fn busy_until(&self) -> Time {
         self.busy_until
     }
 
-    /// What its packets come to so far.
+    /// The sums of its packets so far.
     #[inline(always)]
     pub const fn sums(&self) -> Sums {
         self.series.sums()
     }
 
-    /// As many times more the same packets pass that have since `earlier` ([`steady`](crate::platform::steady)), but
-    /// for how long that takes.
+    /// Repeats the packets since `earlier` `times` times ([`steady`](crate::platform::steady)), without moving the
+    /// busy time.
     #[inline(always)]
     pub const fn pass_again(&mut self, earlier: &Sums, times: u64) {
         self.series.cross_again(earlier, times);
     }
 
-    /// The machine is busy so much longer, with packets that pass again.
+    /// Extends the machine's busy time by `longer`, for repeated packets.
     #[inline(always)]
     pub fn keep_busy_longer(&mut self, longer: Span) {
         self.busy_until += longer;
@@ -206,14 +206,14 @@ impl Passes {
 /// One master's prices and ledger, and, while it acts, its node's host and bus.
 #[derive(Clone, Debug)]
 pub struct HostInterface {
-    /// Shared between the cards of a cluster, where there may be thousands.
+    /// Shared between all cards of a cluster; there may be thousands.
     profile: Arc<Profile>,
     ledger: Ledger,
-    /// On loan, between [`Self::enter`] and [`Self::leave`].
+    /// A copy of the node's state, between [`Self::enter`] and [`Self::leave`].
     node: NodeBus,
-    /// The card's own bus, where it has one.
+    /// The card's own bus, if it has one.
     local: Resource,
-    /// What the card begins goes before what waits for its turn.
+    /// Whether the card's transfers have priority over others.
     goes_first: bool,
 }
 
@@ -229,15 +229,15 @@ impl HostInterface {
         }
     }
 
-    /// Takes the node's host and bus over: what is done before [`Self::leave`] is done on that node. A model calls it
-    /// first in [`Nic::handle`](crate::nic::Nic::handle). (A copy and no reference: what acts on the bus is deep inside
-    /// of a model, and a lifetime would have to be carried there.)
+    /// Copies the node's host and bus state; transactions until [`Self::leave`] act on this node. A model calls it
+    /// first in [`Nic::handle`](crate::nic::Nic::handle). (A copy instead of a reference: the code that acts on the
+    /// bus is nested deeply in a model, and would need a lifetime at every level.)
     #[inline]
     pub const fn enter(&mut self, node: &NodeBus) {
         self.node = *node;
     }
 
-    /// Gives the node's host and bus back. A model calls it last.
+    /// Writes the node's host and bus state back. A model calls it last.
     #[inline]
     pub const fn leave(&self, node: &mut NodeBus) {
         *node = self.node;
@@ -248,28 +248,28 @@ impl HostInterface {
         &self.profile
     }
 
-    /// What everything has cost.
+    /// The cost of all transactions.
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// To say whose crossings follow, and what is to be kept of them.
+    /// The ledger, to name the message of the next transactions, or to record stages.
     pub const fn ledger_mut(&mut self) -> &mut Ledger {
         &mut self.ledger
     }
 
-    /// The later of the end of the host's last operation and its last delivery.
+    /// The end of the host's last operation or of its last delivery, the later of both.
     pub const fn host_clock(&self) -> Time {
         self.node.host
     }
 
-    /// From now on what the card begins on the bus goes first, or waits for its turn again.
+    /// Sets whether the card's transfers have priority on the bus.
     pub const fn go_first(&mut self, goes_first: bool) {
         self.goes_first = goes_first;
     }
 
-    /// Carries `bytes` over the bus for who goes first: it waits for the burst that is on the bus, and for others that
-    /// go first, but for nothing that waits, were it begun before in wall time. What it meets goes on behind it.
+    /// Charges a transfer with priority. It waits for the current burst and for other transfers with priority, but for
+    /// no other transfer, even one that began earlier in wall time. The interrupted transfer continues after it.
     #[inline(never)]
     fn transfer_first(&mut self, transfer: BusTransfer, ready: Time, cost: Cost) -> Stage {
         let NodeBus { begun, first, .. } = self.node;
@@ -284,13 +284,13 @@ impl HostInterface {
         let is_met = begun <= free && free < others_until;
         if is_met {
             let burst = bus.dma_read.occupancy(bus.dma_read.burst_bytes);
-            // Without a limit of bursts a transfer is one.
+            // Without a burst limit a transfer is one burst.
             let is_unlimited = bus.dma_read.burst_bytes == 0;
             free = if is_unlimited { others_until } else { others_until.min(free + burst) };
         }
         let stage = self.ledger.charge_at(transfer.crossing(), place, &mut free, ready, cost);
         self.node.first = stage.released;
-        // What was begun later in model time has room before it.
+        // A transfer that began later in model time had a free bus before it.
         *direction = if begun <= stage.start {
             others_until.max(stage.start) + cost.occupancy
         } else {
@@ -299,10 +299,10 @@ impl HostInterface {
         stage
     }
 
-    /// Carries `bytes` over the bus. What the host starts keeps it busy: a posted store until the bus has taken it, a
-    /// load until the data is back.
+    /// Charges a transfer of `bytes` over the bus. The host's own transfers occupy the host: a posted store until the
+    /// bus has taken it, a load until the data has arrived.
     ///
-    /// Inlined always: callers name the kind, of which all choices below then are made by the compiler.
+    /// Always inlined: callers pass a constant kind, so that the compiler resolves all branches.
     #[inline(always)]
     pub fn transfer(&mut self, transfer: BusTransfer, ready: Time, bytes: u64) -> Stage {
         let cost = cost_of(transfer.price(&self.profile.bus), bytes);
@@ -320,7 +320,7 @@ impl HostInterface {
         stage
     }
 
-    /// What a transfer leaves behind at the node: what the host started keeps it busy.
+    /// Updates the node after a transfer: the host's own transfers occupy the host.
     #[inline(always)]
     fn moved(&mut self, transfer: BusTransfer, stage: &Stage) {
         if transfer.is_outward() {
@@ -335,10 +335,10 @@ impl HostInterface {
         }
     }
 
-    /// Begins a series of transfers of `bytes` each, for a master that waits for its turn.
+    /// Begins a batch of transfers of `bytes` each, for a master without priority.
     #[inline(always)]
     pub fn transfers(&self, transfer: BusTransfer, bytes: u64) -> Transfers {
-        debug_assert!(!self.goes_first, "a series has no way to go first");
+        debug_assert!(!self.goes_first, "a batch cannot have priority");
         let price = transfer.price(&self.profile.bus);
         let cost = cost_of(price, bytes);
         Transfers {
@@ -350,21 +350,21 @@ impl HostInterface {
         }
     }
 
-    /// Until when the host is busy, and the way over the bus of these transfers.
+    /// When the host and the bus direction of these transfers become idle.
     #[inline(always)]
     pub fn busy_until(&self, transfers: &Transfers) -> [Time; 2] {
         let is_outward = transfers.transfer.is_outward() && self.profile.bus.full_duplex;
         [self.node.host, if is_outward { self.node.outward } else { self.node.inward }]
     }
 
-    /// Whether the host does something of its own as soon as it is free: what it waited for is over
-    /// ([`NodeBus::wait_until`]).
+    /// Whether the host is not waiting for an instant ([`NodeBus::wait_until`]): it starts its next operation once it
+    /// is free.
     #[inline]
     pub fn is_host_on_its_own(&self) -> bool {
         self.node.clock() == self.node.host
     }
 
-    /// The host is busy so much longer, and the way over the bus of these transfers, with what is done again
+    /// Extends the busy times of the host and of these transfers' bus direction by `longer`, for repeated work
     /// ([`steady`](crate::platform::steady)).
     #[inline(always)]
     pub fn keep_busy_longer(&mut self, transfers: &Transfers, longer: Span) {
@@ -377,8 +377,8 @@ impl HostInterface {
         }
     }
 
-    /// Carries out the next transfer of a series: as [`Self::transfer`], but for what its ledger is told by
-    /// [`Self::enter_transfers`].
+    /// Charges the next transfer of a batch, as [`Self::transfer`] does. [`Self::enter_transfers`] records the batch
+    /// in the ledger.
     #[inline(always)]
     pub fn carry(&mut self, transfers: &mut Transfers, ready: Time) -> Stage {
         let Transfers { transfer, series, .. } = transfers;
@@ -389,41 +389,41 @@ impl HostInterface {
         stage
     }
 
-    /// Enters a series of transfers that is over.
+    /// Records a batch of transfers.
     pub fn enter_transfers(&mut self, transfers: &Transfers) {
         self.ledger.enter(&transfers.series);
     }
 
-    /// Enters a series of the host's software that is over.
+    /// Records a batch of host software.
     pub fn enter_works(&mut self, works: &Series) {
         self.ledger.enter(works);
     }
 
-    /// Begins a series of pieces of the host's software that take `ps` each.
+    /// Begins a batch of pieces of the host's software that take `ps` each.
     #[inline]
     pub const fn works(&self, crossing: Crossing, bytes: u64, ps: u64) -> Series {
         self.ledger.series(crossing, Cost::once(bytes, Span::from_ps(ps)))
     }
 
-    /// The same of copies in host memory.
+    /// Begins a batch of copies in host memory.
     #[inline]
     pub fn copies(&self, bytes: u64) -> Series {
         self.works(Crossing::HostCopy, bytes, self.profile.host.copy_per_byte_ps.saturating_mul(bytes))
     }
 
-    /// The same of the host's software before messages ([`Self::host_send`]).
+    /// Begins a batch of the host's software before messages ([`Self::host_send`]).
     #[inline]
     pub fn sends(&self, bytes: u64) -> Series {
         self.works(Crossing::HostSend, bytes, self.profile.host.send_ps)
     }
 
-    /// The same of the host's software behind messages ([`Self::host_receive`]).
+    /// Begins a batch of the host's software after messages ([`Self::host_receive`]).
     #[inline]
     pub fn receives(&self, bytes: u64) -> Series {
         self.works(Crossing::HostReceive, bytes, self.profile.host.receive_ps)
     }
 
-    /// Lets the host do the next piece of a series. Returns when it is done.
+    /// Charges the next piece of a batch. Returns its end.
     #[inline(always)]
     pub fn occupy(&mut self, series: &mut Series, ready: Time) -> Time {
         series.cross(&mut self.node.host, ready).end
@@ -435,7 +435,7 @@ impl HostInterface {
         self.node.clock()
     }
 
-    /// The host's software before a message. Returns when it is done.
+    /// The host's software before a message. Returns its end.
     #[inline]
     pub fn host_send(&mut self, ready: Time, bytes: u64) -> Time {
         self.occupy_host(Crossing::HostSend, ready, bytes, self.profile.host.send_ps)
@@ -447,12 +447,12 @@ impl HostInterface {
         self.occupy_host(Crossing::HostReceive, visible, bytes, self.profile.host.receive_ps)
     }
 
-    /// The host's software that takes `ps`, where the shell says how long: a protocol stack's. Returns when it is done.
+    /// Host software that takes `ps`, where the shell knows the duration: a protocol stack. Returns its end.
     pub fn software(&mut self, crossing: Crossing, ready: Time, bytes: u64, ps: u64) -> Time {
         self.occupy_host(crossing, ready, bytes, ps)
     }
 
-    /// A copy in host memory. Returns when it is done.
+    /// A copy in host memory. Returns its end.
     pub fn host_copy(&mut self, ready: Time, bytes: u64) -> Time {
         let copy_ps = self.profile.host.copy_per_byte_ps.saturating_mul(bytes);
         self.occupy_host(Crossing::HostCopy, ready, bytes, copy_ps)
@@ -460,7 +460,7 @@ impl HostInterface {
 
     /// An interrupt: over the bus, then the handler. Returns when the host's line is raised.
     pub fn interrupt(&mut self, ready: Time) -> Time {
-        // A line of its own or a posted message: it never waits for the data path, and delays nobody.
+        // A separate line or a posted message: it does not wait for the data path, and delays no transfer.
         let mut line = Resource::new(Place::InterruptLine);
         let cost = Cost::once(0, Span::from_ps(self.profile.bus.interrupt_ps));
         let raised = self.ledger.charge(Crossing::Interrupt, &mut line, ready, cost).end;
@@ -481,22 +481,22 @@ impl HostInterface {
         }
     }
 
-    /// Lets a machine work on a packet of `bytes`, in whole words.
+    /// Charges a machine for a packet of `bytes`, in whole words.
     #[inline]
     pub fn work(&mut self, machine: &mut Machine, ready: Time, bytes: u64) -> Stage {
         let span = self.profile.ni.span(machine.cycles, bytes.div_ceil(WORD_BYTES));
         self.work_for(machine, ready, bytes, span)
     }
 
-    /// Lets a machine take a packet of `bytes`, in whole words, whose words `come`, and pass it on: all of it at once,
-    /// when it is done, or word after word.
+    /// Passes a packet of `bytes`, in whole words, through a machine. The words arrive at `come`. The machine passes
+    /// the packet on as a whole, or word by word.
     ///
-    /// Word after word, the machine begins with the first word, has its states before the words, and takes each when it
-    /// is done with the one before and the word is there. Machines and links have a pace that does not change within a
-    /// packet, so that the words that come are no later than on the straight lines through the first and the last. So
-    /// the first and the last say all, and nothing is counted word by word: a test holds this to a machine that does.
+    /// In cut-through, the machine starts with the first word, spends its cycles before the words, and takes each word
+    /// after the one before, once it has arrived. Machines and links have a constant rate within a packet. So no word
+    /// arrives later than on the straight line between the first and the last word, and these two determine all times.
+    /// A test compares this with a machine that counts word by word.
     ///
-    /// Inlined always: of the many things that it says, callers use few.
+    /// Always inlined: callers use few of the results.
     #[inline(always)]
     pub fn pass(&mut self, machine: &mut Machine, passing: Passing, come: Passage, bytes: u64) -> Passed {
         if passing == Passing::StoreAndForward || !self.ledger.is_on() {
@@ -508,15 +508,15 @@ impl HostInterface {
         let opened = come.head.max(machine.resource.busy_until()) + before;
         let last = (opened + all).max(come.tail + pace);
         let first = if words == 0 { last } else { last.min(opened + pace) };
-        // It waits for words in between; the ledger has that as if it had waited before.
+        // The machine may wait between words; the ledger records this wait as if it came before the packet.
         let span = before + all + closing;
         machine.resource.hold_until((last + closing).before(span));
         let stage = self.work_for(machine, come.head, bytes, span);
         Passed { stage, opened, words: Passage { head: first, tail: last }, pace }
     }
 
-    /// All of it at once. Lets a machine take packets of `bytes` one behind the other, as [`Self::pass`] lets it take
-    /// each, but for what machine and ledger are told by [`Self::enter_passes`].
+    /// Begins a batch of packets of `bytes` through a machine, each as in [`Self::pass`]. [`Self::enter_passes`]
+    /// updates machine and ledger.
     #[inline]
     pub fn passes(&self, machine: &Machine, passing: Passing, bytes: u64) -> Passes {
         let Machine { resource, cycles, before, pace, closing } = *machine;
@@ -537,7 +537,7 @@ impl HostInterface {
         }
     }
 
-    /// Enters packets that a machine has taken one behind the other.
+    /// Records a batch of packets that a machine has passed.
     pub fn enter_passes(&mut self, machine: &mut Machine, passes: &Passes) {
         machine.rest_until(passes.busy_until);
         self.ledger.enter(&passes.series);
@@ -549,7 +549,7 @@ impl HostInterface {
         Passed { stage, opened: stage.end, words: stage.end.into(), pace: Span::ZERO }
     }
 
-    /// When the first and the last word of a transfer are across that was carried out as `stage`.
+    /// When the first and the last word of the transfer `stage` have arrived.
     #[inline]
     pub fn words_of(&self, transfer: BusTransfer, stage: &Stage) -> Passage {
         let price = transfer.price(&self.profile.bus);
@@ -557,7 +557,7 @@ impl HostInterface {
         Passage { head: first.min(stage.end), tail: stage.end }
     }
 
-    /// When a transfer of `bytes` whose words `come` may begin, so that it need not wait for words before it is over.
+    /// The earliest start of a transfer of `bytes` whose words arrive at `come`, without waits between words.
     #[inline]
     pub fn earliest(&self, transfer: BusTransfer, come: Passage, bytes: u64) -> Time {
         let price = transfer.price(&self.profile.bus);
@@ -565,13 +565,13 @@ impl HostInterface {
         come.head.max(last.before(price.occupancy(bytes))).min(come.tail)
     }
 
-    /// Lets a machine work for as long as its model has worked out.
+    /// Charges a machine for a duration that its model computed.
     #[inline(always)]
     pub fn work_for(&mut self, machine: &mut Machine, ready: Time, bytes: u64, span: Span) -> Stage {
         self.ledger.charge(Crossing::NiCycles, &mut machine.resource, ready, Cost::once(bytes, span))
     }
 
-    /// Carries `bytes` once over the card's own bus.
+    /// Charges a transfer of `bytes` over the card's own bus.
     pub fn local_bus(&mut self, ready: Time, bytes: u64) -> Stage {
         let cost = cost_of(&self.profile.ni.local_bus, bytes);
         self.ledger.charge(Crossing::LocalBus, &mut self.local, ready, cost)
@@ -631,7 +631,7 @@ mod tests {
     ];
 
     #[test]
-    fn lengths_in_any_order_are_priced_as_each_by_itself() {
+    fn price_of_a_length_does_not_depend_on_earlier_lengths() {
         let mut interface = interface(true);
         for bytes in [0, 64, 64, 0, 8, 64, 9] {
             let ready = interface.host_clock();
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn each_transfer_is_entered_under_its_own_name_with_its_bursts() {
+    fn transfers_are_recorded_by_kind_with_their_bursts() {
         for (transfer, crossing) in NAMES {
             let mut interface = interface(true);
             let stage = interface.transfer(transfer, Time::ZERO, 24);
@@ -653,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn directions_share_the_bus_only_when_it_has_one() {
+    fn directions_share_only_a_half_duplex_bus() {
         for full_duplex in [false, true] {
             let mut interface = interface(full_duplex);
             let inward = interface.transfer(BusTransfer::PioWrite, Time::ZERO, 8);
@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn a_posted_store_frees_the_host_early_and_a_load_keeps_it() {
+    fn posted_store_frees_the_host_early_and_a_load_blocks_it() {
         let mut interface = interface(true);
         interface.transfer(BusTransfer::PioWrite, Time::ZERO, 8);
         assert_eq!(interface.host_clock().as_ps(), 110);
@@ -674,7 +674,7 @@ mod tests {
         assert_eq!(interface.host_clock().as_ps(), 110 + 1_110);
     }
 
-    /// Bytes a second of one kind of transfer that is done again and again.
+    /// Bytes per second of one kind of transfer, repeated.
     fn rate(
         interface: &mut HostInterface,
         bytes: u64,
@@ -686,7 +686,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_that_are_not_combined_take_a_burst_a_word() {
+    fn uncombined_stores_take_one_burst_per_word() {
         let mut interface = interface(true);
         let stage = interface.transfer(BusTransfer::PioWriteUncombined, Time::ZERO, 32);
         assert_eq!(stage.released.as_ps(), 4 * (100 + 10));
@@ -698,8 +698,8 @@ mod tests {
         assert_eq!(interface.ledger().line(Crossing::PioWrite).count, 4, "write combining is off");
     }
 
-    /// The same machine, word by word: when each word of `come` is the next machine's, and when the machine is free
-    /// again.
+    /// The same machine, word by word: when the next machine has each word of `come`, and when the machine becomes
+    /// idle.
     fn word_by_word(states: &[u64; 3], words_come: &[u64], busy_until: u64, begin: u64) -> (Vec<u64>, u64) {
         let [before, pace, closing] = *states;
         let mut at = begin.max(busy_until) + before;
@@ -712,10 +712,10 @@ mod tests {
     }
 
     proptest! {
-        /// Packets of one length that a machine takes as a series leave it as one by one, and so are bus transfers'
-        /// words.
+        /// A batch of packets of one length leaves a machine as the packets do one by one, and so do words of bus
+        /// transfers.
         #[test]
-        fn packets_of_a_series_pass_as_each_does(
+        fn batch_of_packets_passes_as_its_packets_one_by_one(
             [before, pace, closing, words] in prop::array::uniform4(0..12_u64),
             (is_on, is_whole) in (prop::bool::weighted(0.9), prop::bool::weighted(0.3)),
             packets in prop::collection::vec((0..60_u64, 0..90_u64), 1..12),
@@ -725,8 +725,10 @@ mod tests {
                 per_word_millicycles: pace * 1_000,
                 closing_millicycles: closing * 1_000,
             };
-            let ni = NiPrices { clock_ps: 1, machines: [("a", cycles)].into_iter().collect(), ..NiPrices::default() };
-            let bus = BusPrices { pio_write: PRICE, dma_write: Price { burst_bytes: 0, ..PRICE }, ..BusPrices::default() };
+            let machines = [("a", cycles)].into_iter().collect();
+            let ni = NiPrices { clock_ps: 1, machines, ..NiPrices::default() };
+            let dma_write = Price { burst_bytes: 0, ..PRICE };
+            let bus = BusPrices { pio_write: PRICE, dma_write, ..BusPrices::default() };
             let passing = if is_whole { Passing::StoreAndForward } else { Passing::CutThrough };
             let [mut single, mut series] = [(); 2].map(|()| {
                 let mut card = HostInterface::new(Profile { ni: ni.clone(), bus, ..Profile::default() });
@@ -735,13 +737,17 @@ mod tests {
             });
             let bytes = words * WORD_BYTES;
             let mut passes = series.1.passes(&series.0, passing, bytes);
-            let mut transfers = [BusTransfer::PioWrite, BusTransfer::DmaWrite].map(|transfer| series.1.transfers(transfer, bytes));
+            let mut transfers = [BusTransfer::PioWrite, BusTransfer::DmaWrite]
+                .map(|transfer| series.1.transfers(transfer, bytes));
             let mut begin = 0;
             for (later, longer) in packets {
                 begin += later;
                 let come = Passage { head: Time::from_ps(begin), tail: Time::from_ps(begin + longer) };
                 let (here, there) = (single.1.pass(&mut single.0, passing, come, bytes), passes.pass(come));
-                prop_assert_eq!((here.stage, here.opened, here.words, here.pace), (there.stage, there.opened, there.words, there.pace));
+                prop_assert_eq!(
+                    (here.stage, here.opened, here.words, here.pace),
+                    (there.stage, there.opened, there.words, there.pace)
+                );
                 for transfers in &mut transfers {
                     let transfer = transfers.transfer;
                     let ready = single.1.earliest(transfer, come, bytes);
@@ -756,10 +762,10 @@ mod tests {
             prop_assert_eq!(alloc::format!("{series:?}"), alloc::format!("{single:?}"));
         }
 
-        /// Machines in a row, packets of any length one after another, words that come at any pace: the first and the
-        /// last word are where a machine that counts each of them has them.
+        /// Consecutive machines, packets of any length, words at any rate: first and last word match a machine that
+        /// counts each word.
         #[test]
-        fn first_and_last_word_say_what_each_word_would(
+        fn first_and_last_word_determine_the_times_of_all_words(
             states in prop::collection::vec(prop::array::uniform3(0..9_u64), 1..5),
             packets in prop::collection::vec((1..12_u64, 0..60_u64, 0..12_u64), 1..6),
         ) {
@@ -797,7 +803,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_packets_are_passed_on_when_all_is_done() {
+    fn store_and_forward_passes_a_packet_on_at_its_end() {
         let cycles = MachineCycles {
             fixed_millicycles: 3_000,
             per_word_millicycles: 1_000,
@@ -823,7 +829,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_of_words_that_come_begins_as_early_as_it_can_without_a_wait() {
+    fn transfer_starts_at_the_earliest_instant_without_waits() {
         let interface = interface(true);
         // Two words take 100 + 20 ps, the last of them 10.
         let at = |head, tail| {
@@ -834,8 +840,8 @@ mod tests {
     }
 
     #[test]
-    fn a_local_bus_that_each_packet_crosses_four_times_caps_inic() {
-        // INIC, section 5: 32 bits at 33 MHz, crossed four times a packet: 264 Mb/s, counting data cycles alone.
+    fn local_bus_crossed_four_times_limits_the_rate_of_inic() {
+        // INIC, section 5: 32 bits at 33 MHz, crossed four times by each packet: 264 Mb/s, counting only data cycles.
         let local_bus = Price { per_word_ps: 2 * 30_303, ..Price::FREE };
         let ni = NiPrices { local_bus, ..NiPrices::default() };
         let mut card = HostInterface::new(Profile { ni, ..Profile::default() });
@@ -849,7 +855,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cards_processor_does_one_thing_at_a_time_and_its_cycles_count() {
+    fn machine_serves_one_packet_at_a_time_and_counts_cycles() {
         let send =
             MachineCycles { fixed_millicycles: 80_000, per_word_millicycles: 500, ..MachineCycles::NONE };
         let receive =
@@ -870,26 +876,26 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_first_waits_for_a_burst_and_for_nothing_that_was_begun_later() {
+    fn priority_transfer_waits_only_for_the_current_burst() {
         for full_duplex in [false, true] {
             let mut interface = interface(full_duplex);
-            // 16 bytes a burst: four of 120 ps each, which keep the bus until 480.
+            // 16 bytes per burst: four bursts of 120 ps each, which occupy the bus until 480.
             interface.transfer(BusTransfer::DmaRead, Time::ZERO, 64);
             interface.go_first(true);
             let first = interface.transfer(BusTransfer::DmaWrite, Time::from_ps(10), 8);
-            assert_eq!((first.start.as_ps(), first.released.as_ps()), (130, 240), "behind one burst");
+            assert_eq!((first.start.as_ps(), first.released.as_ps()), (130, 240), "after one burst");
             let second = interface.transfer(BusTransfer::DmaWrite, Time::from_ps(10), 8);
-            assert_eq!(second.start.as_ps(), 360, "behind another, and the one before");
+            assert_eq!(second.start.as_ps(), 360, "after another burst, and the first priority transfer");
             interface.go_first(false);
             let behind = interface.transfer(BusTransfer::DmaRead, Time::ZERO, 8);
-            assert_eq!(behind.start.as_ps(), 480 + 2 * 110, "what it met goes on behind it");
+            assert_eq!(behind.start.as_ps(), 480 + 2 * 110, "the interrupted transfer continues after it");
             interface.transfer(BusTransfer::DmaRead, Time::from_ps(1_000_000), 8);
             interface.go_first(true);
             let early = interface.transfer(BusTransfer::DmaWrite, Time::from_ps(5_000), 8);
             assert_eq!(early.start.as_ps(), 5_000, "the bus was free then");
             interface.go_first(false);
             let late = interface.transfer(BusTransfer::DmaRead, Time::ZERO, 8);
-            assert_eq!(late.start.as_ps(), 1_000_110, "nobody was met");
+            assert_eq!(late.start.as_ps(), 1_000_110, "the bus was idle");
         }
     }
 
@@ -904,13 +910,13 @@ mod tests {
     }
 
     #[test]
-    fn masters_of_one_node_wait_for_each_other_and_each_enters_its_own_wait() {
+    fn masters_of_a_node_contend_and_each_records_its_own_wait() {
         let mut node = NodeBus::default();
         let mut masters = [interface(false), interface(false)];
         let mut end = Time::ZERO;
         for (number, master) in masters.iter_mut().enumerate() {
             master.enter(&node);
-            assert_eq!(master.host_clock().as_ps(), number as u64 * 110, "the host is the node's");
+            assert_eq!(master.host_clock().as_ps(), number as u64 * 110, "the host belongs to the node");
             end = master.transfer(BusTransfer::PioWrite, Time::ZERO, 8).released;
             master.leave(&mut node);
         }
@@ -920,6 +926,6 @@ mod tests {
         node.wait_until(Time::from_ps(1_000));
         assert_eq!(node.clock().as_ps(), 1_000);
         masters[0].enter(&node);
-        assert_eq!(masters[0].host_clock(), end, "who waits is not busy");
+        assert_eq!(masters[0].host_clock(), end, "a waiting host is not busy");
     }
 }

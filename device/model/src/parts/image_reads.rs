@@ -1,4 +1,4 @@
-//! Images of programs that drivers load ([`niclab_abi::firmware`]): where they lie, and who waits until they are read.
+//! Firmware images that drivers load ([`niclab_abi::firmware`]): where they lie, and which requests wait for them.
 
 use alloc::vec::Vec;
 
@@ -10,20 +10,20 @@ use crate::parts::counters::Counting;
 use crate::parts::effects::{Effects, ReplyDue};
 use crate::time::Time;
 
-/// Where an image lies; nowhere, where the built-in program is wanted.
+/// The memory of an image; none for the built-in firmware.
 pub fn image_range(load: &FirmwareLoad) -> Option<HostRange> {
     (load.bytes > 0).then_some(HostRange { address: load.address, bytes: load.bytes.into() })
 }
 
-/// The images that are being read, and the requests that wait for them. There are no more than the control queue has.
+/// The images that are being read, and the requests that wait for them: at most as many as the control queue holds.
 #[derive(Debug, Default)]
 pub struct ImageReads(Vec<(u64, ReplyDue)>);
 
 impl ImageReads {
-    /// Checks a request. Returns where the image lies.
+    /// Checks a request. Returns the memory of the image.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why it is invalid.
     pub fn checked(load: &FirmwareLoad) -> Result<Option<HostRange>, ControlError> {
         if load.reserved != 0 {
             return Err(ControlError::BadValue);
@@ -34,7 +34,7 @@ impl ImageReads {
         }
     }
 
-    /// Reads an image. The reply comes when it is here.
+    /// Reads an image. The reply follows once the image has arrived.
     pub fn begin<C: Counting>(
         &mut self,
         at: Time,
@@ -48,13 +48,13 @@ impl ImageReads {
         Answer::Later
     }
 
-    /// The reply that is due, where this was the read of an image.
+    /// The pending reply, if this was the read of an image.
     pub fn take(&mut self, token: u64) -> Option<ReplyDue> {
         let place = self.0.iter().position(|(read, _)| *read == token)?;
         Some(self.0.remove(place).1)
     }
 
-    /// The driver is gone: what was read for it is nobody's.
+    /// Discards all reads: the driver is gone.
     pub fn clear(&mut self) {
         self.0.drain(..).for_each(|(_, due)| due.void());
     }

@@ -1,38 +1,38 @@
-//! The page-offset code: what a store says by its address (Fröning, Litz, Brüning 2007, section 3.3, figure 4).
+//! The page-offset code, which a store carries in its address (Fröning, Litz, Brüning 2007, section 3.3, figure 4).
 //!
-//! [`niclab_abi::bar`] says where the bits are, and how the paper's sentence about the length field is read.
+//! [`niclab_abi::bar`] defines the bits, and interprets the paper's sentence about the length field.
 //!
-//! Constants: the paper's section 3.3, and what is reserved, which is ours.
+//! Constants: the paper's section 3.3, and the reserved bits, which are ours.
 
 use niclab_abi::bar;
 use niclab_abi::receive::{REFUSED_LENGTH, REFUSED_RESERVED_BITS};
 use thiserror::Error;
 
 const LENGTH_MASK: u32 = 0xf;
-/// Twelve bits of code; the launch word's lower half has nothing above them.
+/// The code has twelve bits; all higher bits of the launch word's lower half must be zero.
 const RESERVED: u32 = bar::CODE_RESERVED as u32 | !0xfff;
 
-/// A code that asks for nothing that exists.
+/// Why a code is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CodeError {
-    /// Bits that must be zero are not.
+    /// Reserved bits are set.
     #[error("launch code {code:#x} sets reserved bits {:#x}; they must be zero", .code & RESERVED)]
     ReservedBits {
         /// The code.
         code: u32,
     },
-    /// The burst begins behind the tag.
-    #[error("launch code {code:#x} begins its burst at word {begin}; the last place to begin is 8, the tag")]
+    /// The burst begins after the tag.
+    #[error("launch code {code:#x} begins its burst at word {begin}; the last valid word is 8, the tag")]
     Length {
         /// The code.
         code: u32,
-        /// Word of the slot where the burst would begin.
+        /// Word of the slot where the burst begins.
         begin: u32,
     },
 }
 
 impl CodeError {
-    /// The reason as the status line gives it.
+    /// The reason in the status line.
     pub const fn refusal(self) -> u64 {
         match self {
             Self::ReservedBits { .. } => REFUSED_RESERVED_BITS,
@@ -41,7 +41,7 @@ impl CodeError {
     }
 }
 
-/// What a launch asks for.
+/// A decoded post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
     /// Payload words, 0..=8.
@@ -58,7 +58,7 @@ impl Code {
     /// Decodes the lower half of a launch word.
     ///
     /// # Errors
-    /// When reserved bits are set, or the length field is above 8.
+    /// If reserved bits are set, or the length field is above 8.
     #[inline]
     pub fn decode(code: u32) -> Result<Self, CodeError> {
         if code & RESERVED != 0 {
@@ -77,7 +77,7 @@ impl Code {
         })
     }
 
-    /// The twelve bits; `None` when there are more than 8 payload words.
+    /// The twelve bits; `None` for more than 8 payload words.
     pub fn encode(&self) -> Option<u16> {
         let begin = bar::PAYLOAD_WORDS.checked_sub(self.payload_words)?;
         let flag = |is_set: bool, bit: u16| if is_set { bit } else { 0 };

@@ -1,15 +1,16 @@
-//! What models are made of. A model composes them and adds what its paper adds.
+//! Parts that NIC models are composed of. A model composes them and adds the units of its paper.
 //!
-//! * [`host_interface`]: what one master does on its node's bus;
-//! * [`effects`]: what the units of a card want done, queued and priced; [`counters`]: what every card counts;
-//! * [`obligation`]: what is owed and may not be forgotten;
+//! * [`host_interface`]: one master's transactions on its node's bus;
+//! * [`effects`]: effects of a card's units, queued and priced; [`counters`]: counters of every card;
+//! * [`obligation`]: work that must be completed or cancelled, and never forgotten;
 //! * [`control`]: control requests, those of every card and those of one model;
 //! * [`port`]: requester page and receive queue, as the program of a port sees them;
-//! * [`image_reads`]: images of programs that drivers load;
-//! * [`launch_code`]: what a launch asks for; [`slice`]: a message in the receive queue; [`routes`]: where ports send
-//!   and who may send to them;
-//! * [`descriptor_ring`]: descriptors in the host's memory, walked by the card;
-//! * [`regions`]: host memory that was registered, by [`region_control`]; [`fragments`]: messages cut and joined;
+//! * [`image_reads`]: firmware images that drivers load;
+//! * [`launch_code`]: the code of a post; [`slice`]: a message in the receive queue; [`routes`]: destinations of
+//!   ports, and their authorized senders;
+//! * [`descriptor_ring`]: descriptors in the host's memory, which the card walks;
+//! * [`regions`]: registered host memory, with its requests in [`region_control`]; [`fragments`]: fragmentation and
+//!   reassembly of messages;
 //! * [`fifo`]: a RAM that pointer memory splits into queues;
 //! * [`credit`]: end-to-end credit flow control, both sides;
 //! * [`go_back_n`]: a reliable link between two cards on a lossy wire;

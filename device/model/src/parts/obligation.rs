@@ -1,20 +1,19 @@
-//! What a card owes and may not forget: a place of a queue that was promised, a reply, a descriptor that was taken.
+//! Work that a card must complete: a reserved slot of a queue, a reply, a descriptor that it took.
 //!
-//! An obligation is a value that cannot be copied. Whoever has it hands it on, fulfils it, or says that it is void
-//! because the one to whom it was owed is gone. In a build with debug assertions one that is dropped otherwise is a
-//! panic that names it. In others nothing happens then: a guest that finds a way to make the card forget harms itself
-//! alone.
+//! An obligation is a value that cannot be copied. Its owner passes it on, fulfils it, or voids it because its
+//! beneficiary is gone. In a build with debug assertions, dropping it in any other way is a panic that names it. In
+//! other builds nothing happens: a guest that makes the card forget an obligation harms only itself.
 
-/// That something is owed.
+/// A promise of work that must be completed.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "what is owed is fulfilled or void, and never forgotten"]
+#[must_use = "an obligation must be fulfilled or voided"]
 pub struct Obligation {
     #[cfg(debug_assertions)]
     what: &'static str,
 }
 
 impl Obligation {
-    /// Owes `what`, in the words of a sentence: "an event that was promised".
+    /// Promises `what`, a noun phrase such as "an event that was promised".
     #[inline]
     pub const fn new(what: &'static str) -> Self {
         #[cfg(not(debug_assertions))]
@@ -25,13 +24,13 @@ impl Obligation {
         }
     }
 
-    /// What was owed is done.
+    /// The work is complete.
     #[inline]
     pub const fn fulfil(self) {
         core::mem::forget(self);
     }
 
-    /// Nobody is left to whom it is owed.
+    /// The beneficiary is gone.
     #[inline]
     pub const fn void(self) {
         core::mem::forget(self);
@@ -41,7 +40,7 @@ impl Obligation {
 #[cfg(debug_assertions)]
 impl Drop for Obligation {
     fn drop(&mut self) {
-        debug_assert!(false, "{} was forgotten: it must be fulfilled, or void", self.what);
+        debug_assert!(false, "{} was forgotten: it must be fulfilled or voided", self.what);
     }
 }
 
@@ -50,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_fulfilled_or_void_is_over() {
+    fn fulfilled_or_voided_obligation_may_be_dropped() {
         Obligation::new("a thing").fulfil();
         Obligation::new("a thing").void();
     }

@@ -1,8 +1,8 @@
-//! A port as its program sees it: the slots of the requester page with the status line that frees them, and the receive
-//! queue with the registers by which the program gives its slices back and asks to be woken.
+//! A port as its program sees it: requester page and status line on the sending side; receive queue, released slices
+//! and armed interrupts on the receiving side.
 //!
-//! A shell sees what a program did when the wall clock has it: late, and several things at once. What the program could
-//! have known, and what it was due to do, follows from the model alone, and that is when it takes effect here.
+//! A shell sees a program's actions in wall time: late, and several at once. When the program knew of an event, and
+//! when it was due to act, follows from the model alone. Actions take effect here at those instants.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -27,17 +27,17 @@ const LINE_WORDS: usize = StatusLine::BYTES / WORD_BYTES as usize;
 #[derive(Clone, Debug)]
 pub struct RequesterPage {
     address: u64,
-    /// What the line says when it is written next.
+    /// The content of the next status line.
     pub line: StatusLine,
-    /// When the line last written is visible.
+    /// When the last status line is visible.
     visible: Time,
-    /// Lines that freed slots which were not launched again yet: launches that each counts, and when it is visible.
-    /// Both rise. Never more than slots of a page.
+    /// Status lines that freed slots which were not reused yet: the count of posts in each, and when it is visible.
+    /// Both only increase. At most one entry for each slot of a page.
     freed: VecDeque<(u64, Time)>,
 }
 
 impl RequesterPage {
-    /// A page that was just opened, with its status line at this address.
+    /// A newly opened page, with its status line at this address.
     pub const fn new(address: u64) -> Self {
         const LINE: StatusLine = StatusLine {
             launched: 0,
@@ -52,15 +52,15 @@ impl RequesterPage {
         Self { address, line: LINE, visible: Time::ZERO, freed: VecDeque::new() }
     }
 
-    /// When the line last written is visible.
+    /// When the last status line is visible.
     pub const fn visible(&self) -> Time {
         self.visible
     }
 
-    /// When the next launch can have been made: at `now`, where the shell sees it, or when the program could know that
-    /// its slot is free, which is not before a status line was visible that counts the launch which used that slot
-    /// last. A shell that follows a program in wall time sees the launch after that line, whatever the model times of
-    /// both.
+    /// The earliest instant of the next post: `now`, when the shell sees it, or the instant when the program could
+    /// know that its slot is free, whichever is later. The latter is when the status line became visible that counts
+    /// the previous post of that slot. A shell that observes a program in wall time sees the post after that line, for
+    /// any model times of both.
     pub fn launched_at(&mut self, now: Time) -> Time {
         let Some(needed) = (self.line.launched + 1).checked_sub(SLOTS.into()).filter(|needed| *needed > 0)
         else {
@@ -72,8 +72,8 @@ impl RequesterPage {
         self.freed.front().map_or(now, |&(_, visible)| now.max(visible))
     }
 
-    /// How many launches, from the next one on, are made when the shell sees them ([`RequesterPage::launched_at`]), if
-    /// that is at `now` or later, and no line is written before.
+    /// Number of posts, from the next one on, that take effect when the shell sees them
+    /// ([`RequesterPage::launched_at`]), if that is at `now` or later, and no line is written before.
     #[inline]
     pub fn not_held(&self, now: Time) -> u64 {
         let mut counted = 0;
@@ -86,34 +86,34 @@ impl RequesterPage {
         u64::MAX
     }
 
-    /// How many launches there are until the status line is due, and that one with them.
+    /// Number of posts up to and including the next one with a status line.
     #[inline]
     pub const fn until_line(&self) -> u64 {
         STATUS_LINE_INTERVAL as u64 - self.line.launched % STATUS_LINE_INTERVAL as u64
     }
 
-    /// Counts so many launches, none of them held ([`RequesterPage::not_held`]). Returns whether the status line is due
-    /// for the last.
+    /// Counts `launches` posts, none of them held ([`RequesterPage::not_held`]). Returns whether the status line is
+    /// due after the last.
     #[inline]
     pub fn count_launches(&mut self, launches: u64) -> bool {
         self.line.launched += launches.saturating_sub(1);
-        // Of those before it, what the last one needs says more.
+        // The entry that the last post needs includes the earlier ones.
         let _ = self.launched_at(Time::END);
         self.count_launch().1
     }
 
-    /// Counts a launch. Returns its number, and whether the status line is due for it.
+    /// Counts a post. Returns its number, and whether the status line is due.
     pub const fn count_launch(&mut self) -> (u64, bool) {
         self.line.launched += 1;
         (self.line.launched, self.line.launched.is_multiple_of(STATUS_LINE_INTERVAL as u64))
     }
 
-    /// Writes the status line. Each reason has a line of its own: how many there are must not depend on how much a
-    /// shell feeds at once.
+    /// Writes the status line. Each reason has its own line, because the number of lines must not depend on how many
+    /// posts a shell passes at once.
     pub fn write<C: Counting>(&mut self, at: Time, effects: &mut Effects<C>) {
         effects.card().status_lines += 1;
-        // It tells the sender of a message, and no part of the message waits for it. The bus keeps the order: a later
-        // line is never seen before an earlier one.
+        // The line belongs to no message: it reports to the sender, and no part of a message waits for it. The bus
+        // keeps the order, so a later line is never visible before an earlier one.
         let words = DmaWords::from_slice(&to_words::<LINE_WORDS>(&self.line));
         self.visible =
             effects.unattributed(|effects| effects.dma_write(at, self.address, words, Content::Counts));
@@ -122,7 +122,7 @@ impl RequesterPage {
         }
     }
 
-    /// Counts a launch or a register store that is refused, for a `REFUSED_` of the ABI, and tells the program.
+    /// Counts a post or a register store that is refused, for a `REFUSED_` of the ABI, and reports it to the program.
     pub fn refuse<C: Counting>(&mut self, at: Time, reason: u64, effects: &mut Effects<C>) {
         effects.card().refused += 1;
         self.line.refused += 1;
@@ -131,9 +131,9 @@ impl RequesterPage {
     }
 }
 
-/// Places of a receive queue that are kept for what will be stored: nobody else gets them.
+/// Reserved slices of a receive queue.
 #[derive(Debug)]
-#[must_use = "places that nobody needs are given back"]
+#[must_use = "slices that are not needed must be given back"]
 pub struct Promise {
     places: u64,
     obligation: Obligation,
@@ -141,15 +141,15 @@ pub struct Promise {
 
 impl Promise {
     const fn of(places: u64) -> Self {
-        Self { places, obligation: Obligation::new("a place of a receive queue that was promised") }
+        Self { places, obligation: Obligation::new("a slice of a receive queue that was promised") }
     }
 
-    /// How many.
+    /// Number of slices.
     pub const fn places(&self) -> u64 {
         self.places
     }
 
-    /// One of them, while there are any.
+    /// Splits one slice off, if any is left.
     pub const fn take_one(&mut self) -> Option<Self> {
         if self.places == 0 {
             return None;
@@ -158,24 +158,24 @@ impl Promise {
         Some(Self::of(1))
     }
 
-    /// The queue is gone.
+    /// Cancels it: the queue is gone.
     pub fn void(self) {
         self.obligation.void();
     }
 }
 
-/// A place that is filled now.
+/// A slice of the queue that is filled now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Number of what is stored, from 1.
+    /// Number of the slice, from 1.
     pub number: u64,
-    /// Which place of the queue, from 0.
+    /// Its index in the queue, from 0.
     pub index: usize,
-    /// Where it begins in host memory.
+    /// Its address in host memory.
     pub address: u64,
 }
 
-/// Places that are filled now, one behind the other.
+/// Consecutive slices that are filled now.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     stored: u64,
@@ -184,7 +184,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// The next.
+    /// The next slice.
     #[inline]
     pub const fn next(&mut self) -> Place {
         let index = (self.stored & self.last_index) as usize;
@@ -193,16 +193,16 @@ impl Places {
     }
 }
 
-/// Places that the program gave back.
+/// Slices that the program released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// By how much was stored before each of them.
+    /// The range, in counts of stored slices.
     pub places: Range<u64>,
-    /// When that took effect.
+    /// When the release took effect.
     pub at: Time,
 }
 
-/// A receive queue: slices in host memory, that the card fills in turn.
+/// A receive queue: slices in host memory, which the card fills in order.
 #[derive(Clone, Debug)]
 pub struct ReceiveQueue {
     address: u64,
@@ -210,20 +210,20 @@ pub struct ReceiveQueue {
     stored: u64,
     released: u64,
     promised: u64,
-    /// Number of the slice that interrupts; zero: none.
+    /// Number of the slice whose arrival interrupts the host; zero: none.
     armed: u64,
-    /// Slices that the program consumes between two stores of its register; zero: not known.
+    /// Slices that the program consumes between two stores of its register; zero: unknown.
     release_interval: u64,
-    /// Slices whose release the host has been charged for.
+    /// Slices whose release was charged to the host.
     release_priced: u64,
-    /// Releases that the host has been charged for and that were not seen yet: how many slices, and when the store is
-    /// there. One for each interval of slices in the queue at most.
+    /// Releases that were charged to the host but that the shell has not seen yet: the count of slices, and when the
+    /// store arrives. At most one for each interval of slices in the queue.
     releases_due: VecDeque<(u64, Time)>,
     visible: Time,
 }
 
 impl ReceiveQueue {
-    /// An empty queue. Its slices are a power of two.
+    /// An empty queue. Its number of slices is a power of two.
     pub const fn new(open: &PortOpen) -> Self {
         Self {
             address: open.slices_address,
@@ -249,36 +249,36 @@ impl ReceiveQueue {
         self.stored
     }
 
-    /// When the slice stored last is visible.
+    /// When the last stored slice is visible.
     pub const fn visible(&self) -> Time {
         self.visible
     }
 
-    /// The place of a slice before which so many were stored.
+    /// The index of the slice after `stored` stored slices.
     pub const fn index_of(&self, stored: u64) -> usize {
         (stored & (self.slices - 1)) as usize
     }
 
-    /// Whether `places` more can be promised.
+    /// Whether `places` more slices can be promised.
     #[inline]
     pub const fn has_room(&self, places: u64) -> bool {
         self.stored - self.released + self.promised + places <= self.slices
     }
 
-    /// How many places can be promised and filled one behind the other before one interrupts.
+    /// Max slices that can be promised and filled in a row before one interrupts.
     pub fn room(&self) -> u64 {
         let free = self.slices.saturating_sub(self.stored - self.released + self.promised);
         if self.armed == 0 { free } else { free.min(self.armed.saturating_sub(self.stored + 1)) }
     }
 
-    /// Promises places. The caller has asked [`ReceiveQueue::has_room`], or holds back senders by other means.
+    /// Promises slices. The caller has checked [`ReceiveQueue::has_room`], or limits senders by other means.
     #[inline]
     pub const fn promise(&mut self, places: u64) -> Promise {
         self.promised += places;
         Promise::of(places)
     }
 
-    /// Takes a promise back that was not needed.
+    /// Takes a promise back.
     #[inline]
     pub fn forgo(&mut self, promise: Promise) {
         let Promise { places, obligation } = promise;
@@ -286,38 +286,38 @@ impl ReceiveQueue {
         obligation.fulfil();
     }
 
-    /// What is stored next takes a place that was promised.
+    /// Fills the next slice, which was promised.
     #[inline]
     pub fn store(&mut self, promise: Promise) -> Place {
-        debug_assert!(promise.places == 1, "one place is filled at a time");
+        debug_assert!(promise.places == 1, "one slice is filled at a time");
         self.forgo(promise);
         let index = self.index_of(self.stored);
         self.stored += 1;
         Place { number: self.stored, index, address: self.address + index as u64 * SLICE_BYTES }
     }
 
-    /// The places of what is stored next, one behind the other.
+    /// The next slices, in order.
     #[inline]
     pub const fn next_places(&self) -> Places {
         Places { stored: self.stored, last_index: self.slices - 1, address: self.address }
     }
 
-    /// So many are stored, one behind the other, for which nobody has promised a place, and there is room
-    /// ([`ReceiveQueue::room`]). The last is visible at `visible`.
+    /// Counts `places` consecutive stored slices without a promise; the caller has checked [`ReceiveQueue::room`]. The
+    /// last is visible at `visible`.
     #[inline]
     pub fn on_stored(&mut self, places: u64, visible: Time) {
-        debug_assert!(self.has_room(places), "who stores has asked for room");
+        debug_assert!(self.has_room(places), "the caller must check for room");
         self.stored += places;
         self.on_visible(visible);
     }
 
-    /// The slice stored last is visible at `visible`.
+    /// The last stored slice is visible at `visible`.
     #[inline]
     pub fn on_visible(&mut self, visible: Time) {
         self.visible = self.visible.max(visible);
     }
 
-    /// The program has the slice stored last at `consumed`: charges the host for its register, where that is due now.
+    /// The program gets the last stored slice at `consumed`: charges the host for its register store if that is due.
     #[inline]
     pub fn on_consumed<C: Counting>(&mut self, consumed: Time, effects: &mut Effects<C>) {
         if self.release_interval != 0 && self.stored - self.release_priced >= self.release_interval {
@@ -326,7 +326,7 @@ impl ReceiveQueue {
         }
     }
 
-    /// How many slices can be stored, from the next one on, before the host is charged for its register.
+    /// Number of slices, from the next one on, that can be stored before the host is charged for its register.
     #[inline]
     pub const fn until_release(&self) -> u64 {
         match self.release_interval {
@@ -335,7 +335,7 @@ impl ReceiveQueue {
         }
     }
 
-    /// Interrupts at `visible` if the armed slice is stored; that disarms.
+    /// Raises an interrupt at `visible` if the armed slice is stored, and disarms.
     #[inline]
     pub fn wake<C: Counting>(
         &mut self,
@@ -350,8 +350,8 @@ impl ReceiveQueue {
         }
     }
 
-    /// A store to a register of the completer page. Returns the slices that the program says to have consumed: they
-    /// come free by [`ReceiveQueue::take_due`] and [`ReceiveQueue::take_early`].
+    /// Handles a store to a register of the completer page. Returns the count of released slices;
+    /// [`ReceiveQueue::take_due`] and [`ReceiveQueue::take_early`] then free them.
     pub fn on_register<C: Counting>(
         &mut self,
         now: Time,
@@ -378,17 +378,16 @@ impl ReceiveQueue {
         None
     }
 
-    /// The next release, of those that the program was due to make, that the register's new value tells of. It is seen
-    /// late and by whole batches, as the wall clock has it; but the host was charged for each store when its last slice
-    /// was consumed, and that is when it took effect.
+    /// The next due release that the register's new value confirms. The shell sees stores late, several at once. The
+    /// host was charged for each store when its last slice was consumed, and the release takes effect then.
     pub fn take_due(&mut self, released: u64) -> Option<Release> {
         let (end, at) = self.releases_due.front().copied().filter(|(end, _)| *end <= released)?;
         self.releases_due.pop_front();
         Some(self.release(end, at))
     }
 
-    /// What the register's new value says beyond the releases that were due: the program released early, because it
-    /// went to sleep or is of another mind.
+    /// The part of the register's new value beyond the due releases. The program released early, because it went to
+    /// sleep or changed its interval.
     pub fn take_early<C: Counting>(
         &mut self,
         now: Time,
@@ -454,14 +453,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_promised_has_no_room_for_others() {
+    fn promised_slices_are_not_available_to_others() {
         let (mut queue, mut effects) = (queue(8), effects());
         assert!(queue.has_room(8) && !queue.has_room(9));
         let mut promise = queue.promise(6);
         assert!(queue.has_room(2) && !queue.has_room(3));
         let one = promise.take_one().unwrap();
         assert_eq!(queue.store(one), Place { number: 1, index: 0, address: 0x1000 });
-        assert!(queue.has_room(2) && !queue.has_room(3), "stored instead of promised");
+        assert!(queue.has_room(2) && !queue.has_room(3), "the slice is stored, no longer promised");
         assert_eq!(promise.places(), 5);
         queue.forgo(promise);
         assert!(queue.has_room(7) && !queue.has_room(8));
@@ -470,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_of_nothing_has_nothing_to_take() {
+    fn empty_promise_has_no_slice_to_take() {
         let mut queue = queue(8);
         let mut promise = queue.promise(1);
         promise.take_one().unwrap().void();
@@ -479,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn places_follow_one_another_and_begin_anew() {
+    fn slices_are_filled_in_order_and_wrap() {
         let mut queue = queue(8);
         let places: Vec<Place> = (0..9).map(|_| store(&mut queue)).collect();
         assert_eq!(places[1], Place { number: 2, index: 1, address: 0x1000 + SLICE_BYTES });
@@ -487,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_on_the_beat_take_effect_when_they_were_due() {
+    fn due_releases_take_effect_when_they_were_due() {
         let (mut queue, mut effects, mut page) = (queue(8), effects(), RequesterPage::new(0));
         let interval = Register::ReleaseInterval(2);
         assert_eq!(queue.on_register(Time::ZERO, 0, interval, &mut page, &mut effects), None);
@@ -513,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_register_that_falls_or_runs_ahead_is_refused_and_told() {
+    fn register_out_of_range_is_refused_and_reported() {
         let (mut queue, mut effects, mut page) = (queue(8), effects(), RequesterPage::new(0x40));
         store(&mut queue);
         let told = queue.on_register(Time::ZERO, 0, Register::Released(2), &mut page, &mut effects);
@@ -523,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn an_armed_slice_interrupts_once_and_at_once_when_it_is_there() {
+    fn armed_slice_interrupts_once_even_if_already_stored() {
         let (mut queue, mut effects, mut page) = (queue(8), effects(), RequesterPage::new(0));
         queue.on_register(Time::ZERO, 3, Register::Armed(2), &mut page, &mut effects);
         let mut raised = Vec::new();
@@ -537,8 +536,8 @@ mod tests {
         assert!(matches!(effects.poll(), Some(Output::Interrupt { cause: CAUSE_ARMED, port: 3, .. })));
     }
 
-    /// Launches that are not held are not, the one behind them is, and counted together they are what they are one by
-    /// one.
+    /// Checks that posts within `not_held` are not held and the next one is, and that counting them together equals
+    /// counting one by one.
     fn hold_launches_together(page: &RequesterPage, now: Time) -> Result<(), TestCaseError> {
         let (mut one_by_one, unheld) = (page.clone(), page.not_held(now));
         for count in 1..=unheld.min(40) {
@@ -553,22 +552,19 @@ mod tests {
             prop_assert_eq!(alloc::format!("{:?}", together), alloc::format!("{:?}", one_by_one));
         }
         let is_held = one_by_one.launched_at(now) > now;
-        prop_assert!(
-            unheld > 40 || is_held || one_by_one.freed.is_empty(),
-            "no line counts the one behind them"
-        );
+        prop_assert!(unheld > 40 || is_held || one_by_one.freed.is_empty(), "no line counts the next post");
         Ok(())
     }
 
     proptest! {
-        /// A launch is never carried out before the program could know that its slot is free, and never later than that
-        /// or its being seen.
+        /// A post never takes effect before the program could know that its slot is free, and otherwise when the shell
+        /// sees it.
         #[test]
-        fn a_slot_is_launched_again_once_a_visible_line_has_counted_it(
+        fn slot_is_reused_once_a_visible_line_has_counted_it(
             steps in prop::collection::vec((any::<bool>(), 0..400_u64), 1..300),
         ) {
             let (mut effects, mut page) = (effects(), RequesterPage::new(0));
-            // Launches that each line counts, and when it is visible.
+            // Count of posts in each line, and when it is visible.
             let mut lines: Vec<(u64, Time)> = Vec::new();
             let mut now = Time::ZERO;
             for (writes, ns) in steps {
@@ -578,7 +574,7 @@ mod tests {
                     lines.push((page.line.launched, page.visible()));
                     continue;
                 }
-                // A program that sees no free slot does not launch.
+                // A program that sees no free slot does not post.
                 let needed = (page.line.launched + 1).saturating_sub(SLOTS.into());
                 let free = lines.iter().find(|(counted, _)| *counted >= needed).map(|&(_, at)| at);
                 if needed > 0 && free.is_none() {
@@ -586,7 +582,7 @@ mod tests {
                 }
                 let free = free.filter(|_| needed > 0).unwrap_or(Time::ZERO);
                 hold_launches_together(&page, now)?;
-                // However early a shell sees it.
+                // However early a shell sees the post.
                 prop_assert_eq!(page.launched_at(Time::ZERO), free);
                 prop_assert_eq!(page.launched_at(now), now.max(free));
                 page.count_launch();
@@ -594,9 +590,9 @@ mod tests {
             }
         }
 
-        /// However a program releases, a slice comes free once, in order, and not before it was stored.
+        /// For any releases, a slice becomes free once, in order, and not before it was stored.
         #[test]
-        fn slices_come_free_once_and_in_order(
+        fn slices_become_free_once_and_in_order(
             interval in 0..9_u64,
             steps in prop::collection::vec((any::<bool>(), 0..12_u64), 1..200),
         ) {

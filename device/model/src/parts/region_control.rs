@@ -1,5 +1,5 @@
-//! The control requests by which programs register memory ([`niclab_abi::region`]): decoded, checked, and carried out
-//! as far as a table of regions can.
+//! Control requests by which programs register memory ([`niclab_abi::region`]): decoded, checked, and applied to a
+//! table of regions.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ use crate::parts::control::{ControlError, OwnOperation, whole};
 use crate::parts::effects::{empty_reply, reply_of};
 use crate::parts::regions::Regions;
 
-/// A request whose length is right.
+/// A request of valid length.
 #[derive(Debug)]
 pub enum RegionOperation {
     /// Registers a region, with its first extents.
@@ -25,16 +25,16 @@ pub enum RegionOperation {
     Close(RegionName),
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub enum Carried {
-    /// It is done: the reply.
+    /// It is complete: the reply.
     Done(ReplyBytes),
-    /// The card has to end what uses this region, and close it.
+    /// The card must end all uses of this region, and close it.
     Close {
         /// The port, which is open.
         port: usize,
-        /// The region's name, whether there is one or not.
+        /// The region's name; the region may not exist.
         region: u32,
     },
 }
@@ -60,7 +60,7 @@ impl OwnOperation for RegionOperation {
 }
 
 impl RegionOperation {
-    /// Carries it out on the tables of a card's ports. `open` says which port is open.
+    /// Applies it to the tables of a card's ports. `open` checks that a port is open.
     ///
     /// # Errors
     /// Why it is refused.
@@ -90,7 +90,7 @@ fn table(regions: &mut [Regions], port: usize) -> Result<&mut Regions, ControlEr
     regions.get_mut(port).ok_or(ControlError::BadPort)
 }
 
-/// A body that as many extents follow as it says.
+/// A body that is followed by as many extents as it states.
 fn with_extents<T: FromBytes>(
     body: &[u8],
     count: impl Fn(&T) -> u32,

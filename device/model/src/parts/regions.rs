@@ -1,4 +1,4 @@
-//! Regions: host memory that was registered for a port, in the stretches in which it lies.
+//! Regions: host memory that is registered for a port, as a list of extents.
 
 use alloc::vec::Vec;
 
@@ -11,19 +11,19 @@ use crate::parts::control::ControlError;
 /// Why a region cannot be opened or extended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RegionError {
-    /// A region or an extent has no bytes, runs past the end of the address space, or is more than was said.
+    /// A region or an extent is empty, extends past the end of the address space, or exceeds the declared size.
     #[error(
-        "a region or an extent has no bytes, runs past the end of the address space, or is more than was said"
+        "a region or an extent is empty, extends past the end of the address space, or exceeds the declared size"
     )]
     BadValue,
-    /// The port has as many regions or extents as it may.
-    #[error("the port has as many regions or extents as it may")]
+    /// The port has its maximum of regions or extents.
+    #[error("the port has its maximum of regions or extents; close another region first")]
     NoSpace,
     /// There is no such region.
     #[error("there is no such region")]
     NotFound,
-    /// An extent begins or ends inside a page, and not where the region does.
-    #[error("an extent begins or ends inside a page, and not where the region does")]
+    /// An extent begins or ends inside a page, except at the start or end of the region.
+    #[error("an extent begins or ends inside a page, which is valid only at the start and end of the region")]
     BadAddress,
 }
 
@@ -38,10 +38,10 @@ impl From<RegionError> for ControlError {
     }
 }
 
-/// A stretch of a region.
+/// An extent of a region.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
-    /// Where in the region it begins.
+    /// Its offset in the region.
     offset: u64,
     memory: HostRange,
 }
@@ -50,18 +50,18 @@ struct Stretch {
 #[derive(Clone, Debug)]
 pub struct Region {
     bytes: u64,
-    /// Bytes of the stretches that are there.
+    /// Bytes of the extents so far.
     filled: u64,
     stretches: Vec<Stretch>,
 }
 
 impl Region {
-    /// Whether `bytes` from `offset` on are inside.
+    /// Whether `bytes` from `offset` on are inside the region.
     pub fn holds(&self, offset: u64, bytes: u64) -> bool {
         offset.checked_add(bytes).is_some_and(|end| end <= self.bytes)
     }
 
-    /// Where `bytes` from `offset` on lie; what is outside of the region is left out.
+    /// The memory of `bytes` from `offset` on; bytes outside the region are left out.
     pub fn ranges(&self, offset: u64, bytes: u64) -> HostRanges {
         let mut ranges = HostRanges::new();
         let mut left = bytes.min(self.bytes.saturating_sub(offset));
@@ -80,10 +80,10 @@ impl Region {
         ranges
     }
 
-    /// Adds stretches, all or none. Returns how many more there are.
+    /// Adds extents, all or none. Returns the number of new extents.
     ///
-    /// Inside of a region there are whole pages: out of extents of one byte each, every byte of a frame would be a
-    /// stretch of memory for itself, which a shell looks up by itself.
+    /// Inside a region all extents are whole pages. With extents of one byte each, every byte of a frame would be a
+    /// separate range of memory, which a shell looks up separately.
     fn extend(&mut self, extents: &[HostRange]) -> Result<usize, RegionError> {
         let mut filled = self.filled;
         for extent in extents {
@@ -115,16 +115,16 @@ impl Region {
     }
 }
 
-/// A place for a region.
+/// A slot for a region.
 #[derive(Clone, Debug, Default)]
 struct Place {
-    /// How many regions it has held, from 1, so that the name of one is not that of another, and none is zero.
+    /// Number of regions that the slot has held, from 1, so that no name is reused soon, and none is zero.
     generation: u16,
     region: Option<Region>,
 }
 
-/// The regions of a port. The table outlives the port, so that names of regions of its last user mean nothing to the
-/// next.
+/// The regions of a port. The table outlives the port, so that names of the previous user's regions are invalid for
+/// the next user.
 #[derive(Clone, Debug)]
 pub struct Regions {
     places: Vec<Place>,
@@ -134,9 +134,9 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// None, of so many at most, in so many extents at most.
+    /// Empty, with a maximum of regions, and of extents of all regions.
     pub fn new(regions: u32, extents: u32) -> Self {
-        // A name has 16 bits for the place.
+        // A name has 16 bits for the slot.
         let most = (regions as usize).min(1 << 16);
         Self { places: Vec::new(), most, stretches: 0, max_stretches: extents as usize }
     }
@@ -144,7 +144,7 @@ impl Regions {
     /// Opens a region of `bytes`, of which `extents` are a part or all. Returns its name.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why it is invalid.
     pub fn open(&mut self, bytes: u64, extents: &[HostRange]) -> Result<u32, RegionError> {
         if bytes == 0 || extents.is_empty() {
             return Err(RegionError::BadValue);
@@ -168,7 +168,7 @@ impl Regions {
     /// Adds extents to a region.
     ///
     /// # Errors
-    /// What is wrong with them; then none is added.
+    /// Why they are invalid; then none is added.
     pub fn extend(&mut self, name: u32, extents: &[HostRange]) -> Result<(), RegionError> {
         let is_full = self.stretches + extents.len() > self.max_stretches;
         let region =
@@ -183,7 +183,7 @@ impl Regions {
         Ok(())
     }
 
-    /// Closes a region; false when there is none of this name.
+    /// Closes a region; false if there is none with this name.
     pub fn close(&mut self, name: u32) -> bool {
         let region = self.place_mut(name).and_then(|place| place.region.take());
         self.stretches -= region.as_ref().map_or(0, |region| region.stretches.len());
@@ -196,7 +196,7 @@ impl Regions {
         self.stretches = 0;
     }
 
-    /// The region of this name, once all of it is there.
+    /// The region with this name, if it is complete.
     pub fn get(&self, name: u32) -> Option<&Region> {
         let place = self.places.get((name & 0xffff) as usize)?;
         let region = place.region.as_ref().filter(|_| u32::from(place.generation) == name >> 16)?;
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_closed_regions_mean_nothing() {
+    fn names_of_closed_regions_are_invalid() {
         let mut regions = Regions::new(2, 10);
         let first = regions.open(8, &[extent(0x100, 8)]).unwrap();
         assert!(regions.get(first).is_some());
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_is_of_use_when_all_of_it_is_there() {
+    fn region_is_usable_once_it_is_complete() {
         const PAGE: u64 = PAGE_BYTES;
         let mut regions = Regions::new(2, 3);
         let name = regions.open(2 * PAGE + 8, &[extent(0x1000, PAGE)]).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn inside_of_a_region_are_whole_pages() {
+    fn extents_inside_a_region_are_whole_pages() {
         const PAGE: u64 = PAGE_BYTES;
         let bytes = |extents: &[HostRange]| extents.iter().map(|extent| extent.bytes).sum::<u64>();
         let opened = |extents: &[HostRange]| Regions::new(1, 100).open(bytes(extents), extents).map(drop);
@@ -276,7 +276,7 @@ mod tests {
         ] {
             assert_eq!(opened(&bad), Err(RegionError::BadAddress), "{bad:x?}");
         }
-        // Whichever request they are in.
+        // The limit does not depend on how extents are split over requests.
         let mut regions = Regions::new(1, 100);
         let name = regions.open(2 * PAGE, &[extent(0x1000, PAGE)]).unwrap();
         assert_eq!(regions.extend(name, &[extent(0x5001, PAGE)]), Err(RegionError::BadAddress));
@@ -301,7 +301,7 @@ mod tests {
                 .enumerate()
                 .map(|(number, &(pages, touches))| {
                     address += if touches { 0 } else { 0x1_0000 };
-                    // The first begins, and the last ends, inside of a page.
+                    // Only the first extent may begin, and the last end, inside a page.
                     let skipped = if number == 0 { before } else { 0 };
                     let missing = if number == last { behind.min(pages * PAGE_BYTES - skipped - 1) } else { 0 };
                     let extent = extent(address + skipped, pages * PAGE_BYTES - skipped - missing);

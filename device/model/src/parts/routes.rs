@@ -1,5 +1,5 @@
-//! Where ports send, and who may send to them: the control requests of cards whose ports have one target and several
-//! partners.
+//! Destinations of ports, and authorizations of senders: control requests of cards whose ports have one destination
+//! and several senders.
 
 use niclab_abi::control::{Authorize, OP_AUTHORIZE, OP_REVOKE, OP_ROUTE, Revoke, Route};
 
@@ -7,10 +7,10 @@ use crate::nic::{Address, HostRanges};
 use crate::parts::control::{ControlError, OwnOperation, whole};
 
 impl Address {
-    /// The port that a request names: of any node of the cluster, the card's own included.
+    /// The port that a request names, on any node of the cluster including the card's own.
     ///
     /// # Errors
-    /// [`ControlError::BadValue`] when there is no such node, or no such port on it.
+    /// [`ControlError::BadValue`] if there is no such node, or no such port on it.
     pub fn named(node: u32, port: u32, nodes: u32, ports: usize) -> Result<Self, ControlError> {
         let node = u16::try_from(node).ok().filter(|node| u32::from(*node) < nodes);
         let port = u8::try_from(port).ok().filter(|port| usize::from(*port) < ports);
@@ -21,14 +21,14 @@ impl Address {
     }
 }
 
-/// A request whose length is right.
+/// A request of valid length.
 #[derive(Debug)]
 pub enum Operation {
-    /// Sets where a port sends.
+    /// Sets the destination of a port.
     Route(Route),
-    /// Lets a remote port send to a port.
+    /// Allows a remote port to send to a port.
     Authorize(Authorize),
-    /// Takes that back.
+    /// Withdraws an authorization.
     Revoke(Revoke),
 }
 

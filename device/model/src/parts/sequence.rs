@@ -1,8 +1,7 @@
 //! Arithmetic of numbers that wrap: frames, packets, slices, connections.
 //!
-//! Of two such numbers the later one is that which is reached from the other in fewer than half of all numbers. So a
-//! protocol may have at most [`Sequence::MAX_AHEAD`] numbers under way, and what stays on its way for longer is taken
-//! for a new one.
+//! Of two numbers, the later one is less than half of the range ahead of the other. So a protocol may have at most
+//! [`Sequence::MAX_AHEAD`] numbers in flight. A number that stays in flight for longer is taken for a new one.
 
 /// A number of `BITS` bits, 1 to 32, that wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -16,7 +15,7 @@ impl<const BITS: u32> Sequence<BITS> {
     };
     /// The first number.
     pub const ZERO: Self = Self(0);
-    /// Most numbers that one may be ahead of another.
+    /// Max distance of a number ahead of another.
     pub const MAX_AHEAD: u32 = Self::MASK >> 1;
 
     /// The lowest bits of `number`.
@@ -41,7 +40,7 @@ impl<const BITS: u32> Sequence<BITS> {
         self.plus(1)
     }
 
-    /// How far it is ahead of `other`; zero when it is not.
+    /// How far it is ahead of `other`; zero if it is not.
     #[inline]
     pub const fn ahead_of(self, other: Self) -> u32 {
         let distance = self.0.wrapping_sub(other.0) & Self::MASK;
@@ -61,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// What holds for any width: checked against arithmetic that does not wrap.
+    /// Properties for any width, checked against arithmetic that does not wrap.
     fn check<const BITS: u32>(base: u32, ahead: u32) -> Result<(), TestCaseError> {
         let ahead = ahead % Sequence::<BITS>::MAX_AHEAD.saturating_add(1);
         let base = Sequence::<BITS>::new(base);
@@ -86,11 +85,11 @@ mod tests {
     }
 
     #[test]
-    fn half_of_all_numbers_are_ahead_and_half_are_behind() {
+    fn half_of_all_numbers_are_later_and_half_are_earlier() {
         let zero = Sequence::<8>::ZERO;
         assert_eq!((1..=255).filter(|&n| Sequence::new(n).is_after(zero)).count(), 127);
         assert!(Sequence::new(127).is_after(zero) && !Sequence::new(128).is_after(zero));
-        assert!(zero.is_after(Sequence::new(255)), "256 is not kept");
+        assert!(zero.is_after(Sequence::new(255)), "only the lowest 8 bits are kept");
         assert_eq!(Sequence::<24>::new(u32::MAX).get(), 0xff_ffff);
     }
 }

@@ -12,29 +12,29 @@ use crate::parts::port::{Place, Promise, ReceiveQueue};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// Most words of a message: payload and tag.
+/// Max words of a message: payload and tag.
 pub const MAX_WORDS: usize = PAYLOAD_WORDS + TAG_WORDS;
 
-/// Bits of a slice's status word that say what came. That it came, the number and the valid bit say.
+/// Bits of a slice's status word that describe the message. The number and the valid bit show that the slice is new.
 const STATUS_BITS: u64 = ((1 << SLICE_NUMBER_SHIFT) - 1) & !SLICE_VALID;
 
-/// What a slice says beside the message's words.
+/// A slice's content besides the message's words.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice<'a> {
-    /// Who sent the message.
+    /// The sender of the message.
     pub source: Address,
-    /// Its sender asked for an interrupt.
+    /// Whether its sender requested an interrupt.
     pub interrupt: bool,
-    /// Its sender asked for an acknowledgement.
+    /// Whether its sender requested an acknowledgement.
     pub acknowledge: bool,
-    /// Whose it is, where the ledger knows.
+    /// The message, if the ledger knows it.
     pub message: Option<&'a TraceTag>,
 }
 
 impl Slice<'_> {
-    /// Stores a message into the place of `queue` that was promised to it, charges the host for the delivery and raises
-    /// what interrupts are due at `port`. `words` are payload and tag, at most [`MAX_WORDS`]. Returns the place, and
-    /// when the message is visible there.
+    /// Stores a message into the slice of `queue` that was promised to it. Charges the host for the delivery and
+    /// raises the interrupts that are due at `port`. `words` are payload and tag, at most [`MAX_WORDS`]. Returns the
+    /// slice, and when the message is visible there.
     #[inline]
     pub fn store<C: Counting>(
         &self,

@@ -1,5 +1,5 @@
-//! The timers of a card, in model time. A model names each by one value of an enum, with a sentence that says what it
-//! is for, and has as many of each as it has ports or peers.
+//! The timers of a card, in model time. A model names each kind by a value of an enum, documented with its purpose,
+//! and has one of each kind for each port or peer.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -7,18 +7,18 @@ use core::fmt::Debug;
 
 use crate::time::{Span, Time};
 
-/// The purposes of a model's timers.
+/// The kinds of a model's timers.
 pub trait TimerName: Copy + Debug + Ord + 'static {
     /// All of them, in the order of their declaration.
     const ALL: &'static [Self];
 }
 
-/// The deadline of each timer of each place: a port, a peer.
+/// The deadline of each timer, by kind and index (of a port or a peer).
 #[derive(Clone, Debug)]
 pub struct Timers<T> {
-    /// By place, and in it by the timer's rank.
+    /// By index, and within it by kind.
     deadlines: Vec<Option<Time>>,
-    /// Those that run, the earliest first; of the same instant the first timer of the first place.
+    /// Running timers, sorted by deadline, then kind, then index.
     running: BTreeSet<(Time, T, usize)>,
 }
 
@@ -41,9 +41,9 @@ impl<T: TimerName> Timers<T> {
         self.deadlines.get(index_of(timer, place)).is_some_and(Option::is_some)
     }
 
-    /// Starts the timer, or gives it another deadline: `wait` after `now`, and always later than `now`. A timer that
-    /// fires at the instant at which it is started, and is then started again, would keep the card busy for ever at
-    /// that instant. At [`Time::END`] there is no later instant, so no timer starts there: the shell ends the cluster
+    /// Starts the timer, or changes its deadline to `wait` after `now`, and always later than `now`. Otherwise a timer
+    /// that expires at the instant of its start, and is then restarted, would keep the card busy for ever at that
+    /// instant. At [`Time::END`] there is no later instant, so no timer starts there: the shell ends the cluster
     /// before ([`crate::time::EndOfTime`]).
     pub fn start(&mut self, timer: T, place: usize, now: Time, wait: Span) {
         let deadline = now.later(wait.max(Span::SHORTEST));
@@ -58,7 +58,7 @@ impl<T: TimerName> Timers<T> {
         }
     }
 
-    /// Starts the timer with this deadline, or stops it when there is none.
+    /// Starts the timer with this deadline, or stops it for `None`.
     pub fn set(&mut self, timer: T, place: usize, deadline: Option<Time>) {
         let index = index_of(timer, place);
         if index >= self.deadlines.len() {
@@ -76,7 +76,7 @@ impl<T: TimerName> Timers<T> {
         }
     }
 
-    /// Stops the timer whose deadline was the first to come, if it has come, and says which it is.
+    /// Stops the timer with the earliest deadline, if it has expired, and returns it.
     pub fn take_expired(&mut self, now: Time) -> Option<(T, usize)> {
         let &(_, timer, place) = self.running.first().filter(|(deadline, ..)| *deadline <= now)?;
         self.stop(timer, place);
@@ -86,7 +86,7 @@ impl<T: TimerName> Timers<T> {
 
 fn index_of<T: TimerName>(timer: T, place: usize) -> usize {
     let rank = T::ALL.binary_search(&timer);
-    debug_assert!(rank.is_ok(), "{timer:?} is missing in TimerName::ALL, or that is not in order");
+    debug_assert!(rank.is_ok(), "{timer:?} is missing in TimerName::ALL, or TimerName::ALL is not sorted");
     place * T::ALL.len() + rank.unwrap_or(0)
 }
 
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_same_instant_the_first_timer_of_the_first_place_comes_first() {
+    fn simultaneous_timers_expire_in_order_of_kind_and_index() {
         let mut timers = Timers::default();
         for (timer, place) in [(Timer::Retransmission, 0), (Timer::Probe, 7), (Timer::Probe, 2)] {
             timers.start(timer, place, Time::ZERO, Span::from_ps(5));
@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_started_timer_never_fires_at_the_instant_of_its_start(
+        fn timer_never_expires_at_the_instant_of_its_start(
             now in prop_oneof![any::<u64>(), Just(Time::LIMIT.as_ps()), Just(u64::MAX)],
             wait in prop_oneof![any::<u64>(), Just(0), Just(u64::MAX)],
         ) {
@@ -149,8 +149,11 @@ mod tests {
         }
 
         #[test]
-        fn they_are_a_plain_table_of_deadlines(
-            script in prop::collection::vec((any::<bool>(), 0..9_usize, prop::option::of(0..50_u64), 0..50_u64), 0..200),
+        fn timers_equal_a_plain_table_of_deadlines(
+            script in prop::collection::vec(
+                (any::<bool>(), 0..9_usize, prop::option::of(0..50_u64), 0..50_u64),
+                0..200,
+            ),
         ) {
             let mut timers = Timers::default();
             let mut plain = BTreeMap::new();

@@ -1,22 +1,23 @@
 //! A histogram of 64-bit numbers with less than 1 % of error at any size, like Gil Tene's HdrHistogram.
 //!
-//! Numbers below [`STEPS`] have a place of their own; above, each power of two is divided into [`STEPS`] places. Only
-//! the powers that occur take memory. Count, sum, least and greatest are exact.
+//! Numbers below [`STEPS`] have their own buckets; above, each power of two is divided into [`STEPS`] buckets. Only
+//! powers with numbers use memory. Count, sum, minimum and maximum are exact.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Places in each power of two. A place is at most 1/128 of its numbers wide. Ours: how exact quantiles are.
+/// Buckets in each power of two. A bucket is at most 1/128 of its numbers wide. Ours: the precision of quantiles.
 const STEPS: usize = 128;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 
 /// Counts of one power of two.
 type Octave = Box<[u64; STEPS]>;
 
-/// How often which numbers occurred.
+/// Counts of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// Octave 0 holds 0..STEPS; octave k the numbers from `STEPS << (k - 1)` to `STEPS << k`. None where none occurred.
+    /// Octave 0 holds 0..STEPS; octave k the numbers from `STEPS << (k - 1)` to `STEPS << k`. None if it has no
+    /// numbers.
     octaves: Vec<Option<Octave>>,
     count: u64,
     sum: u128,
@@ -25,7 +26,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Enters one number.
+    /// Adds one number.
     #[inline]
     pub fn enter(&mut self, value: u64) {
         self.least = if self.count == 0 { value } else { self.least.min(value) };
@@ -35,7 +36,7 @@ impl Histogram {
         self.count_in_place(value, 1);
     }
 
-    /// Enters one number so many times.
+    /// Adds one number `times` times.
     #[inline]
     pub fn enter_times(&mut self, value: u64, times: u64) {
         if times > 0 {
@@ -46,11 +47,11 @@ impl Histogram {
         }
     }
 
-    /// Enters these numbers.
+    /// Adds these numbers.
     #[inline]
     pub fn enter_all(&mut self, values: impl Iterator<Item = u64>) {
         let (mut least, mut greatest, mut count) = (u64::MAX, self.greatest, 0);
-        // What is equal comes in runs: each is looked up once.
+        // Equal numbers often come in runs: each run is looked up once.
         let (mut last, mut run) = (0, 0);
         for value in values {
             if value != last || run == 0 {
@@ -70,7 +71,7 @@ impl Histogram {
         }
     }
 
-    /// Sums up a number that has come so often, and counts it in its place.
+    /// Adds a number to sum and bucket, `times` times.
     #[inline]
     fn count_run(&mut self, value: u64, times: u64) {
         if times > 0 {
@@ -79,7 +80,7 @@ impl Histogram {
         }
     }
 
-    /// Counts a number so often in its place.
+    /// Adds to the bucket of a number.
     #[inline]
     fn count_in_place(&mut self, value: u64, times: u64) {
         let (octave, step) = place_of(value);
@@ -91,7 +92,7 @@ impl Histogram {
         }
     }
 
-    /// Enters all numbers of another histogram.
+    /// Adds all numbers of another histogram.
     pub fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -111,28 +112,27 @@ impl Histogram {
         }
     }
 
-    /// How many numbers were entered.
+    /// Number of entries.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum, exactly.
+    /// Their exact sum.
     pub const fn sum(&self) -> u128 {
         self.sum
     }
 
-    /// The least; zero when there is none.
+    /// The minimum; zero if empty.
     pub const fn min(&self) -> u64 {
         self.least
     }
 
-    /// The greatest; zero when there is none.
+    /// The maximum; zero if empty.
     pub const fn max(&self) -> u64 {
         self.greatest
     }
 
-    /// The number that `per_mille` of all are not above, at most 1/128 too large and never above the greatest; zero
-    /// when there is none.
+    /// The `per_mille` quantile, at most 1/128 too large and never above the maximum; zero if empty.
     pub fn quantile(&self, per_mille: u64) -> u64 {
         let wanted = (u128::from(self.count) * u128::from(per_mille.min(1_000))).div_ceil(1_000).max(1);
         let mut seen = 0;
@@ -147,8 +147,8 @@ impl Histogram {
         self.greatest
     }
 
-    /// What was entered since `earlier`, a state of this same histogram. Least and greatest are known to the width of a
-    /// place only.
+    /// The entries since `earlier`, a previous state of this histogram. Minimum and maximum are exact only to the
+    /// width of a bucket.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         if earlier.count == 0 {
@@ -189,7 +189,7 @@ const fn place_of(value: u64) -> (usize, usize) {
     (shift as usize + 1, (value >> shift) as usize & (STEPS - 1))
 }
 
-/// The least number of a place.
+/// The minimum of a bucket.
 const fn first_of(octave: usize, step: usize) -> u64 {
     match octave {
         0 => step as u64,
@@ -197,7 +197,7 @@ const fn first_of(octave: usize, step: usize) -> u64 {
     }
 }
 
-/// The greatest number of a place.
+/// The maximum of a bucket.
 const fn last_of(octave: usize, step: usize) -> u64 {
     match octave {
         0 => step as u64,
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn places_follow_one_another_without_gap_up_to_the_greatest_number() {
+    fn buckets_are_contiguous_up_to_the_greatest_number() {
         let mut next = 0;
         for octave in 0..=57 {
             for step in 0..STEPS {
@@ -228,7 +228,7 @@ mod tests {
                 next = last_of(octave, step).wrapping_add(1);
             }
         }
-        assert_eq!(next, 0, "all numbers have a place");
+        assert_eq!(next, 0, "every number has a bucket");
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         }
 
         #[test]
-        fn numbers_that_are_entered_together_are_those_entered_one_by_one(first in values(), second in values()) {
+        fn adding_numbers_together_equals_adding_them_one_by_one(first in values(), second in values()) {
             let mut together = Histogram::default();
             together.enter_all(core::iter::empty());
             together.enter_all(first.iter().copied());
@@ -270,7 +270,7 @@ mod tests {
         }
 
         #[test]
-        fn a_number_that_is_entered_so_many_times_is_entered_as_often(first in values(), second in values()) {
+        fn adding_n_times_equals_n_additions(first in values(), second in values()) {
             let mut together = of(&first);
             for run in second.chunk_by(|one, other| one == other) {
                 together.enter_times(run[0].wrapping_add(1), 0);
@@ -280,14 +280,14 @@ mod tests {
         }
 
         #[test]
-        fn merged_halves_are_the_whole(first in values(), second in values()) {
+        fn merged_halves_equal_the_whole(first in values(), second in values()) {
             let mut merged = of(&first);
             merged.merge(&of(&second));
             prop_assert_eq!(merged, of(&[first, second].concat()));
         }
 
         #[test]
-        fn what_came_later_is_told_from_what_was_before(first in values(), second in values()) {
+        fn difference_of_two_states_has_the_entries_between_them(first in values(), second in values()) {
             let before = of(&first);
             let mut all = before.clone();
             second.iter().for_each(|&value| all.enter(value));

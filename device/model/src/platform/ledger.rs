@@ -1,11 +1,11 @@
-//! The ledger: every crossing counted by kind and priced, and nothing else prices anything.
+//! The ledger counts every transaction by kind and prices it; no other module prices anything.
 //!
-//! A crossing waits until its [`Resource`] is free, occupies it, and takes effect after a pipelined latency. Waiting is
-//! entered beside the price, so that the price of a run does not depend on who met whom.
+//! A transaction waits until its [`Resource`] is free, occupies it, and takes effect after a pipelined latency. The
+//! ledger records waiting separately from the price, so that the price of a run does not depend on contention.
 //!
-//! A ledger sums by kind. On demand it also keeps each single stage ([`Ledger::record_stages`]), by which a timeline is
-//! drawn: the stages are the lines' parts, exactly. Whoever crosses says first whose message it is
-//! ([`Ledger::attribute`]), and the receiving end says when a message is over ([`Ledger::complete`]).
+//! A ledger sums by kind. On demand it also records each single stage ([`Ledger::record_stages`]), from which
+//! timelines are drawn; the stages add up exactly to the sums. Callers first name the message of their transactions
+//! ([`Ledger::attribute`]), and the receiver reports its end ([`Ledger::complete`]).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use crate::platform::histogram::Histogram;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Span, Time};
 
-/// Kinds of crossings.
+/// Kinds of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Crossing {
@@ -22,7 +22,7 @@ pub enum Crossing {
     PioWrite,
     /// Programmed-I/O read by the host.
     PioRead,
-    /// A store whose only purpose is to tell the NIC that there is work.
+    /// A store whose only purpose is to notify the NIC of work.
     Doorbell,
     /// DMA write of data, NIC to host memory.
     DmaWrite,
@@ -32,7 +32,7 @@ pub enum Crossing {
     DescriptorFetch,
     /// DMA write of descriptors.
     DescriptorWriteBack,
-    /// From one card on the node's bus to another, past host and host memory.
+    /// From one card on the node's bus to another, without host memory.
     DeviceToDevice,
     /// The NIC's interrupt reaching the host.
     Interrupt,
@@ -40,7 +40,7 @@ pub enum Crossing {
     LocalBus,
     /// Cycles of the NIC's own state machines or processor.
     NiCycles,
-    /// Host software before a message is handed to the NIC.
+    /// Host software before it posts a message to the NIC.
     HostSend,
     /// Host software after a message became visible.
     HostReceive,
@@ -50,7 +50,7 @@ pub enum Crossing {
     HostCopy,
     /// A frame on one direction of a link.
     Serialization,
-    /// A frame's way through a switch.
+    /// A frame that crosses a switch.
     SwitchFallThrough,
 }
 
@@ -100,10 +100,10 @@ impl Crossing {
     }
 }
 
-/// What one kind of crossing has cost so far.
+/// The cost of one kind of transaction so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    /// Crossings; a transfer of several bursts counts each.
+    /// Transactions; a transfer of several bursts counts each burst.
     pub count: u64,
     /// Bytes carried, without headers of the bus.
     pub bytes: u64,
@@ -114,7 +114,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Wraps, so that sums stay the sums of their parts, whatever the numbers.
+    /// Sums wrap, so that a sum always equals the sum of its parts, for any numbers.
     #[inline]
     const fn add(&mut self, other: &Self) {
         self.count = self.count.wrapping_add(other.count);
@@ -127,37 +127,37 @@ impl Line {
 /// The price of one transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Crossings that it takes.
+    /// Number of transactions.
     pub count: u64,
     /// Bytes carried.
     pub bytes: u64,
-    /// How long it keeps the resource busy.
+    /// How long it occupies the resource.
     pub occupancy: Span,
-    /// How long after that its effect is seen.
+    /// Time from then until its effect is visible.
     pub latency: Span,
 }
 
 impl Cost {
-    /// One crossing that occupies its resource for `occupancy`.
+    /// One transaction that occupies its resource for `occupancy`.
     pub const fn once(bytes: u64, occupancy: Span) -> Self {
         Self { count: 1, bytes, occupancy, latency: Span::ZERO }
     }
 }
 
-/// One transfer as it happened.
+/// The times of one transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// What it was.
+    /// Its kind.
     pub crossing: Crossing,
     /// When it got the resource.
     pub start: Time,
-    /// When the resource was free again.
+    /// When it released the resource.
     pub released: Time,
-    /// When its effect was seen. Price is `end - start`.
+    /// When its effect was visible. The price is `end - start`.
     pub end: Time,
 }
 
-/// Where a crossing takes place, within one node or one network.
+/// The resource of a transaction, within one node or one network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     /// The host's processor.
@@ -176,11 +176,11 @@ pub enum Place {
     LinkToSwitch(u16),
     /// The direction of a node's link that leads to the node.
     LinkToNode(u16),
-    /// The switch, which passes any number of frames at a time.
+    /// The switch, which forwards any number of frames at a time.
     Switch,
 }
 
-/// Something that does one thing at a time.
+/// A resource that serves one transaction at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resource {
     place: Place,
@@ -193,12 +193,12 @@ impl Resource {
         Self { place, busy_until: Time::ZERO }
     }
 
-    /// The end of the last thing it has to do.
+    /// The end of its last transaction.
     pub const fn busy_until(&self) -> Time {
         self.busy_until
     }
 
-    /// Lets it do nothing before `at`.
+    /// Occupies it until `at`.
     pub fn hold_until(&mut self, at: Time) {
         self.busy_until = self.busy_until.max(at);
     }
@@ -207,28 +207,28 @@ impl Resource {
 /// One transfer as a timeline shows it: a part of its ledger's [`Line`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageRecord {
-    /// What it was.
+    /// Its kind.
     pub crossing: Crossing,
-    /// Where.
+    /// Its resource.
     pub place: Place,
     /// When it could have begun.
     pub ready: Time,
     /// When it got the resource.
     pub start: Time,
-    /// When the resource was free again.
+    /// When it released the resource.
     pub released: Time,
-    /// When its effect was seen.
+    /// When its effect was visible.
     pub end: Time,
-    /// Crossings: bursts of one transfer.
+    /// Transactions: bursts of one transfer.
     pub count: u64,
     /// Bytes carried.
     pub bytes: u64,
-    /// Whose it was; none for what no message caused alone.
+    /// Its message; none if no single message caused it.
     pub message: Option<TraceTag>,
 }
 
 impl StageRecord {
-    /// What this stage has entered in its line.
+    /// This stage's share of its line.
     pub const fn line(&self) -> Line {
         Line {
             count: self.count,
@@ -239,7 +239,7 @@ impl StageRecord {
     }
 }
 
-/// The stages kept so far.
+/// The stages recorded so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Recorder {
     most: usize,
@@ -247,8 +247,8 @@ struct Recorder {
     lost: u64,
 }
 
-/// Crossings of one kind, one for each of a series of equal things, which are entered together when all have crossed:
-/// the same sums as if each had been charged by itself ([`Ledger::charge_at`]).
+/// Transactions of one kind, one for each event of a batch, which are recorded together at the end: the same sums as
+/// if each had been charged alone ([`Ledger::charge_at`]).
 #[derive(Debug)]
 pub struct Series {
     crossing: Crossing,
@@ -257,17 +257,17 @@ pub struct Series {
     sums: Sums,
 }
 
-/// What the crossings of a series come to so far.
+/// The sums of a batch's transactions so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     crossed: u64,
-    /// What the prices are together beside as many times [`Series::price`]; it wraps.
+    /// Sum of the prices minus count times [`Series::price`]; it wraps.
     price_beside_ps: u64,
     waited_ps: u64,
 }
 
 impl Sums {
-    /// Adds as many times what has been added since `earlier`.
+    /// Adds the difference to `earlier` `times` times.
     #[inline(always)]
     const fn add_again(&mut self, earlier: &Self, times: u64) {
         const fn add(sum: u64, earlier: u64, times: u64) -> u64 {
@@ -280,32 +280,31 @@ impl Sums {
 }
 
 impl Series {
-    /// What it comes to so far.
+    /// The sums so far.
     #[inline(always)]
     pub const fn sums(&self) -> Sums {
         self.sums
     }
 
-    /// As many times more, the same crosses that has since `earlier`: it waits as long, and keeps its place busy as
-    /// long ([`steady`](crate::platform::steady)).
+    /// Repeats the transactions since `earlier` `times` times: each waits and occupies its resource equally long
+    /// ([`steady`](crate::platform::steady)).
     #[inline(always)]
     pub const fn cross_again(&mut self, earlier: &Sums, times: u64) {
         self.sums.add_again(earlier, times);
     }
 
-    /// What each costs that keeps its place busy as long as the others, before the end of model time.
+    /// The price of each transaction with the batch's occupancy, before the end of model time.
     const fn price(&self) -> u64 {
         self.cost.occupancy.as_ps().wrapping_add(self.cost.latency.as_ps())
     }
 
-    /// Lets the next one that is ready at `ready` cross a place that is busy until `busy_until`, as soon as that is
-    /// free.
+    /// Charges the next transaction, ready at `ready`, on a resource that is busy until `busy_until`.
     #[inline(always)]
     pub fn cross(&mut self, busy_until: &mut Time, ready: Time) -> Stage {
         self.cross_for(busy_until, ready, self.cost.occupancy)
     }
 
-    /// The same of one that keeps the place busy for another while than the others.
+    /// As [`Self::cross`], with another occupancy than the batch's.
     #[inline(always)]
     pub fn cross_for(&mut self, busy_until: &mut Time, ready: Time, occupancy: Span) -> Stage {
         let crossing = self.crossing;
@@ -329,18 +328,18 @@ impl Series {
     }
 }
 
-/// What a crossing that begins at `start` costs less because model time ends.
+/// The part of a transaction's price that lies after the end of model time.
 #[cold]
 fn cut_off(start: Time, occupancy: Span, latency: Span) -> u64 {
     let whole = occupancy.as_ps().wrapping_add(latency.as_ps());
     whole.wrapping_sub(Time::END.since(start).as_ps())
 }
 
-/// Counts, bytes and picoseconds by kind of crossing.
+/// Counts, bytes and picoseconds by kind of transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
     is_on: bool,
-    /// Whether the recorder keeps anything: looked at with each crossing, and the recorder then is not.
+    /// Whether the recorder is on. Each transaction reads only this flag, not the recorder.
     is_recording: bool,
     lines: [Line; Crossing::ALL.len()],
     current: Option<TraceTag>,
@@ -362,8 +361,8 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Turns the ledger on, as it is made, or off: then nothing is priced or counted and every crossing takes no time.
-    /// That serves to measure what the ledger itself costs.
+    /// Turns the ledger on, as it is at first, or off. While it is off, nothing is priced or counted and every
+    /// transaction takes no time. This serves to measure the cost of the ledger itself.
     pub fn set_on(&mut self, is_on: bool) {
         self.is_on = is_on;
     }
@@ -374,32 +373,33 @@ impl Ledger {
         self.is_on
     }
 
-    /// Says whose crossings follow, until the next call.
+    /// Names the message of the next transactions, until the next call.
     #[inline]
     pub fn attribute(&mut self, message: Option<TraceTag>) {
         self.current = message;
     }
 
-    /// Whose crossings these are.
+    /// The message of the current transactions.
     #[inline]
     pub const fn attributed(&self) -> Option<TraceTag> {
         self.current
     }
 
-    /// Keeps the next stages, `most` at a time; zero keeps none, as at first. What was kept before stays.
+    /// Records the next stages, at most `most`; zero, the initial value, records none. Earlier records stay.
     pub fn record_stages(&mut self, most: usize) {
         self.recorder.most = most;
         self.is_recording = most > 0;
     }
 
-    /// The stages kept since the last call, in the order in which they were charged, and how many more there were.
+    /// The stages recorded since the last call, in the order of their charges, and the number of stages that were not
+    /// recorded.
     pub fn take_stages(&mut self) -> (Vec<StageRecord>, u64) {
         let stages = core::mem::take(&mut self.recorder.stages).into();
         (stages, core::mem::take(&mut self.recorder.lost))
     }
 
-    /// A message is over: its receiving program has it at `end`. What follows is nobody's until the next
-    /// [`Ledger::attribute`].
+    /// A message is complete: its receiving program has it at `end`. Later transactions belong to no message until the
+    /// next [`Ledger::attribute`].
     #[inline]
     pub fn complete(&mut self, message: &TraceTag, end: Time) {
         if self.is_on {
@@ -408,12 +408,12 @@ impl Ledger {
         self.current = None;
     }
 
-    /// How long the messages took that ended here, from the sender's software to the receiver's, picoseconds.
+    /// Latencies of the messages that ended here, from the sender's software to the receiver's, picoseconds.
     pub const fn latency(&self) -> &Histogram {
         &self.latency
     }
 
-    /// Begins the latencies anew, with none.
+    /// Discards the latencies so far.
     pub fn restart_latency(&mut self) {
         self.latency = Histogram::default();
     }
@@ -437,15 +437,15 @@ impl Ledger {
         });
     }
 
-    /// Lets a transfer that is ready at `ready` cross `resource` as soon as that is free, and enters it.
+    /// Charges a transfer that is ready at `ready` and waits until `resource` is free.
     ///
-    /// Inlined always, as what it stands on: who crosses knows the kind, and looks at one instant or two of the stage.
+    /// Always inlined, as its callees: the caller knows the kind, and reads only one or two instants of the stage.
     #[inline(always)]
     pub fn charge(&mut self, crossing: Crossing, resource: &mut Resource, ready: Time, cost: Cost) -> Stage {
         self.charge_at(crossing, resource.place, &mut resource.busy_until, ready, cost)
     }
 
-    /// The same at a place of which somebody else keeps until when it is busy.
+    /// As [`Self::charge`], on a resource whose end of occupation the caller keeps.
     #[inline(always)]
     pub fn charge_at(
         &mut self,
@@ -475,13 +475,14 @@ impl Ledger {
         stage
     }
 
-    /// Whether single stages are kept: each crossing is then to be charged by itself, for a series has none.
+    /// Whether single stages are recorded. Then each transaction must be charged alone, because a batch records no
+    /// stages.
     #[inline]
     pub const fn is_recording(&self) -> bool {
         self.is_recording
     }
 
-    /// Begins a series of crossings that cost the same.
+    /// Begins a batch of transactions with the same price.
     #[inline]
     pub const fn series(&self, crossing: Crossing, cost: Cost) -> Series {
         Series {
@@ -492,7 +493,7 @@ impl Ledger {
         }
     }
 
-    /// Enters a series that was begun here.
+    /// Records a batch that was begun with [`Self::series`].
     #[inline]
     pub fn enter(&mut self, series: &Series) {
         let &Series { crossing, cost, sums: Sums { crossed, price_beside_ps, waited_ps }, .. } = series;
@@ -504,8 +505,8 @@ impl Ledger {
         });
     }
 
-    /// As many messages are over as `took` has elements, each of which says how long one took. What follows is
-    /// nobody's.
+    /// Messages are complete, one for each element of `took`, which is its latency. Later transactions belong to no
+    /// message.
     #[inline]
     pub fn complete_all(&mut self, took: impl Iterator<Item = Span>) {
         if self.is_on {
@@ -514,7 +515,8 @@ impl Ledger {
         self.current = None;
     }
 
-    /// As many messages are over as the numbers in `took` say together: so many took so long. What follows is nobody's.
+    /// Messages are complete; each element of `took` has a number of messages and their latency. Later transactions
+    /// belong to no message.
     #[inline]
     pub fn complete_runs(&mut self, took: impl Iterator<Item = (Span, usize)>) {
         if self.is_on {
@@ -523,12 +525,12 @@ impl Ledger {
         self.current = None;
     }
 
-    /// What this kind has cost.
+    /// The cost of this kind.
     pub const fn line(&self, crossing: Crossing) -> Line {
         self.lines[crossing as usize]
     }
 
-    /// Every kind with what it has cost.
+    /// Every kind with its cost.
     pub fn lines(&self) -> impl Iterator<Item = (Crossing, Line)> + '_ {
         Crossing::ALL.into_iter().map(|crossing| (crossing, self.line(crossing)))
     }
@@ -560,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_resource_makes_the_next_wait() {
+    fn transaction_waits_for_a_busy_resource() {
         let mut ledger = Ledger::default();
         let mut bus = Resource::new(Place::BusInward);
         let cost = Cost { count: 1, bytes: 8, occupancy: span(100), latency: span(50) };
@@ -574,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_distinct_and_numbers_are_places() {
+    fn names_are_distinct_and_numbers_are_indices() {
         for (place, crossing) in Crossing::ALL.into_iter().enumerate() {
             assert_eq!(crossing as usize, place);
             assert!(Crossing::ALL.into_iter().skip(place + 1).all(|other| other.name() != crossing.name()));
@@ -582,9 +584,9 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever in model time, and where it stops, too.
+        /// At any instant of model time, including its end.
         #[test]
-        fn a_series_is_what_each_is_charged_by_itself(
+        fn batch_equals_its_transactions_charged_one_by_one(
             is_on in prop::bool::weighted(0.9),
             (occupancy, latency) in (prop_oneof![3 => 0..2_000_u64, 1 => any::<u64>()], 0..2_000_u64),
             begin in prop_oneof![Just(0), any::<u64>(), u64::MAX - 20_000..=u64::MAX],
@@ -612,7 +614,10 @@ mod tests {
         #[test]
         fn totals_are_the_sums_of_their_parts(
             transfers in prop::collection::vec(
-                (0..Crossing::ALL.len(), 0..3_usize, 0..1_000_000_u64, 1..4_u64, 0..4096_u64, 0..10_000_u64, 0..500_u64),
+                (
+                    0..Crossing::ALL.len(), 0..3_usize, 0..1_000_000_u64, 1..4_u64, 0..4096_u64,
+                    0..10_000_u64, 0..500_u64,
+                ),
                 0..200,
             ),
         ) {

@@ -1,10 +1,10 @@
-//! What stands between a card and its host, and what it costs.
+//! The platform: host, bus, and the prices of transactions between card and host.
 //!
-//! * [`profile`]: what each crossing costs on a platform;
-//! * [`ledger`]: the only place where a crossing is counted and priced;
-//! * [`trace_tag`]: whose message a crossing belongs to; [`histogram`]: how long messages took;
-//! * [`node_bus`]: host processor and bus of one node, on which crossings wait for one another;
-//! * [`steady`]: what follows one another so that each is the one before it a fixed span later.
+//! * [`profile`]: the price of each transaction on a platform;
+//! * [`ledger`]: the only module that counts and prices transactions;
+//! * [`trace_tag`]: the message that a transaction belongs to; [`histogram`]: latencies of messages;
+//! * [`node_bus`]: host processor and bus of one node, for which transactions wait;
+//! * [`steady`]: extrapolation of equal events at a fixed distance in time.
 
 pub mod histogram;
 pub mod ledger;

@@ -1,13 +1,13 @@
-//! A node's host processor and bus: one of each, whatever stands on the bus.
+//! A node's host processor and bus: one of each, shared by all masters of the bus.
 //!
-//! The shell owns it and lends it to whichever master acts: the cluster function, the Ethernet function, later an
+//! The shell owns it and passes it to the master that acts: the cluster function, the Ethernet function, later an
 //! endpoint or a co-processor. Each master has a [`HostInterface`](crate::parts::host_interface::HostInterface) with
-//! prices and a ledger of its own; where one waits because another keeps the bus or the host busy, its own ledger says
-//! so.
+//! its own prices and ledger. If a master waits because another one occupies the bus or the host, its own ledger
+//! records the wait.
 
 use crate::time::Time;
 
-/// Until when the host processor and the bus of a node are busy.
+/// When the host processor and the bus of a node become idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeBus {
     pub(crate) host: Time,
@@ -15,28 +15,28 @@ pub struct NodeBus {
     pub(crate) inward: Time,
     /// Towards the host; idle on a bus with one direction at a time.
     pub(crate) outward: Time,
-    /// When the last transfer of a card began that waits for its turn, on the way that cards use.
+    /// When the last card transfer without priority began, on the direction that cards use.
     pub(crate) begun: Time,
-    /// Until when that way is busy with transfers that go first.
+    /// When that direction has completed the transfers with higher priority.
     pub(crate) first: Time,
-    /// The host does nothing of its own before this.
+    /// The host begins none of its own operations before this.
     not_before: Time,
 }
 
 impl NodeBus {
-    /// When the host can begin its next operation: the later of the end of its last one, of the last delivery that it
-    /// was given, and of what it waits for. Live, where a guest's own computing time is unknown, this is the `now` of
-    /// what the guest does next.
+    /// When the host can begin its next operation: the maximum of the end of its last operation, its last delivery,
+    /// and the instant that it waits for. In a live run, where a guest's own computing time is unknown, this is the
+    /// `now` of the guest's next action.
     pub fn clock(&self) -> Time {
         self.host.max(self.not_before)
     }
 
-    /// The instant from which on neither host nor bus is busy with anything that was begun.
+    /// The instant from which both host and bus are idle.
     pub fn rest(&self) -> Time {
         self.clock().max(self.inward).max(self.outward).max(self.first)
     }
 
-    /// Lets the host begin nothing of its own before `at`. What a card charges it for is done in the meantime.
+    /// Delays the host's own operations until `at`. Operations that a card charges to the host are not delayed.
     pub fn wait_until(&mut self, at: Time) {
         self.not_before = self.not_before.max(at);
     }

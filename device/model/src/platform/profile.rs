@@ -1,36 +1,36 @@
-//! A platform's prices: what one crossing costs on one testbed.
+//! A platform's prices: the cost of each transaction on one testbed.
 //!
-//! Plain numbers: picoseconds, bytes, thousandths of a cycle. Reading them from a file, their sources and their checks
-//! for sense are elsewhere; whatever the numbers are, pricing with them saturates and never fails.
+//! Plain numbers: picoseconds, bytes, thousandths of a cycle. Other modules read them from a file, and check their
+//! sources and plausibility. Pricing saturates and never fails, for any numbers.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 
 use crate::time::Span;
 
-/// Bytes of a bus word in all prices. Ours: prices are of words of 64 bits.
+/// Bytes of a bus word in all prices. Ours: prices are for words of 64 bits.
 pub const WORD_BYTES: u64 = 8;
 
-/// What one crossing of a resource costs. A crossing of `n` words in `b` bursts occupies the resource for
-/// `b * fixed_ps + n * per_word_ps`, and its effect is seen `latency_ps` after that. The latency is pipelined: it
-/// delays this crossing and keeps nobody else waiting.
+/// The price of a transaction on a resource. A transaction of `n` words in `b` bursts occupies the resource for `b *
+/// fixed_ps + n * per_word_ps`, and takes effect `latency_ps` after that. The latency is pipelined: it delays this
+/// transaction and no other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Price {
-    /// Pipelined delay, picoseconds: once for each crossing, occupies nothing.
+    /// Pipelined delay, picoseconds: once for each transaction, occupies nothing.
     pub latency_ps: u64,
     /// Arbitration, address phase or packet header, picoseconds for each burst.
     pub fixed_ps: u64,
     /// Data phase, picoseconds for each word of 64 bits.
     pub per_word_ps: u64,
-    /// Most bytes of one burst; longer crossings are split. Zero: no limit.
+    /// Max bytes of one burst; longer transactions are split. Zero: unlimited.
     pub burst_bytes: u64,
 }
 
 impl Price {
-    /// Costs nothing: for what a platform does not have.
+    /// No cost: for resources that a platform does not have.
     pub const FREE: Self = Self { latency_ps: 0, fixed_ps: 0, per_word_ps: 0, burst_bytes: 0 };
 
-    /// Bursts that `bytes` take: at least one.
+    /// Number of bursts for `bytes`: at least one.
     pub const fn bursts(&self, bytes: u64) -> u64 {
         if self.burst_bytes == 0 || bytes <= self.burst_bytes { 1 } else { bytes.div_ceil(self.burst_bytes) }
     }
@@ -42,7 +42,7 @@ impl Price {
         Span::from_ps(fixed.saturating_add(data))
     }
 
-    /// The same where no burst is longer than one word.
+    /// This price with bursts of at most one word.
     #[must_use]
     pub const fn word_by_word(self) -> Self {
         Self { burst_bytes: WORD_BYTES, ..self }
@@ -54,16 +54,16 @@ impl Price {
     }
 }
 
-/// The host's own overheads: processor time, charged to the host's clock and to no other resource.
+/// The host's own overheads: processor time, charged only to the host's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostPrices {
-    /// Software before the first store or the doorbell of a message, picoseconds a message.
+    /// Software before the first store or the doorbell of a message, picoseconds per message.
     pub send_ps: u64,
-    /// Software from the moment a message is visible in memory until the program has it, picoseconds a message.
+    /// Software from the moment a message is visible in memory until the program has it, picoseconds per message.
     pub receive_ps: u64,
-    /// From the interrupt line to the handler's end, picoseconds an interrupt.
+    /// From the interrupt line to the handler's end, picoseconds per interrupt.
     pub interrupt_ps: u64,
-    /// One copy in host memory, picoseconds a byte.
+    /// One copy in host memory, picoseconds per byte.
     pub copy_per_byte_ps: u64,
 }
 
@@ -72,18 +72,18 @@ pub struct HostPrices {
 pub struct BusPrices {
     /// Whether the two directions are separate resources (HyperTransport, PCI Express) or one (PCI).
     pub full_duplex: bool,
-    /// Programmed-I/O write, host to NIC, into a region that the processor may combine. Its burst limit is what write
-    /// combining gathers; a limit of one word turns it off.
+    /// Programmed-I/O write, host to NIC, into a region with write combining. Its burst limit is the size of the
+    /// write-combining buffer; a limit of one word disables combining.
     pub pio_write: Price,
-    /// Programmed-I/O write into a region whose stores stay apart, as those of registers do.
+    /// Programmed-I/O write into a region without write combining, such as registers.
     pub pio_write_uncombined: Price,
-    /// Programmed-I/O read: the host waits for all of it.
+    /// Programmed-I/O read: the host waits until it is complete.
     pub pio_read: Price,
-    /// A store whose only purpose is to tell the NIC that there is work.
+    /// A store whose only purpose is to notify the NIC of work.
     pub doorbell: Price,
     /// DMA write, NIC to host memory.
     pub dma_write: Price,
-    /// DMA read, NIC from host memory: the NIC waits for all of it.
+    /// DMA read, NIC from host memory: the NIC waits until it is complete.
     pub dma_read: Price,
     /// DMA read of descriptors.
     pub descriptor_fetch: Price,
@@ -95,45 +95,45 @@ pub struct BusPrices {
     pub interrupt_ps: u64,
 }
 
-/// Cycles of one state machine of the NIC for a packet of `n` words (payload and tag):
-/// `fixed_millicycles + n * per_word_millicycles + closing_millicycles`. The machine is busy for as long.
+/// Cycles of one state machine of the NIC for a packet of `n` words (payload and tag): `fixed_millicycles + n *
+/// per_word_millicycles + closing_millicycles`. The machine is busy for this time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineCycles {
     /// Thousandths of a cycle for each packet, before its first word.
     pub fixed_millicycles: u64,
     /// Thousandths of a cycle for each word of 64 bits.
     pub per_word_millicycles: u64,
-    /// Thousandths of a cycle for each packet, after its last word: the next machine need not wait for them.
+    /// Thousandths of a cycle for each packet, after its last word: the next machine does not wait for them.
     pub closing_millicycles: u64,
 }
 
-/// When a machine has something for the next one.
+/// When a machine passes a packet on to the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Passing {
-    /// Once it has done all of a packet.
+    /// Once it has processed the whole packet.
     #[default]
     StoreAndForward,
-    /// Word after word.
+    /// Word by word.
     CutThrough,
 }
 
 impl MachineCycles {
-    /// No cycles: of a machine that a platform does not have.
+    /// No cycles: for a machine that a platform does not have.
     pub const NONE: Self = Self { fixed_millicycles: 0, per_word_millicycles: 0, closing_millicycles: 0 };
 }
 
 /// The prices of a card's machines, by the names that its model gives them: the state machines of an FPGA, components
-/// of a protocol, scans of channels, firmware for a message. A platform may price more of them than one model has.
+/// of a protocol, scans of channels, firmware for a message. A platform may price more machines than one model has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machines(BTreeMap<String, MachineCycles>);
 
 impl Machines {
-    /// The cycles of the machine of this name. None where the platform does not have it: it takes no time.
+    /// The cycles of the machine with this name; [`MachineCycles::NONE`] if the platform does not have it.
     pub fn get(&self, name: &str) -> MachineCycles {
         self.0.get(name).copied().unwrap_or(MachineCycles::NONE)
     }
 
-    /// Whether the platform prices a machine of this name.
+    /// Whether the platform prices a machine with this name.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
@@ -152,14 +152,14 @@ pub struct NiPrices {
     pub clock_ps: u64,
     /// Its machines and the firmware of its processor, by name.
     pub machines: Machines,
-    /// When one machine has something for the next, where a model can do either.
+    /// When one machine passes a packet on to the next, for models that support both ways.
     pub passing: Passing,
-    /// The card's own bus, between its memory, its processor and its units. Data may cross it several times.
+    /// The card's own bus, between its memory, its processor and its units. Data may cross it more than once.
     pub local_bus: Price,
 }
 
 impl NiPrices {
-    /// How long a machine works on a packet of `words` words, rounded up to the picosecond.
+    /// How long a machine processes a packet of `words` words, rounded up to the picosecond.
     pub const fn span(&self, machine: MachineCycles, words: u64) -> Span {
         let millicycles = machine
             .fixed_millicycles
@@ -168,7 +168,7 @@ impl NiPrices {
         self.of_millicycles(millicycles)
     }
 
-    /// How long so many thousandths of a cycle are, rounded up to the picosecond.
+    /// Duration of `millicycles` thousandths of a cycle, rounded up to the picosecond.
     pub const fn of_millicycles(&self, millicycles: u64) -> Span {
         Span::from_ps(millicycles.saturating_mul(self.clock_ps).div_ceil(1_000))
     }
@@ -177,7 +177,7 @@ impl NiPrices {
 /// The network's own prices. Bandwidth and latency of a link belong to the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkPrices {
-    /// From the first bit into a switch to the first bit out of it when the way is free, picoseconds.
+    /// From the first bit into an idle switch to the first bit out of it, picoseconds.
     pub switch_fall_through_ps: u64,
 }
 
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_crossings_are_split_into_bursts() {
+    fn long_transactions_are_split_into_bursts() {
         let price = Price { latency_ps: 7, fixed_ps: 100, per_word_ps: 10, burst_bytes: 32 };
         assert_eq!(price.bursts(0), 1);
         assert_eq!(price.bursts(32), 1);

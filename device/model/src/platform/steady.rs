@@ -1,50 +1,50 @@
-//! A steady state: things that follow one another on one way, each of which is at every place on it a fixed span later
-//! than the one before.
+//! Extrapolation in a steady state: consecutive events, each of which is a fixed span later at every stage than the
+//! one before.
 //!
-//! Whatever a thing meets on its way is an instant: that at which it comes, and until when a place is busy. What
-//! becomes of it is made of these by the later and the earlier of two, and by spans that are the same for all. So where
-//! *every* instant that has a say is a span later than it was for the thing before, whatever becomes of this one is
-//! that span later, too; and what it waited, and what it cost, is the same. A stage works the first out, looks whether
-//! all its places have moved on by that span by which the next comes ([`pace`]), and then need not look at the next
-//! ones ([`Run`]).
+//! The state of a stage consists of instants: the arrival of the event, and the end of each resource's occupation. The
+//! result follows from these by maximum, minimum, and constant spans. If *every* relevant instant is one span later
+//! than for the previous event, so is every result, and waiting and cost are the same. A stage computes the first
+//! event. If all its resources then moved on by the span between events ([`pace`]), it extrapolates the others
+//! ([`Run`]).
 
 use alloc::vec::Vec;
 
 use crate::time::{Passage, Span, Time};
 
-/// Things that follow one another, each of them the one before it a fixed span later, wherever they have come to.
+/// Consecutive events at the same stage, each a fixed span later than the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// How many there are, from 1.
+    /// Number of events, from 1.
     pub count: usize,
-    /// By how much each is later than the one before it.
+    /// Span between two events.
     pub by: Span,
-    /// When the sender's software began with the first.
+    /// When the sender's software began the first one.
     pub launched: Time,
-    /// When the first byte of the first and its last are ready for the link; and behind the link, when they are there.
+    /// First and last byte times of the first one: when the bytes are ready for the link, and after the link, when
+    /// they arrive.
     pub passage: Passage,
-    /// When the first is visible at its receiver.
+    /// When the first one is visible at its receiver.
     pub at: Time,
-    /// How long each took until its receiver's program had it.
+    /// Latency of each until its receiver's program has it.
     pub took: Span,
 }
 
 impl Run {
-    /// Those behind the first `count`, of which there are more.
+    /// The run without its first `count` events; it must have more.
     #[inline]
     #[must_use]
     pub const fn behind(&self, count: usize) -> Self {
         Self { count: self.count.saturating_sub(count), ..self.later(count) }
     }
 
-    /// The last by itself.
+    /// The last event alone.
     #[inline]
     #[must_use]
     pub const fn last(&self) -> Self {
         Self { count: 1, ..self.later(self.count.saturating_sub(1)) }
     }
 
-    /// From the first to the last.
+    /// Span from the first to the last event.
     #[inline]
     #[must_use]
     pub const fn from_first_to_last(&self) -> Span {
@@ -64,7 +64,7 @@ impl Run {
     }
 }
 
-/// Runs that have come to a stage, and what it makes of them.
+/// Input runs of a stage, and its output runs.
 #[derive(Debug, Default)]
 pub struct Runs {
     coming: Vec<Run>,
@@ -72,25 +72,25 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// None.
+    /// Discards the runs.
     #[inline]
     pub fn clear(&mut self) {
         self.done.clear();
     }
 
-    /// What the last stage has made.
+    /// Output of the last stage.
     #[inline]
     pub fn done(&self) -> &[Run] {
         &self.done
     }
 
-    /// One more that a stage has made.
+    /// Adds an output run.
     #[inline]
     pub fn push(&mut self, run: Run) {
         self.done.push(run);
     }
 
-    /// Another stage begins: the runs that come to it, and where it puts what it makes of them.
+    /// Begins the next stage: the last output becomes its input. Returns input and output.
     #[inline]
     pub fn begin_stage(&mut self) -> (&[Run], &mut Vec<Run>) {
         core::mem::swap(&mut self.coming, &mut self.done);
@@ -99,16 +99,15 @@ impl Runs {
     }
 }
 
-/// Instants before this are far from the end of model time. Ours: half of all.
+/// Instants before this are far from the end of model time. Ours: half of the range.
 const FAR: u64 = 1 << 63;
 
-/// Spans up to this are carried on by, as often as there can be things in a run. Ours: so that all of them together
-/// stay within the other half.
+/// Spans up to this are extrapolated, for any number of events in a run. Ours: all of them together stay within the
+/// other half.
 const LONGEST: u64 = 1 << 52;
 
-/// The span by which all `places` are busy longer than they were, where it is the same for all of them. None, too,
-/// where `latest`, the latest instant that was worked out in between, is not far from the end of model time, at which
-/// nothing is later any more.
+/// The span by which all `places` moved on since `before`, if it is the same for all. None if `latest`, the latest
+/// instant that the stage computed, is near the end of model time, where arithmetic saturates.
 #[inline]
 pub fn pace<const PLACES: usize>(
     before: &[Time; PLACES],
@@ -131,7 +130,7 @@ mod tests {
     use super::*;
     use crate::platform::ledger::{Cost, Crossing, Ledger, Series, Sums};
 
-    /// Three places in a row, of which the last also waits for what comes by another way, and three lines of a ledger.
+    /// Three resources in a row, of which the last also waits for the tail, and three lines of a ledger.
     struct Row {
         busy_until: [Time; 3],
         series: [Series; 3],
@@ -167,7 +166,7 @@ mod tests {
         }
     }
 
-    /// A run that comes: how long behind the one before, how much later its tail is, by how much each, how many.
+    /// An input run: delay after the run before, tail after head, span between events, number of events.
     type Coming = (u64, u64, u64, usize);
 
     fn coming() -> impl Strategy<Value = Vec<Coming>> {
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_carried_on_is_what_is_worked_out() {
+    fn extrapolated_runs_equal_computed_ones() {
         let prices = prop::collection::vec((0..200_u64, 0..200_u64), 3);
         let begin =
             prop_oneof![3 => 0..1_000_u64, 1 => FAR - 5_000..FAR + 5_000, 1 => u64::MAX - 20_000..=u64::MAX];
@@ -222,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_steady_whose_places_differ_or_that_is_near_the_end_of_time() {
+    fn unequal_moves_and_the_end_of_time_are_not_steady() {
         let at = Time::from_ps;
         let of = |before: [u64; 2], places: [u64; 2], latest: u64| {
             pace(&before.map(at), &places.map(at), at(latest))
         };
         assert_eq!(of([5, 9], [12, 16], 30), Some(Span::from_ps(7)));
         assert_eq!(of([5, 9], [12, 17], 30), None);
-        assert_eq!(of([5, 9], [12, 9], 30), None, "a place that was not needed");
+        assert_eq!(of([5, 9], [12, 9], 30), None, "one resource was not used");
         assert_eq!(of([5, 9], [5, 9], 30), Some(Span::ZERO), "no time passes");
         assert_eq!(of([5, 9], [12, 16], FAR), None);
         assert_eq!(of([FAR - 4, FAR - 3], [FAR - 1, FAR], 30), None);

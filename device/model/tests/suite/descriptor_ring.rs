@@ -1,5 +1,5 @@
-//! Rings and chains in host memory: random interleavings of a host and a card, word by word, against a plain list of
-//! what the host gave away; and hosts that do what they must not.
+//! Descriptor rings and chains in host memory: random interleavings of a host and a card, word by word, compared with a
+//! plain list of the descriptors that the host gave to the card; and hosts that break the rules.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,12 +10,11 @@ use niclab_model::parts::descriptor_ring::{DescriptorRing, Found, Layout, Next, 
 use proptest::prelude::*;
 
 const FIRST: u64 = 0x1000;
-/// Where the descriptors of chains lie, in no order.
+/// Distance of descriptors. Those of a chain lie in no particular order.
 const STRIDE: u64 = 64;
 const LOOKS: u32 = 64;
 
-/// A layout that has its ownership in the middle, as a card of one's own may have it: number, generation and owner,
-/// number.
+/// A custom layout with the ownership word in the middle: number, next, number and owner, number.
 struct Middle;
 
 impl Layout for Middle {
@@ -32,13 +31,13 @@ impl Layout for Middle {
     }
 }
 
-/// What a test needs to know of a layout beside what the card does.
+/// The host's side of a layout.
 trait Host: Layout {
-    /// Words of the descriptor with this number, the ownership word as the host gives it away, and what follows.
+    /// Words of the descriptor with this number, owned by the card. `next` is the address of the next descriptor.
     fn give(number: u32, next: Option<u64>) -> Vec<u64>;
-    /// The number in the words.
+    /// The descriptor's number.
     fn number(words: &[u64]) -> u32;
-    /// The ownership word by which the card gives it back.
+    /// The ownership word with which the card returns the descriptor.
     fn done(words: &[u64], number: u32) -> u64;
 }
 
@@ -77,16 +76,16 @@ impl Host for Dec2114x {
     }
 }
 
-/// A ring of these descriptors, and both who use it.
+/// A ring of these descriptors with its host and its card.
 struct Play<L: Host> {
     memory: BTreeMap<u64, u64>,
     ring: DescriptorRing<L>,
     addresses: Vec<u64>,
-    /// Descriptors that the host began to give away, and words of the next that it is yet to store.
+    /// Descriptors that the host began to give to the card. `storing` has the words that it has yet to store.
     given: u32,
     storing: VecDeque<(u64, u64)>,
     reaped: u32,
-    /// What the card has read of where it looks, and what it is yet to read.
+    /// Bytes of the descriptor that the card has read. `reading` has the addresses that it has yet to read.
     read: Vec<u8>,
     reading: VecDeque<u64>,
     is_looking: bool,
@@ -119,7 +118,7 @@ impl<L: Host> Play<L> {
         self.memory.get(&address).copied().unwrap_or(0)
     }
 
-    /// The host stores one word: of a descriptor that it gives away the ownership word last.
+    /// The host stores one word. It stores a descriptor's ownership word last.
     fn host_stores(&mut self) {
         if self.storing.is_empty() {
             let entries = self.addresses.len() as u32;
@@ -143,7 +142,7 @@ impl<L: Host> Play<L> {
         }
     }
 
-    /// The host takes back what the card is done with, in order.
+    /// The host takes back descriptors that the card has finished, in order.
     fn host_reaps(&mut self) {
         let whole = self.given - u32::from(!self.storing.is_empty());
         if self.reaped == whole {
@@ -158,7 +157,7 @@ impl<L: Host> Play<L> {
         (0..L::WORDS as u64).map(|index| self.word(address + 8 * index)).collect()
     }
 
-    /// The card loads one word, in the order in which the part asks.
+    /// The card loads one word, in the order that the ring requests.
     fn card_reads(&mut self) {
         if !self.is_looking {
             self.tokens += 1;
@@ -184,7 +183,7 @@ impl<L: Host> Play<L> {
         }
     }
 
-    /// The card is done with one of those that it has.
+    /// The card finishes one of its descriptors.
     fn card_writes(&mut self, choice: usize) {
         if self.taken.is_empty() {
             return;
@@ -204,7 +203,7 @@ impl<L: Host> Play<L> {
         }
     }
 
-    /// Everything that was given away was taken once and in order, and comes back.
+    /// Checks that the card took every descriptor once and in order, and returned it.
     fn check(mut self) {
         while !self.storing.is_empty() {
             self.host_stores();
@@ -227,7 +226,7 @@ proptest! {
         max_taken in 1_usize..6,
     ) {
         let in_a_row: Vec<u64> = (0..entries).map(|entry| FIRST + entry * STRIDE).collect();
-        // Each multiple of three of a prime: all different.
+        // Multiples of three modulo a prime are all different.
         let chained = (0..entries).map(|entry| FIRST + entry * 3 % 11 * STRIDE).collect();
         let dec = Dec2114x { skip_bytes: STRIDE - BYTES };
         let mut plays = (Play::new(Middle, in_a_row, max_taken), Play::new(dec, chained, max_taken));
@@ -240,13 +239,14 @@ proptest! {
     }
 }
 
-/// A ring of descriptors of the DEC 21140, and what one look finds in these words.
+/// A started ring of DEC 21140 descriptors.
 fn started(first: u64) -> DescriptorRing<Dec2114x> {
     let mut ring = DescriptorRing::new(Dec2114x::default(), 4, LOOKS);
     ring.start(first).unwrap();
     ring
 }
 
+/// The result of reading one descriptor with these words.
 fn find(ring: &mut DescriptorRing<Dec2114x>, status: u32, control: u32, second: u32) -> Found {
     assert!(ring.look(7).is_some());
     let words = [u64::from(control) << 32 | u64::from(status), u64::from(second) << 32];
@@ -274,11 +274,11 @@ fn the_ownership_word_is_loaded_first() {
         ranges.iter().map(|range| (range.address, range.bytes)).collect::<Vec<_>>(),
         [(FIRST + 16, 8), (FIRST, 16), (FIRST + 24, 8)]
     );
-    assert_eq!(ring.look(2), None, "one look at a time");
+    assert_eq!(ring.look(2), None, "one read at a time");
 }
 
 #[test]
-fn a_chain_that_leads_back_ends_where_the_card_has_it_all() {
+fn a_cyclic_chain_ends_when_the_card_has_all_descriptors() {
     let mut ring = started(FIRST);
     let next = FIRST as u32 + 0x40;
     let first = taken(find(&mut ring, OWN, CHAINED, next));
@@ -293,12 +293,12 @@ fn a_chain_that_leads_back_ends_where_the_card_has_it_all() {
 }
 
 #[test]
-fn a_host_that_never_takes_anything_back_gets_one_demand_for_one_demand() {
+fn each_poll_demand_reads_a_bounded_number_of_descriptors() {
     let mut ring = started(FIRST);
     let mut looks = 0;
     while ring.look(7).is_some() {
         looks += 1;
-        // Done with at once, and given to the card again as fast.
+        // The card finishes the descriptor, and the host gives it to the card again at once.
         let words = [u64::from(END_OF_RING) << 32 | u64::from(OWN), 0];
         let own = taken(ring.on_data(7, &words.map(u64::to_le_bytes).concat(), true));
         assert!(ring.write_back(own, 0).is_some());
@@ -309,7 +309,7 @@ fn a_host_that_never_takes_anything_back_gets_one_demand_for_one_demand() {
 }
 
 #[test]
-fn a_card_has_no_more_than_it_works_at() {
+fn a_card_holds_at_most_its_limit_of_descriptors() {
     let mut ring = started(FIRST);
     let mut all: Vec<Taken> = (0..4).map(|_| taken(find(&mut ring, OWN, 0, 0))).collect();
     assert_eq!((ring.look(7), ring.is_exhausted()), (None, true));
@@ -320,10 +320,10 @@ fn a_card_has_no_more_than_it_works_at() {
 }
 
 #[test]
-fn rings_that_cannot_be_are_named() {
+fn invalid_rings_are_reported_with_the_fault() {
     let mut ring = started(FIRST);
-    assert_eq!(ring.start(0x2000), Err(RingFault::Moved { address: 0x2000 }), "while it is walked");
-    assert!(ring.look(7).is_some(), "and it goes on");
+    assert_eq!(ring.start(0x2000), Err(RingFault::Moved { address: 0x2000 }), "while the ring is started");
+    assert!(ring.look(7).is_some(), "the ring still works");
     assert!(matches!(
         ring.on_data(7, &[], false),
         Found::Broken(RingFault::OutsideMemory { address: FIRST })
@@ -333,15 +333,15 @@ fn rings_that_cannot_be_are_named() {
     ring.start(FIRST).unwrap();
     let found = find(&mut ring, OWN, CHAINED, 0x2004);
     assert!(matches!(found, Found::Broken(RingFault::Unaligned { address: 0x2004 })));
-    // Where addresses end.
+    // A descriptor at the end of the address space.
     ring.start(u64::MAX - 7).unwrap();
     let last = taken(find(&mut ring, OWN, 0, 0));
-    assert!(ring.is_exhausted(), "there is none behind it");
+    assert!(ring.is_exhausted(), "no descriptor follows it");
     last.void();
 }
 
 #[test]
-fn what_was_read_for_a_ring_that_is_stopped_is_nothing() {
+fn data_read_for_a_stopped_ring_is_stale() {
     let mut ring = started(FIRST);
     let own = taken(find(&mut ring, OWN, 0, 0));
     assert!(ring.look(8).is_some());
@@ -349,7 +349,7 @@ fn what_was_read_for_a_ring_that_is_stopped_is_nothing() {
     assert!(matches!(ring.on_data(8, &[0xff; 16], true), Found::Stale));
     ring.start(0x2000).unwrap();
     assert!(matches!(ring.on_data(8, &[0xff; 16], true), Found::Stale));
-    // The same descriptor, of a ring that was started anew.
+    // The same descriptor in a restarted ring.
     ring.stop();
     ring.start(FIRST).unwrap();
     let again = taken(find(&mut ring, OWN, 0, 0));

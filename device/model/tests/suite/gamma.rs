@@ -1,5 +1,5 @@
-//! GAMMA cards: descriptors word by word as the manual has them, against a host that is nothing but memory; and hosts
-//! that do what they must not.
+//! GAMMA cards: descriptors word by word as in the manual, with a host that is only memory; and hosts that break the
+//! rules.
 
 use std::sync::Arc;
 
@@ -29,16 +29,16 @@ use proptest::prelude::*;
 use crate::support::{bare_request, request};
 
 const MEMORY_BYTES: u64 = 1 << 16;
-/// Where rings begin, and bytes between the begins of two descriptors.
+/// Addresses of the rings, and the distance of two descriptors.
 const TRANSMIT: u64 = 0x1000;
 const RECEIVE: u64 = 0x2000;
 const STRIDE: u64 = 24;
-/// Where frames are that are sent, and where they are received: one place for each descriptor.
+/// Addresses of the transmit and the receive buffers: one buffer of `PLACE` bytes for each descriptor.
 const SENT: u64 = 0x4000;
 const RECEIVED: u64 = 0x8000;
 const PLACE: u64 = 0x800;
-/// More than any ring lets a card do for one demand.
-const MOST_OUTPUTS: u32 = 50_000;
+/// More outputs than one poll demand may cause in any ring.
+const MAX_OUTPUTS: u32 = 50_000;
 
 /// A card and the memory of its host.
 struct Node {
@@ -46,9 +46,9 @@ struct Node {
     memory: Vec<u8>,
     frames: Vec<(Passage, SharedFrame)>,
     interrupts: Vec<Time>,
-    /// Data stored: where, and when it is there.
+    /// Data stores: time of visibility, and range.
     stored: Vec<(Time, HostRange)>,
-    /// Descriptors given back: where, and with which word.
+    /// Descriptors returned: time, address and ownership word.
     given_back: Vec<(Time, u64, u64)>,
     replies: Vec<(u32, Vec<u8>)>,
     now: Time,
@@ -80,7 +80,7 @@ impl Node {
         }
     }
 
-    /// With both rings started, and so many descriptors of the receive ring given to the card.
+    /// A card with both rings started, and `receive` descriptors of the receive ring given to it.
     fn started(node: u16, receive: u64, change: impl FnOnce(&mut Config)) -> Self {
         let mut host = Self::new(node, change);
         (0..receive).for_each(|place| host.give_room(place, &[(RECEIVED + place * PLACE, 0x7ff)], receive));
@@ -106,7 +106,7 @@ impl Node {
         self.memory[address as usize..][..8].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// Fills a descriptor: at most two buffers.
+    /// Fills a descriptor with at most two buffers.
     fn describe(&mut self, at: u64, flags: u64, buffers: &[(u64, u64)]) {
         let part = |place: usize| buffers.get(place).copied().unwrap_or((0, 0));
         let ((first, first_bytes), (second, second_bytes)) = (part(0), part(1));
@@ -119,7 +119,7 @@ impl Node {
         self.describe(RECEIVE + place * STRIDE, flags, buffers);
     }
 
-    /// A frame in memory, and a descriptor for it.
+    /// Stores a frame in memory, and fills a descriptor for it.
     fn give_frame(&mut self, place: u64, frame: &[u8], flags: u64) {
         let at = SENT + place * PLACE;
         self.memory[at as usize..][..frame.len()].copy_from_slice(frame);
@@ -132,7 +132,7 @@ impl Node {
         self.feed(Input::PollDemand { queue });
     }
 
-    /// A frame whose last byte is here now.
+    /// Delivers a frame whose last byte arrives now.
     fn arrive(&mut self, frame: &SharedFrame, passage: Passage) {
         self.now = self.now.max(passage.tail);
         self.feed(Input::Frame { frame, head: passage.head, message: None });
@@ -150,7 +150,7 @@ impl Node {
     fn drain(&mut self) {
         while let Some(output) = self.card.poll_output() {
             self.outputs += 1;
-            assert!(self.outputs < MOST_OUTPUTS, "no end of {output:?}");
+            assert!(self.outputs < MAX_OUTPUTS, "no end of {output:?}");
             match output {
                 Output::DmaRead { at, token, ranges, into, .. } => {
                     let is_whole = ranges.iter().all(|range| self.holds(range));
@@ -191,7 +191,7 @@ impl Node {
         }
     }
 
-    /// Everything that the card still does by itself.
+    /// Lets all deadlines of the card expire.
     fn rest(&mut self) {
         while let Some(at) = self.card.poll_timeout() {
             self.now = self.now.max(at);
@@ -199,7 +199,7 @@ impl Node {
         }
     }
 
-    /// What the card has in each of its counters.
+    /// The value of a counter.
     fn count(&self, name: &str) -> u64 {
         self.card.nic.counters_by_name(name)
     }
@@ -216,7 +216,7 @@ impl ByName for Gamma {
     }
 }
 
-/// A frame of an active port's as a driver gives it to the card.
+/// A frame of an active port, as a driver gives it to the card.
 fn frame(from: u16, to: u16, number: u32, bytes: usize) -> Vec<u8> {
     let ethernet =
         Header { destination: mac_of_node(to), source: mac_of_node(from), ether_type: ETHER_TYPE_CLUSTER };
@@ -229,7 +229,7 @@ fn frame(from: u16, to: u16, number: u32, bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// What the card sends for it, on a wire that brings it at once.
+/// The frame that the card sends for this one.
 fn on_wire(frame: &[u8]) -> SharedFrame {
     let mut node = Node::started(u16::from(frame[11]), 1, |_| {});
     node.give_frame(0, frame, RING_FIRST | RING_LAST | RING_END);
@@ -242,13 +242,13 @@ fn status(word: u64) -> u32 {
 }
 
 #[test]
-fn a_frame_goes_from_buffers_to_buffers_and_both_descriptors_come_back() {
+fn a_frame_is_copied_and_both_descriptors_are_returned() {
     let (mut a, mut b) = (Node::started(0, 1, |_| {}), Node::started(1, 4, |_| {}));
     let sent = frame(0, 1, 1, 300);
     a.give_frame(0, &sent, RING_FIRST | RING_LAST);
     a.demand(DescriptorQueue::Transmit);
     let (passage, on_wire) = a.frames.pop().expect("a frame");
-    assert_eq!(on_wire.len(), sent.len() + 4, "a check sequence is behind it");
+    assert_eq!(on_wire.len(), sent.len() + 4, "a check sequence follows the frame");
     assert!(passage.head < passage.tail, "it leaves before the last byte is read");
     assert!(a.given_back.is_empty(), "not before it has left");
     a.rest();
@@ -259,7 +259,7 @@ fn a_frame_goes_from_buffers_to_buffers_and_both_descriptors_come_back() {
     assert_eq!(
         (a.count("descriptors_taken"), a.count("descriptors_idle")),
         (2, 2),
-        "one is read ahead for what comes; twice the next was still the host's"
+        "one is prefetched for received frames; twice the next descriptor still belonged to the host"
     );
 
     b.arrive(&on_wire, passage);
@@ -271,7 +271,7 @@ fn a_frame_goes_from_buffers_to_buffers_and_both_descriptors_come_back() {
     assert!(b.stored.iter().all(|(at, _)| *at <= visible));
     let line = |node: &Node, crossing| node.card.ledger().line(crossing);
     assert_eq!(line(&a, Crossing::DmaRead).bytes, sent.len() as u64);
-    assert_eq!(line(&a, Crossing::DescriptorFetch).bytes, 4 * 16, "what it skips does not cross the bus");
+    assert_eq!(line(&a, Crossing::DescriptorFetch).bytes, 4 * 16, "skipped bytes do not cross the bus");
     assert_eq!(line(&b, Crossing::DmaWrite).bytes, sent.len() as u64);
     assert_eq!((line(&b, Crossing::DescriptorWriteBack).count, line(&b, Crossing::HostCopy).count), (1, 1));
     assert_eq!(line(&b, Crossing::HostCopy).bytes, 300, "one copy, of the message alone");
@@ -279,11 +279,11 @@ fn a_frame_goes_from_buffers_to_buffers_and_both_descriptors_come_back() {
 }
 
 #[test]
-fn a_frame_is_gathered_from_many_descriptors_and_scattered_over_many() {
+fn a_frame_is_gathered_and_scattered_over_many_descriptors() {
     let mut a = Node::started(0, 1, |_| {});
     let sent = frame(0, 1, 1, 100);
     a.memory[SENT as usize..][..sent.len()].copy_from_slice(&sent);
-    // Three descriptors, the second one somewhere else.
+    // Three chained descriptors at unrelated addresses.
     let (first, other, last) = (TRANSMIT, 0x3000, 0x3100);
     a.describe(first, RING_FIRST | RING_CHAINED, &[(SENT, 10), (other, 0)]);
     a.describe(other, RING_CHAINED, &[(SENT + 10, 50), (last, 0)]);
@@ -312,7 +312,7 @@ fn a_frame_is_gathered_from_many_descriptors_and_scattered_over_many() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_given_back_with_the_reason_and_the_next_frame_goes() {
+fn unsendable_frames_are_returned_with_the_reason() {
     let good = frame(0, 1, 1, 10);
     let (first, last) = (RING_FIRST | RING_LAST, RING_LAST);
     let long = [(SENT, 0x7ff), (SENT, 0x7ff)];
@@ -340,7 +340,7 @@ fn what_cannot_be_sent_is_given_back_with_the_reason_and_the_next_frame_goes() {
         assert_eq!(seen, [RING_ERROR | why, 0], "{buffers:x?}");
         assert_eq!(a.frames.len(), 1, "{buffers:x?}");
     }
-    // The longest that the link carries with its check sequence, and one byte more.
+    // The longest frame that the link carries with its check sequence, and one byte more.
     for (bytes, expected) in [(1_488, 0), (1_489, RING_ERROR | RING_STATUS_LENGTH)] {
         let mut a = Node::started(0, 1, |_| {});
         a.give_frame(0, &frame(0, 1, 1, bytes), first);
@@ -348,7 +348,7 @@ fn what_cannot_be_sent_is_given_back_with_the_reason_and_the_next_frame_goes() {
         a.rest();
         assert_eq!(status(a.given_back[0].2), expected, "{bytes} bytes");
     }
-    // A frame that begins within another: what was begun is given back.
+    // A frame that begins within another one: the card returns the unfinished one.
     let mut a = Node::started(0, 1, |_| {});
     a.describe(TRANSMIT, RING_FIRST, &[(SENT, 20)]);
     a.give_frame(1, &good, first);
@@ -359,7 +359,7 @@ fn what_cannot_be_sent_is_given_back_with_the_reason_and_the_next_frame_goes() {
 }
 
 #[test]
-fn frames_without_room_are_missed_and_damaged_ones_are_passed_on() {
+fn frames_without_room_are_missed_and_damaged_ones_stored() {
     let wire = on_wire(&frame(0, 1, 1, 200));
     let mut b = Node::started(1, 2, |_| {});
     let arrive = |b: &mut Node, wire: &SharedFrame| {
@@ -369,7 +369,7 @@ fn frames_without_room_are_missed_and_damaged_ones_are_passed_on() {
     };
     (0..3).for_each(|_| arrive(&mut b, &wire));
     assert_eq!((b.given_back.len(), b.count("missed_frames")), (2, 1));
-    // One descriptor of a few bytes, and nothing behind it.
+    // One descriptor of a few bytes, and none after it.
     b.give_room(0, &[(RECEIVED, 64)], 2);
     arrive(&mut b, &wire);
     let truncated = RING_ERROR | RING_STATUS_TRUNCATED | RING_STATUS_FIRST | RING_STATUS_LAST;
@@ -385,9 +385,9 @@ fn frames_without_room_are_missed_and_damaged_ones_are_passed_on() {
 }
 
 #[test]
-fn a_full_fifo_loses_frames_and_a_link_that_is_too_fast_does_not() {
+fn only_a_full_fifo_loses_frames_and_not_a_fast_link() {
     let wire = on_wire(&frame(0, 1, 1, 1_000));
-    // So slow a bus that a frame takes longer to store than to come.
+    // On a slow bus, a frame takes longer to store than to arrive.
     let mut b = Node::started(1, 16, |config| {
         let mut profile = Profile::default();
         profile.bus.dma_write.per_word_ps = 2_000_000;
@@ -402,7 +402,7 @@ fn a_full_fifo_loses_frames_and_a_link_that_is_too_fast_does_not() {
     }
     assert!(b.count("fifo_overflows") > 0, "{}", b.count("fifo_overflows"));
     assert_eq!(b.count("fifo_overflows") + b.given_back.len() as u64, 8);
-    // All at one instant, over a link of any speed: the card's own wire brings them one after the other.
+    // Frames that arrive at one instant, over a link of any speed: the card's own wire serializes them.
     let mut b = Node::started(1, 16, |config| config.receive_fifo_bytes = 2_048);
     (0..8).for_each(|_| b.arrive(&wire, Passage::default()));
     b.rest();
@@ -428,7 +428,7 @@ fn frames_leave_one_slot_of_the_wire_apart() {
 }
 
 #[test]
-fn store_and_forward_sends_a_frame_once_all_of_it_is_read() {
+fn store_and_forward_sends_a_frame_once_it_is_completely_read() {
     for threshold in [0, 4_000] {
         let mut a = Node::started(0, 1, |config| config.transmit_threshold_bytes = threshold);
         a.give_frame(0, &frame(0, 1, 1, 1_000), RING_FIRST | RING_LAST);
@@ -444,7 +444,7 @@ fn interrupts(node: &mut Node, frames: u32, delay_ns: u32) {
 }
 
 #[test]
-fn interrupts_come_as_often_as_the_driver_wants() {
+fn interrupts_follow_the_drivers_moderation() {
     let wire = on_wire(&frame(0, 1, 1, 20));
     let gap = Time::from_ps(1_000_000_000).since(Time::ZERO);
     for (frames, delay_ns, expected) in
@@ -463,9 +463,9 @@ fn interrupts_come_as_often_as_the_driver_wants() {
         }
         b.rest();
         assert_eq!(b.interrupts.len(), expected, "{frames} frames or {delay_ns} ns");
-        assert_eq!(b.card.ledger().line(Crossing::HostReceive).count, 10, "all are taken");
+        assert_eq!(b.card.ledger().line(Crossing::HostReceive).count, 10, "the driver takes all frames");
     }
-    // What comes while the driver is at work it finds by itself.
+    // The driver finds frames that arrive while it works, without another interrupt.
     let mut b = Node::started(1, 10, |config| {
         let mut profile = Profile::default();
         profile.host.receive_ps = 1_000_000_000;
@@ -477,9 +477,9 @@ fn interrupts_come_as_often_as_the_driver_wants() {
     assert_eq!(b.interrupts.len(), 1);
 }
 
-/// As where a sender's clock lags: the card's deadline has come, and then a frame that was there before it.
+/// A frame arrives late because its sender's clock lags: its time is before the deadline that has already expired.
 #[test]
-fn a_frame_that_was_there_before_the_driver_went_to_work_interrupts_by_itself() {
+fn a_frame_from_before_the_drivers_work_raises_an_interrupt() {
     let wire = on_wire(&frame(0, 1, 1, 20));
     let mut b = Node::started(1, 10, |config| {
         let mut profile = Profile::default();
@@ -494,16 +494,16 @@ fn a_frame_that_was_there_before_the_driver_went_to_work_interrupts_by_itself() 
     b.arrive(&wire, Time::from_ps(2_000_000_000).into());
     b.rest();
     assert_eq!(b.interrupts.len(), 2);
-    // While it is at work on that, it finds the next.
+    // The driver finds the next frame while it works on this one.
     b.arrive(&wire, Time::from_ps(7_100_000_000).into());
     b.rest();
     assert_eq!(b.interrupts.len(), 2);
 }
 
-/// As in guests that run freely: what is sent is worked off at once in wall time, and what comes then is earlier in
-/// model time.
+/// With free-running guests, the card processes all sent frames at once in wall time. Frames that arrive then are
+/// earlier in model time.
 #[test]
-fn what_comes_waits_for_no_frame_that_leaves_later() {
+fn a_received_frame_does_not_wait_for_later_transmissions() {
     let (frames, bytes) = (12, 1_000);
     let mut b = Node::started(1, frames, |_| {});
     for place in 0..frames {
@@ -516,7 +516,7 @@ fn what_comes_waits_for_no_frame_that_leaves_later() {
     let (last_left, sent) = (b.frames[b.frames.len() - 1].0.head, b.given_back.len());
     let wire = on_wire(&frame(0, 1, 1, bytes));
     let mut head = Time::ZERO;
-    // As many as come before the last one has left.
+    // Frames that arrive before the last one has left.
     let coming = frames / 2;
     for _ in 0..coming {
         let tail = head + Time::from_ps(80_000 * wire.len() as u64).since(Time::ZERO);
@@ -531,7 +531,7 @@ fn what_comes_waits_for_no_frame_that_leaves_later() {
 }
 
 #[test]
-fn rings_are_started_once_and_hold_still_when_stopped() {
+fn rings_are_started_once_and_a_stopped_ring_is_not_used() {
     let mut b = Node::new(1, |_| {});
     let start =
         |ring, skip_bytes, first| request(OP_RING_START, &RingStart { ring, skip_bytes, first, reserved: 0 });
@@ -552,7 +552,7 @@ fn rings_are_started_once_and_hold_still_when_stopped() {
     assert_eq!(b.control(&stop).0, STATUS_OK);
     b.arrive(&on_wire(&frame(0, 1, 1, 20)), Time::from_ps(1).into());
     b.rest();
-    assert!(b.given_back.is_empty() && b.stored.is_empty(), "nothing is touched any more");
+    assert!(b.given_back.is_empty() && b.stored.is_empty(), "the card accesses no memory");
     assert_eq!(b.start(RING_RECEIVE, RECEIVE), STATUS_OK);
     b.arrive(&on_wire(&frame(0, 1, 1, 20)), Time::from_ps(100_000_000).into());
     b.rest();
@@ -566,7 +566,7 @@ fn rings_are_started_once_and_hold_still_when_stopped() {
 }
 
 #[test]
-fn other_protocols_go_by_the_same_rings_with_an_address_of_their_own() {
+fn other_protocols_use_the_same_rings_with_their_own_address() {
     let ordinary = |from, destination| {
         let header = Header { destination, source: mac_of_station(from, STATION), ether_type: 0x0800 };
         let mut frame = header.emit().to_vec();
@@ -579,7 +579,7 @@ fn other_protocols_go_by_the_same_rings_with_an_address_of_their_own() {
     a.give_frame(0, &sent, RING_FIRST | RING_LAST);
     a.demand(DescriptorQueue::Transmit);
     let (passage, on_wire) = a.frames.pop().expect("a frame");
-    assert_eq!(*on_wire, *sent, "with no check sequence of the cluster's");
+    assert_eq!(*on_wire, *sent, "without the cluster's check sequence");
     let mut b = Node::started(1, 4, |_| {});
     b.arrive(&on_wire, passage);
     b.arrive(&SharedFrame::from(&ordinary(0, BROADCAST)[..]), Time::from_ps(200_000_000).into());
@@ -593,7 +593,7 @@ fn other_protocols_go_by_the_same_rings_with_an_address_of_their_own() {
     assert_eq!(b.memory[RECEIVED as usize..][..sent.len()], sent);
 }
 
-/// What a hostile host writes where a descriptor may be.
+/// A word that a hostile host writes to a descriptor.
 fn any_word() -> impl Strategy<Value = u64> {
     let flags =
         prop::sample::subsequence(vec![RING_OWN, RING_CHAINED, RING_END, RING_FIRST, RING_LAST], 0..=5);
@@ -632,10 +632,10 @@ fn any_step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Rings of anything, written at any time, moved and broken: the card comes to an end, answers, sends nothing in
-    /// another's name, and works again once its rings are sound.
+    /// The host writes any word to its rings at any time, and starts and stops them. The card finishes its work,
+    /// answers all requests, sends no frame in another node's name, and works again once its rings are valid.
     #[test]
-    fn a_hostile_host_harms_nobody(steps in prop::collection::vec(any_step(), 1..120)) {
+    fn any_words_in_a_ring_leave_the_card_working(steps in prop::collection::vec(any_step(), 1..120)) {
         let mut b = Node::started(1, 4, |_| {});
         for step in steps {
             b.outputs = 0;

@@ -1,5 +1,5 @@
-//! GAMMA cards whose transfers the processor drives: what comes waits in the card, and goes where its head says it
-//! belongs.
+//! GAMMA cards with CPU-driven transfers: received frames wait in the card's FIFO. The driver reads their headers and
+//! takes the data directly to its destination.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl Node {
         }
     }
 
-    /// The answer's status and body.
+    /// Sends a control request. Returns the answer's status and body.
     fn ask(&mut self, request: &[u8]) -> (u32, Vec<u8>) {
         self.feed(Input::Control { token: 3, request });
         let (at, status, body) = self.replies.pop().expect("an answer");
@@ -154,7 +154,7 @@ fn sent(bytes: u32) -> SharedFrame {
 }
 
 #[test]
-fn a_message_goes_straight_to_where_it_belongs_and_the_processor_waits_for_it() {
+fn a_message_goes_to_its_destination_while_the_cpu_waits() {
     let mut a = Node::new(0, "cpu-driven");
     assert_eq!(a.ask(&request(OP_FIFO_SEND, &send(0, 0x100, 300))).0, STATUS_OK);
     let line = |node: &Node, crossing| node.card.ledger().line(crossing);
@@ -170,17 +170,17 @@ fn a_message_goes_straight_to_where_it_belongs_and_the_processor_waits_for_it() 
     assert_eq!((found.bytes, found.status, &head[..], b.interrupts), (322, 0, &frame[..24], 0));
     let before = b.now;
     assert_eq!(b.take(0x8_0003, HEAD_BYTES, 300), STATUS_OK);
-    assert!(b.now > before, "the processor has waited");
+    assert!(b.now > before, "the processor waited");
     assert_eq!(b.memory[0x8_0003..][..300], a.memory[0x100..][..300]);
-    assert_eq!(b.stored, [HostRange { address: 0x8_0003, bytes: 300 }], "its data and nothing else");
-    // One of the empty FIFO, four of status and head, one of the transfer.
+    assert_eq!(b.stored, [HostRange { address: 0x8_0003, bytes: 300 }], "only its data");
+    // One read of the empty FIFO, four of status and header, one for the transfer.
     assert_eq!((line(&b, Crossing::PioRead).count, line(&b, Crossing::HostCopy).count), (6, 0));
     assert_eq!((line(&b, Crossing::HostReceive).count, b.card.nic.delivered(2)), (1, 1));
     assert_eq!((b.look().bytes, b.take(0, 0, 0)), (0, STATUS_NOT_FOUND));
 }
 
 #[test]
-fn frames_wait_in_a_few_kilobytes_and_what_finds_no_room_is_counted() {
+fn frames_wait_in_the_fifo_and_overflows_are_counted() {
     let frame = sent(1_400);
     let mut b = Node::new(1, "cpu-driven");
     (0..4).for_each(|_| b.arrive(&frame));
@@ -194,7 +194,7 @@ fn frames_wait_in_a_few_kilobytes_and_what_finds_no_room_is_counted() {
 }
 
 #[test]
-fn one_interrupt_tells_of_all_that_comes_until_the_fifo_was_found_empty() {
+fn one_interrupt_covers_all_frames_until_the_fifo_is_empty() {
     let frame = sent(100);
     let mut b = Node::new(1, "cpu-driven");
     let wanted = RingInterrupts { frames: 1, delay_ns: 0, reserved: 0 };
@@ -211,7 +211,7 @@ fn one_interrupt_tells_of_all_that_comes_until_the_fifo_was_found_empty() {
 }
 
 #[test]
-fn a_damaged_frame_says_so_and_is_dropped() {
+fn a_damaged_frame_is_reported_and_dropped() {
     let mut damaged = sent(50).to_vec();
     damaged[40] ^= 4;
     let mut b = Node::new(1, "cpu-driven");
@@ -222,7 +222,7 @@ fn a_damaged_frame_says_so_and_is_dropped() {
 }
 
 #[test]
-fn what_a_driver_must_not_ask_is_refused_and_holds_nothing_up() {
+fn invalid_fifo_requests_are_refused_and_block_nothing() {
     let mut b = Node::new(1, "cpu-driven");
     b.arrive(&sent(100));
     for (skip, bytes) in [(0, 123), (122, 1), (u32::MAX, u32::MAX)] {
@@ -256,7 +256,7 @@ fn what_a_driver_must_not_ask_is_refused_and_holds_nothing_up() {
 }
 
 #[test]
-fn a_frame_waits_for_room_one_at_a_time_and_a_driver_that_begins_anew_is_answered() {
+fn only_one_send_waits_for_room_and_a_reset_answers_it() {
     let mut a = Node::new(0, "cpu-driven");
     let full = request(OP_FIFO_SEND, &send(0, 0x100, 1_488));
     (0..2).for_each(|_| assert_eq!(a.ask(&full).0, STATUS_OK));

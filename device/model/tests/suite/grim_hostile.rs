@@ -1,5 +1,6 @@
-//! GRIM cards, and programs and a card that mean harm: whatever slots and frames say, what is none is refused or
-//! counted by name, memory is bounded and written where it was given, and other channels' messages come all the same.
+//! GRIM cards against a hostile program and a hostile card. Invalid slots are refused and invalid frames are counted by
+//! kind. Card memory stays bounded, host memory is written only where the program gave it, and other channels' messages
+//! arrive.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +19,13 @@ use crate::support::channels::{Faults, Message, Opening, To, Wire, config};
 use crate::support::matching::pattern;
 
 const NODES: u16 = 4;
-/// Whose frames are made up, and whose own card nothing reaches.
+/// The node in whose name the tests forge frames. The wire delivers nothing to its own card.
 const ENEMY: u16 = 3;
-/// Whom they go to: its first endpoint.
+/// The node that receives the forged frames, at its first endpoint.
 const VICTIM: usize = 1;
 const REGION: u64 = 48 << 10;
-const MOST_STEPS: u32 = 100_000;
-/// The victim's memory for what comes.
+const MAX_STEPS: u32 = 100_000;
+/// Bytes of the victim's inbound memory.
 const INBOUND: u64 = 20_000;
 const OPENING: Opening = Opening { slices: 8, payload_bytes: 8_192, exposed_bytes: 16 << 10 };
 
@@ -36,7 +37,7 @@ fn card(node: u16) -> Config {
 
 struct World {
     wire: Wire,
-    /// What the victim has said that it takes next, by channel.
+    /// The sequence number that the victim announced as its next one, by channel.
     next: BTreeMap<u8, u32>,
 }
 
@@ -57,7 +58,7 @@ impl World {
 
     fn listen(&mut self) {
         for sent in self.wire.record.as_mut().unwrap().drain(..).filter(|sent| sent.from == VICTIM) {
-            let (header, _) = Header::parse(&sent.frame).expect("a card sends sound frames");
+            let (header, _) = Header::parse(&sent.frame).expect("a card sends valid frames");
             let is_answer = matches!(header.kind, Kind::Acknowledgement(_) | Kind::Refusal(_));
             if is_answer && header.destination == ENEMY {
                 self.next.insert(header.channel, header.sequence);
@@ -65,18 +66,18 @@ impl World {
         }
     }
 
-    /// A frame of the enemy's. What follows from it is bounded.
+    /// Delivers a frame of the enemy, and checks the bounds of card memory and outputs.
     fn inject(&mut self, frame: FrameBytes) {
         self.wire.inject(VICTIM, &frame.into());
         let held = self.count("queue_bytes_taken") - self.count("queue_bytes_freed");
         assert!(held <= INBOUND, "{held} bytes of card memory");
-        // At most all that waits is stored, each with a slice.
+        // At most all waiting messages are stored, each with a slice.
         assert!(self.wire.outputs < 600, "{} outputs", self.wire.outputs);
         self.listen();
     }
 
-    /// All that the others send to one another's endpoints comes. The first endpoint of the victim is left out, where
-    /// asked.
+    /// The other nodes exchange messages, and all of them arrive. `without` names an endpoint of the victim to leave
+    /// out.
     fn exchange(&mut self, without: Option<u32>) {
         let mut expected = 0;
         let mut came = 0;
@@ -96,7 +97,7 @@ impl World {
                 let message =
                     Message { node, endpoint, to: to_handler, payload, segment: 32, interrupt: false };
                 while !self.wire.send(from, port, &message, REGION) {
-                    assert!(self.wire.step(), "room comes");
+                    assert!(self.wire.step(), "room becomes free");
                     came += self.read(without);
                 }
                 expected += 1;
@@ -107,7 +108,7 @@ impl World {
         self.wire.record.as_mut().unwrap().clear();
     }
 
-    /// Reads all; messages of an exchange.
+    /// Reads all messages. Returns the number of those that belong to an exchange.
     fn read(&mut self, without: Option<u32>) -> u32 {
         let mut came = 0;
         for (node, port) in (0..usize::from(ENEMY)).flat_map(|node| [(node, 0), (node, 1)]) {
@@ -129,17 +130,17 @@ impl World {
         loop {
             let before = came;
             came += self.read(without);
-            // What the enemy will never acknowledge goes again for ever.
+            // The card retransmits forever to the enemy, which never acknowledges.
             let is_over = self.wire.now.since(begin) > Span::from_ns(60_000_000);
             if (!self.wire.step() || is_over) && before == came {
                 return came;
             }
             steps += 1;
-            assert!(steps < MOST_STEPS, "it never rests");
+            assert!(steps < MAX_STEPS, "it never rests");
         }
     }
 
-    /// The enemy gives up what it has begun, and a new program has the first port.
+    /// The enemy abandons its unfinished messages, and a new program opens the first port.
     fn fix(&mut self) {
         for channel in 0..=u8::MAX {
             let sequence = self.next.get(&channel).copied().unwrap_or(0);
@@ -178,7 +179,7 @@ fn fragment(bytes: u32) -> Fragment {
 }
 
 #[test]
-fn frames_that_are_none_are_counted_by_name() {
+fn invalid_frames_are_counted_by_kind() {
     let sound = frame(header(2, 0, Kind::Message(fragment(100))), &[1; 100]);
     let with = |change: &dyn Fn(&mut FrameBytes)| {
         let mut frame = FrameBytes::from_slice(&sound[..sound.len() - 4]);
@@ -205,7 +206,7 @@ fn frames_that_are_none_are_counted_by_name() {
         let mut world = World::new();
         world.inject(wrong.clone());
         let card = world.wire.hosts[VICTIM].nic.nic.counters().card;
-        // Of a report of messages that were not sent it takes the number.
+        // A report about messages that were not sent still counts in the sequence and is acknowledged.
         assert_eq!(
             (card.malformed, world.wire.outputs.min(1)),
             (1, usize::from(wrong[15] >> 4 == 6)),
@@ -224,7 +225,7 @@ fn frames_that_are_none_are_counted_by_name() {
 }
 
 #[test]
-fn fragments_that_overlap_skip_or_change_their_message_end_it_and_are_counted() {
+fn inconsistent_fragments_end_their_message_and_are_counted() {
     let part = |offset, bytes| Fragment { offset, ..fragment(bytes) };
     let wrong = [
         part(50, 300),
@@ -243,7 +244,7 @@ fn fragments_that_overlap_skip_or_change_their_message_end_it_and_are_counted() 
         let came = world.wire.receive(VICTIM, 0).expect("the next message comes");
         assert_eq!((came.payload.len(), world.wire.receive(VICTIM, 0)), (0, None), "{second:?}");
         let card = world.wire.hosts[VICTIM].nic.nic.counters().card;
-        // A message that begins anew is one: of its own kind.
+        // A fragment that restarts its message is counted as malformed, too.
         assert_eq!(
             card.malformed,
             u64::from(second.offset > 0) + u64::from(second.offset == 0),
@@ -256,17 +257,18 @@ fn fragments_that_overlap_skip_or_change_their_message_end_it_and_are_counted() 
 }
 
 #[test]
-fn failures_that_jump_or_fall_are_told_to_nobody_and_counted() {
+fn invalid_failure_counts_are_counted_but_not_reported() {
     let mut world = World::new();
     let to = To::Handler { handler: 30, arguments: [0; 4] };
     let message = Message { node: ENEMY, endpoint: 0, to, payload: Vec::new(), segment: 0, interrupt: false };
     (0..8).for_each(|_| assert!(world.wire.send(VICTIM, 0, &message, REGION)));
     world.settle(None);
-    let told = |world: &World| {
+    let report = |world: &World| {
         let line = world.wire.hosts[VICTIM].line(0);
         (line.refused, line.refusal, world.wire.hosts[VICTIM].nic.nic.counters().card.malformed)
     };
-    // Of what owner it tells, how many messages, why, and what the program is told by then; eight have begun.
+    // Owner, failure count and reason of the acknowledgement; then the program's status line. Eight messages have
+    // begun.
     let answers = [
         (0, 9, 10, (0, 0, 1)),
         (0, 0xff_ffff, 10, (0, 0, 1)),
@@ -280,43 +282,43 @@ fn failures_that_jump_or_fall_are_told_to_nobody_and_counted() {
         let kind = Kind::Acknowledgement(failures(owner, count, reason));
         world.inject(frame(header(0, sequence, kind), &[]));
         assert!(world.wire.outputs < 10, "{}", world.wire.outputs);
-        assert_eq!(told(&world), expected, "{owner} {count}");
+        assert_eq!(report(&world), expected, "{owner} {count}");
     }
     assert_eq!(world.wire.hosts[VICTIM].line(0).sent, 7);
-    // A report comes in its order and once, and says no more than that.
+    // A report is taken once and in its order. Its count must not exceed the messages sent.
     for (sequence, count, expected) in
         [(1, 8, (8, 10, 2)), (0, 8, (8, 10, 2)), (0, 9, (8, 10, 2)), (1, 9, (8, 10, 3))]
     {
         world.inject(frame(header(0, sequence, Kind::Report(failures(0, count, 12))), &[]));
-        assert_eq!(told(&world), expected, "{count}");
+        assert_eq!(report(&world), expected, "{count}");
     }
-    // The next owner is told of nothing that was not its own.
+    // The next owner gets no report of earlier messages.
     world.wire.close(VICTIM, 0);
     world.wire.open(VICTIM, 0, OPENING);
     world.inject(frame(header(0, 2, Kind::Report(failures(0, 1, 12))), &[]));
     world.inject(frame(header(0, 3, Kind::Report(failures(1, 1, 12))), &[]));
-    assert_eq!(told(&world), (0, 0, 4));
+    assert_eq!(report(&world), (0, 0, 4));
     world.exchange(Some(0));
 }
 
 #[test]
-fn messages_that_never_end_give_room_back_that_others_wait_for() {
+fn unfinished_messages_return_room_that_others_wait_for() {
     let mut world = World::new();
-    // All slices, and nearly all of the payload region.
+    // Unfinished messages take all slices and nearly all of the payload region.
     for channel in 0..8 {
         world.inject(frame(header(channel, 0, Kind::Message(fragment(900))), &[1; 100]));
     }
-    // Who nobody waits for may take long.
+    // As long as no other message waits, an unfinished message may take any time.
     world.settle(None);
     assert_eq!(world.count("unfinished"), 0);
     let begin = world.wire.now;
     world.exchange(None);
     let waited = world.wire.now.since(begin);
     assert_eq!((world.count("unfinished"), world.count("queue_bytes_taken") > 0), (8, true));
-    // Eight times what a sender waits at most: here the stall, the longest wait, and the time of a window.
+    // Eight times the longest wait of a sender: the stall, the longest wait, and the time of a window.
     assert!(waited > Span::from_ns(240_000_000) && waited < Span::from_ns(400_000_000), "{waited:?}");
     for channel in 0..8 {
-        // The end of what was given up is none, and what is behind it comes.
+        // The rest of an abandoned message is ignored, and the message after it arrives.
         let rest = Fragment { offset: 100, ..fragment(900) };
         world.inject(frame(header(channel, 1, Kind::Message(rest)), &[1; 800]));
         world.inject(frame(header(channel, 2, Kind::Message(fragment(0))), &[]));
@@ -329,7 +331,7 @@ fn messages_that_never_end_give_room_back_that_others_wait_for() {
 }
 
 #[test]
-fn a_slot_that_a_full_header_ring_has_no_room_for_is_nobodys() {
+fn a_slot_posted_to_a_full_header_ring_is_ignored() {
     let mut world = World::new();
     let to = To::Handler { handler: 30, arguments: [0; 4] };
     let message = Message { node: ENEMY, endpoint: 0, to, payload: Vec::new(), segment: 0, interrupt: false };
@@ -346,7 +348,7 @@ fn a_slot_that_a_full_header_ring_has_no_room_for_is_nobodys() {
     assert_eq!((world.count("short_sent"), world.wire.hosts[VICTIM].line(0).refused), (launched.into(), 0));
 }
 
-/// The words of a slot, and the code of its launch word.
+/// The code of a slot's launch word, and the words of the slot.
 type Slot = (u32, [u64; 10]);
 
 fn any_slot() -> impl Strategy<Value = Slot> {
@@ -360,7 +362,10 @@ fn any_slot() -> impl Strategy<Value = Slot> {
         1 => (0..u32::from(NODES) + 2, 60..70_u32),
         1 => (0..0x1_0000_u32, 0..0x1_0000_u32),
     ];
-    let edge = |limit: u32| prop_oneof![4 => 0..2_000_u32, 2 => (0..3_u32).prop_map(move |off| limit + off - 1), 1 => any::<u32>()];
+    let edge = |limit: u32| {
+        let near = (0..3_u32).prop_map(move |off| limit + off - 1);
+        prop_oneof![4 => 0..2_000_u32, 2 => near, 1 => any::<u32>()]
+    };
     let zero = || prop_oneof![12 => Just(0_u32), 1 => any::<u32>()];
     let rest = (edge(REGION as u32), edge(REGION as u32), edge(1_000), zero(), zero());
     (code, target, any::<[u32; 5]>(), rest).prop_map(
@@ -389,8 +394,8 @@ fn any_slot() -> impl Strategy<Value = Slot> {
     )
 }
 
-/// What the contract says of a slot behind a message of which so much of so much is pushed: why it is refused, or the
-/// message behind it.
+/// The contract's answer to a slot. `pushing` has the pushed bytes and all bytes of the unfinished message before it.
+/// Returns the unfinished message after the slot, or the possible reasons of refusal.
 fn contract((code, words): Slot, pushing: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, Vec<u64>> {
     let (number, flags) = (code & 0xff, code & !0xff);
     let halves = |word: u64| (word as u32, (word >> 32) as u32);
@@ -426,8 +431,8 @@ fn contract((code, words): Slot, pushing: Option<(u32, u32)>) -> Result<Option<(
     if reasons.is_empty() { Ok(after) } else { Err(reasons) }
 }
 
-/// A frame of the enemy's: a header with any fields, most of them what they could be, and whether the frame is what
-/// comes next.
+/// A frame of the enemy: a header with arbitrary, mostly plausible fields, the payload, and whether the frame has the
+/// next sequence number.
 type Wild = (Header, Vec<u8>, bool);
 
 fn any_wild() -> impl Strategy<Value = Wild> {
@@ -454,8 +459,8 @@ fn any_wild() -> impl Strategy<Value = Wild> {
             let Kind::Message(fragment) = kind else { return (kind, length) };
             (Kind::Message(Fragment { owner, ..fragment }), length)
         });
-    let told = (prop_oneof![3 => Just(0_u8), 1 => any::<u8>()], number(), any::<u8>());
-    let other = (0..4_usize, told).prop_map(|(kind, (owner, count, reason))| {
+    let report = (prop_oneof![3 => Just(0_u8), 1 => any::<u8>()], number(), any::<u8>());
+    let other = (0..4_usize, report).prop_map(|(kind, (owner, count, reason))| {
         let failures = failures(owner, count, reason);
         let telling = [Kind::Acknowledgement(failures), Kind::Refusal(failures), Kind::Report(failures)];
         telling.get(kind).copied().unwrap_or(Kind::Void)
@@ -477,14 +482,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn slots_of_all_values_are_taken_or_refused_as_the_contract_says(
+    fn any_slot_is_accepted_or_refused_as_the_contract_requires(
         slots in prop::collection::vec((any_slot(), 0..3_u32), 1..60),
     ) {
         let mut world = World::new();
         let mut pushing: Option<(u32, u32)> = None;
         for ((code, words), relative) in slots {
             let mut slot = (code, words);
-            // Segments are of the message before, more often than not.
+            // Most segments belong to the message before them.
             if let (Some((pushed, bytes)), CHANNEL_SEGMENT, 1..) = (pushing, code & 0xff, relative) {
                 let next = if relative == 1 { bytes } else { pushed + (bytes - pushed).div_ceil(2) };
                 slot.1[9] = slot.1[9] & !0xffff_ffff | u64::from(next);
@@ -508,15 +513,16 @@ proptest! {
     }
 
     #[test]
-    fn whatever_another_card_says_others_messages_come(
+    fn an_adversarial_card_does_not_stop_other_messages(
         frames in prop::collection::vec((any_wild(), prop::option::of(any::<prop::sample::Index>())), 1..120),
         (sends, releases) in any::<(bool, bool)>(),
     ) {
         let mut world = World::new();
         if sends {
-            // It has something to answer.
+            // The victim has sent messages that the enemy's frames can answer.
             let to = To::Handler { handler: 31, arguments: [0; 4] };
-            let message = Message { node: ENEMY, endpoint: 0, to, payload: pattern(1, 3_000), segment: 32, interrupt: false };
+            let payload = pattern(1, 3_000);
+            let message = Message { node: ENEMY, endpoint: 0, to, payload, segment: 32, interrupt: false };
             (0..6).for_each(|_| assert!(world.wire.send(VICTIM, 0, &message, REGION)));
             (0..40).for_each(|_| { world.wire.step(); });
         }
@@ -526,7 +532,7 @@ proptest! {
             let sequence = if is_next && is_message { next } else { header.sequence };
             let mut frame = frame(Header { sequence, asks: header.asks || is_message, ..header }, &payload);
             if let Some(place) = flipped.filter(|_| !is_next) {
-                // Damage that the check sequence does not find.
+                // Damage with a matching check sequence.
                 frame.truncate(frame.len() - 4);
                 let bit = place.index(frame.len() * 8);
                 frame[bit / 8] ^= 1 << (bit % 8);

@@ -1,4 +1,4 @@
-//! Cards beside GRIM cards: what is sent to them, they answer, store, bridge, with no host in between.
+//! Peer devices on the bus of a GRIM card: they answer, store and bridge messages without their host.
 
 use std::collections::VecDeque;
 
@@ -20,11 +20,12 @@ use crate::support::channels::{Came, Faults, Message, PLAIN, To, Wire, config};
 use crate::support::matching::pattern;
 
 const REGION: u64 = 48 << 10;
-const MOST_STEPS: u32 = 2_000_000;
-/// Frames and deadlines between two messages that a program takes or sends.
-const MOST_STEPS_ALIKE: u32 = 20_000;
-/// Looks of programs at what has come, each of which takes one message of eight, once nothing else is under way.
-const MOST_IDLE: u32 = 1_000;
+const MAX_STEPS: u32 = 2_000_000;
+/// Maximum number of frames and deadlines between two messages that a program sends or receives.
+const MAX_STEPS_WITHOUT_PROGRESS: u32 = 20_000;
+/// Maximum number of polls of the programs once no frame or deadline is left. A poll takes a message with a chance of
+/// one in eight.
+const MAX_IDLE_POLLS: u32 = 1_000;
 const IO_CARD: u8 = 7;
 const FUNCTION_CARD: u8 = 6;
 
@@ -33,7 +34,7 @@ fn with_cards(node: u16) -> Config {
     Config { peripherals, ..config(node, 3) }
 }
 
-/// Node 0 has programs at its ports 0 and 1, node 1 the cards, node 2 a program.
+/// Node 0 has programs at its ports 0 and 1, node 1 the peer devices, and node 2 a program.
 fn wire(faults: Faults, seed: u64) -> Wire {
     let mut wire = Wire::new(seed, faults, 3, |node| if node == 1 { with_cards(1) } else { config(node, 3) });
     for (node, port) in [(0, 0), (0, 1), (2, 0)] {
@@ -46,7 +47,7 @@ fn rest(wire: &mut Wire) {
     let mut steps = 0;
     while wire.step() {
         steps += 1;
-        assert!(steps < MOST_STEPS, "it never rests");
+        assert!(steps < MAX_STEPS, "it never rests");
     }
 }
 
@@ -55,7 +56,7 @@ fn message(endpoint: u8, handler: u32, arguments: [u32; 4], payload: Vec<u8>) ->
     Message { node: 1, endpoint: endpoint.into(), to, payload, segment: 32, interrupt: false }
 }
 
-/// Sends a message from port 0 of node 0. The one message that comes back.
+/// Sends a message from port 0 of node 0. Returns its only answer.
 fn ask(wire: &mut Wire, message: &Message) -> Came {
     assert!(wire.send(0, 0, message, REGION));
     rest(wire);
@@ -72,7 +73,7 @@ fn kinds(ledger: &Ledger) -> Vec<(Crossing, u64)> {
 }
 
 #[test]
-fn a_ping_comes_back_from_card_to_card_past_the_host() {
+fn a_ping_is_answered_without_the_host() {
     for bytes in [0_usize, 100, 48 << 10] {
         let mut wire = wire(Faults::default(), 1);
         let arguments = [1, 2, 3, 4];
@@ -88,7 +89,7 @@ fn a_ping_comes_back_from_card_to_card_past_the_host() {
         assert!(came == expected, "{bytes} bytes");
         let nic = &wire.hosts[1].nic.nic;
         let crossed = |ledger: &Ledger| ledger.line(Crossing::DeviceToDevice).bytes;
-        // A header each way, the payload each way, and the word that says that its room is free.
+        // The header in each direction, the payload in each direction, and the word that reports free room.
         let told = if bytes == 0 { 0 } else { 8 };
         assert_eq!(crossed(nic.ledger()), 32 + bytes as u64 + told);
         assert_eq!(crossed(nic.peripherals()[0].1), 32 + bytes as u64);
@@ -96,7 +97,7 @@ fn a_ping_comes_back_from_card_to_card_past_the_host() {
             let of_host = kinds(ledger)
                 .into_iter()
                 .filter(|(crossing, _)| !matches!(crossing, Crossing::DeviceToDevice | Crossing::NiCycles));
-            assert_eq!(of_host.collect::<Vec<_>>(), [], "nothing crosses the host");
+            assert_eq!(of_host.collect::<Vec<_>>(), [], "no transaction of the host");
         }
         assert_eq!(kinds(nic.peripherals()[1].1), [], "the other card has nothing to do");
     }
@@ -134,7 +135,7 @@ fn a_function_is_applied_to_what_comes() {
 }
 
 #[test]
-fn what_a_card_has_no_handler_for_is_told_and_nobody_writes_its_memory() {
+fn unknown_handlers_and_memory_writes_are_refused() {
     let mut wire = wire(Faults::default(), 1);
     let came = ask(&mut wire, &message(FUNCTION_CARD, CHANNEL_STORE, [9; 4], Vec::new()));
     assert_eq!((came.handler, came.arguments), (CHANNEL_UNKNOWN, [CHANNEL_STORE, 0, 0, 0]));
@@ -147,7 +148,7 @@ fn what_a_card_has_no_handler_for_is_told_and_nobody_writes_its_memory() {
 }
 
 #[test]
-fn no_program_opens_the_port_of_a_card_beside() {
+fn a_program_cannot_open_a_peripherals_port() {
     use niclab_abi::control::{OP_PORT_OPEN, PortOpen};
 
     use crate::support::request;
@@ -157,14 +158,14 @@ fn no_program_opens_the_port_of_a_card_beside() {
     assert!(!wire.hosts[1].nic.nic.is_open(IO_CARD.into()));
     wire.host_reset(1);
     let came = ask(&mut wire, &message(IO_CARD, CHANNEL_PING, [1; 4], Vec::new()));
-    assert_eq!(came.handler, CHANNEL_PONG, "it does not end with its host's system");
+    assert_eq!(came.handler, CHANNEL_PONG, "the peer device survives a reset of its host");
 }
 
 const OWN: [u8; 4] = [10, 9, 8, 7];
 const SOCKET: [u8; 4] = [10, 9, 8, 3];
 
 #[test]
-fn a_bridged_message_crosses_the_bus_once_and_its_answer_comes_back() {
+fn a_bridged_message_crosses_the_bus_once_and_is_answered() {
     let mut wire = wire(Faults::default(), 1);
     wire.record = Some(Vec::new());
     let arguments = [2, u32::from_be_bytes(SOCKET), u32::from_be_bytes(OWN), bridge_ports(4_000, 53)];
@@ -184,7 +185,7 @@ fn a_bridged_message_crosses_the_bus_once_and_its_answer_comes_back() {
     let nic = &wire.hosts[1].nic.nic;
     let crossed: Vec<_> = [nic.ledger(), nic.peripherals()[0].1].map(kinds).concat();
     let on_bus = crossed.iter().filter(|(crossing, _)| *crossing != Crossing::NiCycles);
-    // Payload, and its header behind it.
+    // The payload, followed by its header.
     assert_eq!(on_bus.collect::<Vec<_>>(), [&(Crossing::DeviceToDevice, 2)]);
     let mut bytes = Vec::new();
     let answer = PacketBuilder::ethernet2(mac_of_node(2), mac_of_station(1, IO_CARD)).ipv4(SOCKET, OWN, 64);
@@ -198,7 +199,7 @@ fn a_bridged_message_crosses_the_bus_once_and_its_answer_comes_back() {
 }
 
 #[test]
-fn who_floods_an_ethernet_port_loses_frames_and_stops_nothing() {
+fn a_flooded_ethernet_port_drops_frames_and_keeps_working() {
     let mut wire = wire(Faults::default(), 1);
     let mut bytes = Vec::new();
     let packet = PacketBuilder::ethernet2(mac_of_node(2), mac_of_station(1, IO_CARD)).ipv4(SOCKET, OWN, 64);
@@ -215,17 +216,17 @@ fn who_floods_an_ethernet_port_loses_frames_and_stops_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// More messages than any memory on the way holds, from three programs at once, over links that lose and damage:
-    /// each program has its own back, in order, and no memory is left behind.
+    /// Three programs send more messages than any memory on the path holds, over links that lose and damage frames.
+    /// Each program gets its own messages back in order, and no memory leaks.
     #[test]
-    fn all_that_programs_send_to_a_card_comes_back_in_order(seed: u64, lost in 0..60_u32, damaged in 0..30_u32) {
+    fn pings_from_three_programs_are_answered_in_order(seed: u64, lost in 0..60_u32, damaged in 0..30_u32) {
         let mut wire = wire(Faults { lost, damaged, ..Faults::default() }, seed);
         let mut random = niclab_model::random::Random::new(seed, 1);
         let programs = [(0_usize, 0_u32), (0, 1), (2, 0)];
-        let mut under_way = [(); 3].map(|()| VecDeque::new());
+        let mut in_flight = [(); 3].map(|()| VecDeque::new());
         let mut left = [60_u32; 3];
         let mut idle = 0;
-        while left.iter().sum::<u32>() > 0 || under_way.iter().any(|sent: &VecDeque<Message>| !sent.is_empty()) {
+        while left.iter().sum::<u32>() > 0 || in_flight.iter().any(|sent: &VecDeque<Message>| !sent.is_empty()) {
             idle += 1;
             for (place, &(node, port)) in programs.iter().enumerate() {
                 let number = left[place];
@@ -233,23 +234,24 @@ proptest! {
                 if number > 0 && wire.has_room(node, port, bytes as u64, REGION) {
                     let ping = message(IO_CARD, CHANNEL_PING, [number, 0, 1, 2], pattern(number.into(), bytes));
                     assert!(wire.send(node, port, &ping, REGION));
-                    under_way[place].push_back(ping);
+                    in_flight[place].push_back(ping);
                     left[place] -= 1;
                     idle = 0;
                 }
-                // Programs that are slow make the card wait.
+                // Slow programs make the card wait.
                 if random.below(8) == 0 && let Some(came) = wire.receive(node, port) {
                     wire.release(node, port);
                     idle = 0;
-                    let sent = under_way[place].pop_front().expect("a message that was sent");
+                    let sent = in_flight[place].pop_front().expect("a message that was sent");
                     let To::Handler { arguments, .. } = sent.to else { panic!() };
                     prop_assert_eq!((came.handler, came.arguments), (CHANNEL_PONG, arguments));
                     prop_assert!(came.payload == sent.payload);
                 }
             }
-            // Frames and deadlines that lead to nothing end too: nothing waits for longer than its patience.
-            let most = if wire.step() { MOST_STEPS_ALIKE } else { MOST_IDLE };
-            prop_assert!(idle < most, "nothing goes on: {:?} left, {:?} under way", left, under_way.each_ref().map(VecDeque::len));
+            // Frames and deadlines without an effect end, too: every wait has a time-out.
+            let most = if wire.step() { MAX_STEPS_WITHOUT_PROGRESS } else { MAX_IDLE_POLLS };
+            let unanswered = in_flight.each_ref().map(VecDeque::len);
+            prop_assert!(idle < most, "no progress: {:?} unsent, {:?} unanswered", left, unanswered);
         }
         rest(&mut wire);
         wire.check_memory();

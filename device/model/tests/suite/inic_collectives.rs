@@ -1,5 +1,6 @@
-//! Barriers, multicasts and reductions of INIC cards: every member has what plain arithmetic makes of all members'
-//! values, nobody is through a barrier before all have come to it, and no host is woken that did not ask.
+//! Barriers, multicasts and reductions of INIC cards. Every member gets the result of plain arithmetic over all
+//! members' values. No member leaves a barrier before all have entered it. Only hosts that requested an interrupt are
+//! woken.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,18 +33,18 @@ use crate::support::request;
 const RELIABLE: [&str; 5] = ["conf2", "conf3", "conf4", "selective_repeat", "rate_controlled"];
 const NODES: u16 = 7;
 const GROUP: u32 = 0xfeed;
-/// Operations that a member has asked for at a time, and a place in memory for each.
+/// Maximum number of a member's operations in flight. Each has a buffer of `PLACE` bytes.
 const IN_FLIGHT: usize = 5;
 const PLACE: u64 = POST_MAX_COLLECTIVE_BYTES;
-/// Rooms for multicasts, and where multicasts come from.
+/// Receive buffers for multicasts, followed by the buffers from which multicasts are sent.
 const ROOMS: u64 = 4;
 const ROOM: u64 = IN_FLIGHT as u64 * PLACE;
 const CASTS: u64 = ROOM + ROOMS * PLACE;
 const CASTS_IN_FLIGHT: usize = 3;
-/// User values of rooms and of multicasts.
+/// First user values of receive buffers and of multicasts.
 const ROOM_USER: u64 = 1 << 40;
 const CAST_USER: u64 = 1 << 41;
-const MOST_STEPS: u32 = 400_000;
+const MAX_STEPS: u32 = 400_000;
 
 fn card(values: &Values) -> impl Fn(u16) -> Config {
     let (values, profile) = (values.clone(), Arc::new(Profile::default()));
@@ -57,7 +58,7 @@ fn values(assembly: &str) -> Values {
     Values::defaults(&MODEL).with("assembly", Value::Word(assembly.into()))
 }
 
-/// An operation that all members ask for.
+/// An operation that all members post.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     /// None for a barrier.
@@ -81,7 +82,7 @@ fn data(step: &Step, number: usize, member: usize) -> Vec<u8> {
     values.flat_map(f64::to_le_bytes).collect()
 }
 
-/// What plain arithmetic makes of the values of all members, in the order of the group.
+/// The result of plain arithmetic over the values of all members, in the order of the group.
 fn expected(step: &Step, parts: &[Vec<u8>]) -> Vec<u8> {
     let Some((operator, element)) = step.reduction else { return Vec::new() };
     let width = if [POST_SIGNED_32, POST_UNSIGNED_32].contains(&element) { 4 } else { 8 };
@@ -120,7 +121,7 @@ fn expected_double(operator: u32, doubles: &[f64]) -> f64 {
     if doubles.iter().any(|value| value.is_nan()) {
         return quiet;
     }
-    // By sign and size.
+    // By value; negative zero sorts before positive zero.
     let mut sorted = doubles.to_vec();
     sorted.sort_by(|one, other| {
         one.partial_cmp(other).unwrap().then(other.is_sign_negative().cmp(&one.is_sign_negative()))
@@ -132,7 +133,7 @@ fn expected_double(operator: u32, doubles: &[f64]) -> f64 {
     }
 }
 
-/// The documented order: a member's own, then what is below its first child, then what is below its second.
+/// The documented order of a sum: the member's own value, the subtree of its first child, the subtree of its second.
 fn tree_sum(doubles: &[f64], place: usize) -> Option<f64> {
     let own = *doubles.get(place)?;
     let below = [2 * place + 1, 2 * place + 2].into_iter().filter_map(|child| tree_sum(doubles, child));
@@ -142,21 +143,22 @@ fn tree_sum(doubles: &[f64], place: usize) -> Option<f64> {
 /// A member's program.
 #[derive(Debug, Default)]
 struct Program {
-    /// Operations asked for, and how many of them are done.
+    /// Operations posted. `done` counts the completed ones.
     asked: usize,
     done: usize,
-    /// Multicasts of its own: bytes of each; asked for, and done.
+    /// Bytes of each multicast that this member sends. `casts_asked` and `casts_done` count the posted and the
+    /// completed.
     casts: Vec<u64>,
     casts_asked: usize,
     casts_done: usize,
-    /// Multicasts that came, by root.
+    /// Number of received multicasts, by root.
     came: BTreeMap<usize, usize>,
     interrupts: u32,
 }
 
 struct World {
     wire: Wire,
-    /// In the order of the group.
+    /// The members, in the order of the group.
     members: Vec<usize>,
     steps: Vec<Step>,
     programs: BTreeMap<usize, Program>,
@@ -185,7 +187,7 @@ impl World {
         POST_INTERRUPT
     }
 
-    /// Asks for a member's next operation, if there is a place for it.
+    /// Posts a member's next operation, if it has a free buffer.
     fn ask(&mut self, node: usize) {
         let (number, done) = (self.programs[&node].asked, self.programs[&node].done);
         let Some(step) = self.steps.get(number).copied().filter(|_| number - done < IN_FLIGHT) else {
@@ -213,7 +215,7 @@ impl World {
         }
         let bytes = program.casts[number];
         let at = CASTS + (number % CASTS_IN_FLIGHT) as u64 * PLACE;
-        // Of the region so much is left for multicasts.
+        // The rest of the region has 40,000 bytes for each multicast.
         let at = at.min(CASTS + (number % CASTS_IN_FLIGHT) as u64 * 40_000);
         self.wire.write(node, at, &pattern(cast_seed(node, number), bytes as usize));
         let flags = self.flags(node);
@@ -233,7 +235,7 @@ impl World {
                 }
             }
         }
-        // All events were read: what its root is told has come everywhere has.
+        // All events were read. So once a root's multicast is done, every member has received it.
         for (node, told) in casts_done {
             assert_eq!((told.result, told.words.source), (POST_OK, GROUP.into()));
             let program = self.programs.get_mut(&node).unwrap();
@@ -267,8 +269,8 @@ impl World {
         let at = ROOM + (told.words.user - ROOM_USER) * PLACE;
         let roots = &self.programs[&root];
         let before = self.programs[&node].came.get(&root).copied().unwrap_or(0);
-        // They come in the order in which their root asked for them.
-        let bytes = *roots.casts.get(before).expect("a multicast that was asked for");
+        // Multicasts arrive in the order in which their root posted them.
+        let bytes = *roots.casts.get(before).expect("a multicast that was posted");
         assert_eq!((told.result, told.words.bytes, told.words.moved_bytes), (POST_OK, bytes, bytes));
         assert!(self.wire.bytes(node, at, bytes) == pattern(cast_seed(root, before), bytes as usize));
         *self.programs.get_mut(&node).unwrap().came.entry(root).or_default() += 1;
@@ -281,7 +283,7 @@ impl World {
             .all(|program| program.done == self.steps.len() && program.casts_done == program.casts.len())
     }
 
-    /// Members ask for all there is, at their leisure.
+    /// Members post all of their operations, at random times.
     fn run(&mut self) {
         let mut steps = 0;
         while !self.is_done() {
@@ -293,18 +295,18 @@ impl World {
                 _ => drop(self.wire.step()),
             }
             steps += 1;
-            assert!(steps < MOST_STEPS, "it never ends: {:#?}", self.programs);
+            assert!(steps < MAX_STEPS, "the run does not end: {:#?}", self.programs);
         }
         self.wire.faults = Faults::default();
         let mut steps = 0;
         while self.wire.step() {
             steps += 1;
-            assert!(steps < MOST_STEPS, "it never rests");
+            assert!(steps < MAX_STEPS, "it never rests");
         }
         self.read();
         for (node, host) in self.wire.hosts.iter().enumerate() {
             let asked = self.programs.get(&node).map_or(0, |program| program.interrupts);
-            assert_eq!(host.interrupts, asked, "hosts are woken that asked for it: {node}");
+            assert_eq!(host.interrupts, asked, "only hosts that requested an interrupt are woken: {node}");
             assert_eq!(host.nic.counters().collective_strays, 0, "{node}");
         }
         for node in &self.members {
@@ -363,7 +365,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
-    fn every_member_has_what_plain_arithmetic_says(
+    fn every_member_has_the_result_of_plain_arithmetic(
         seed: u64,
         name in prop::sample::select(RELIABLE.to_vec()),
         packet in 1..340_u64,
@@ -387,14 +389,14 @@ proptest! {
     }
 }
 
-/// Members of a group whose programs do what a test says.
+/// Members of a group. A test posts their operations.
 struct Bench {
     wire: Wire,
     told: Vec<(usize, Told)>,
 }
 
 const MEMBERS: [u32; 7] = [0, 1, 2, 3, 4, 5, 6];
-/// Longer than it takes to give a node up.
+/// Longer than it takes to declare a node unreachable.
 const LONG: Span = Span::from_ns(60_000_000_000);
 
 impl Bench {
@@ -405,7 +407,7 @@ impl Bench {
         Self { wire: Wire::new(4, Faults::default(), card(&values), NODES), told: Vec::new() }
     }
 
-    /// With a group of all nodes.
+    /// A bench with a group of all nodes.
     fn with_group(name: &str) -> Self {
         let mut bench = Self::new(name);
         for node in MEMBERS {
@@ -423,7 +425,7 @@ impl Bench {
         }
     }
 
-    /// Lets things happen until nothing does but that somebody asks whether others are there.
+    /// Runs for [`LONG`], or until no frame and no deadline is left. Waiting cards may send probes forever.
     fn run(&mut self) {
         let end = self.wire.now + LONG;
         while self.wire.now < end && self.wire.step() {
@@ -432,7 +434,7 @@ impl Bench {
         self.read();
     }
 
-    /// What was told since, by node.
+    /// Node, kind and result of all events since the last call.
     fn results(&mut self) -> Vec<(usize, u32, u32)> {
         let mut results: Vec<_> =
             self.told.drain(..).map(|(node, told)| (node, told.kind, told.result)).collect();
@@ -450,7 +452,7 @@ fn all(nodes: impl IntoIterator<Item = usize>, result: u32) -> Vec<(usize, u32, 
 }
 
 #[test]
-fn a_member_that_is_gone_ends_what_others_wait_for_and_they_go_on_without_it() {
+fn an_unreachable_member_ends_operations_and_a_new_group_works() {
     for (name, gone) in RELIABLE.into_iter().take(4).flat_map(|name| (0..7).map(move |gone| (name, gone))) {
         let mut bench = Bench::with_group(name);
         let others = || (0..7).filter(|node| *node != gone);
@@ -458,12 +460,12 @@ fn a_member_that_is_gone_ends_what_others_wait_for_and_they_go_on_without_it() {
         bench.barrier(others());
         bench.run();
         assert_eq!(bench.results(), all(others(), POST_UNREACHABLE), "{name} without {gone}");
-        assert!(!bench.wire.step(), "nobody waits any more");
-        // What is asked for later is over at once.
+        assert!(!bench.wire.step(), "no operation is left");
+        // Later operations fail at once.
         bench.barrier(others());
         bench.read();
         assert_eq!(bench.results(), all(others(), POST_UNREACHABLE));
-        // A group of the same name, without it.
+        // The others create a group of the same name without the unreachable node.
         let rest: Vec<u32> = others().map(|node| node as u32).collect();
         for node in others() {
             assert_eq!(bench.wire.group(node, GROUP, &[]), 0);
@@ -476,13 +478,13 @@ fn a_member_that_is_gone_ends_what_others_wait_for_and_they_go_on_without_it() {
 }
 
 #[test]
-fn a_program_that_leaves_ends_what_others_wait_for() {
+fn a_leaving_program_ends_the_operations_of_the_others() {
     for name in RELIABLE {
         for leaves in 0..7 {
             for is_closed in [false, true] {
                 let mut bench = Bench::with_group(name);
                 let others = || (0..7).filter(|node| *node != leaves);
-                // A first barrier is done everywhere, whoever leaves when he is through.
+                // The first barrier completes everywhere, even if a member leaves right after its own completion.
                 bench.barrier(0..7);
                 while bench.wire.step() {
                     bench.read();
@@ -502,14 +504,14 @@ fn a_program_that_leaves_ends_what_others_wait_for() {
                 bench.barrier(others());
                 bench.run();
                 assert_eq!(bench.results(), all(others(), POST_LEFT), "{name} without {leaves}");
-                assert!(!bench.wire.step(), "nobody waits any more");
+                assert!(!bench.wire.step(), "no operation is left");
             }
         }
     }
 }
 
 #[test]
-fn a_group_begins_when_all_have_made_it_in_whatever_order() {
+fn a_group_starts_once_all_members_created_it_in_any_order() {
     for name in RELIABLE {
         for first in 0..7 {
             let mut bench = Bench::new(name);
@@ -530,7 +532,7 @@ fn a_group_begins_when_all_have_made_it_in_whatever_order() {
 }
 
 #[test]
-fn members_that_want_different_things_are_told() {
+fn members_with_different_operations_get_an_error() {
     let reduce = |bytes, operator, element| (bytes, (operator, element));
     let plain = reduce(64, POST_SUM, POST_SIGNED_64);
     for odd in [
@@ -556,7 +558,7 @@ fn members_that_want_different_things_are_told() {
 }
 
 #[test]
-fn members_that_name_different_members_are_told() {
+fn members_with_different_member_lists_get_an_error() {
     for who in 0..7 {
         for other in [vec![6, 5, 4, 3, 2, 1, 0], vec![0, 1, 2, 3, 4, 6, 5], vec![who as u32]] {
             let mut bench = Bench::new("conf4");
@@ -577,7 +579,7 @@ fn members_that_name_different_members_are_told() {
 }
 
 #[test]
-fn memory_that_goes_away_ends_the_group() {
+fn closed_or_unreadable_memory_ends_the_operation() {
     for who in 0..7 {
         let mut bench = Bench::with_group("conf3");
         for node in 0..7 {
@@ -595,7 +597,7 @@ fn memory_that_goes_away_ends_the_group() {
             .map(|node| (node, POST_EVENT_DONE, result(node)))
             .collect();
         assert_eq!(bench.results(), expected, "{who}");
-        // And so does memory that cannot be read.
+        // A failed read ends an operation, too.
         let mut bench = Bench::with_group("conf3");
         bench.wire.hosts[who].reads_until_failure = Some(0);
         assert!(bench.wire.multicast(who, 0, 0, GROUP, (0, 8)));
@@ -605,7 +607,7 @@ fn memory_that_goes_away_ends_the_group() {
 }
 
 #[test]
-fn a_multicast_waits_for_room_at_every_member_and_takes_it_in_the_order_of_posting() {
+fn a_multicast_waits_for_a_receive_buffer_at_every_member() {
     let mut bench = Bench::with_group("selective_repeat");
     bench.wire.write(5, 0, &pattern(1, 5_000));
     assert!(bench.wire.multicast(5, POST_INTERRUPT, 77, GROUP, (0, 5_000)));
@@ -627,7 +629,7 @@ fn a_multicast_waits_for_room_at_every_member_and_takes_it_in_the_order_of_posti
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_refused_by_name() {
+fn invalid_collective_commands_are_refused_with_the_reason() {
     let mut bench = Bench::with_group("conf4");
     let mut refused = |result, ask: &dyn Fn(&mut Wire) -> bool| {
         assert!(ask(&mut bench.wire));
@@ -650,7 +652,7 @@ fn what_cannot_be_asked_for_is_refused_by_name() {
     }
     refused(POST_BAD_RANGE, &|wire| wire.reduce(3, 0, 0, GROUP, (0xd_0000 - 4, 8), sum));
     refused(POST_BAD_RANGE, &|wire| wire.multicast(3, 0, 0, GROUP, (u64::MAX - 3, 8)));
-    // Nothing of it was done: all are at the same operation still.
+    // None of the refused commands had an effect: all members are still at the same operation.
     bench.barrier(0..7);
     bench.run();
     assert_eq!(bench.results(), all(0..7, POST_OK));
@@ -664,7 +666,7 @@ fn what_cannot_be_asked_for_is_refused_by_name() {
 }
 
 #[test]
-fn groups_that_there_cannot_be_are_refused() {
+fn invalid_groups_are_refused() {
     let mut wire = Wire::new(1, Faults::default(), card(&values("conf4")), NODES);
     for wrong in [&[0, 1, 1][..], &[0, 7], &[1, 2], &[0, 0x1_0000]] {
         assert_eq!(wire.group(0, 1, wrong), STATUS_BAD_VALUE, "{wrong:?}");
@@ -680,7 +682,7 @@ fn groups_that_there_cannot_be_are_refused() {
 }
 
 impl Bench {
-    /// Has all cards take another assembly.
+    /// Reloads all cards with another assembly.
     fn hand_over(&mut self, name: &str) {
         let image = Bundled::named(name).unwrap().assembly().encode();
         for node in 0..usize::from(NODES) {
@@ -699,7 +701,7 @@ impl Bench {
 }
 
 #[test]
-fn groups_live_on_when_cards_take_another_assembly_that_delivers() {
+fn groups_survive_a_reload_of_a_reliable_assembly() {
     let sum = (POST_SUM, POST_UNSIGNED_64);
     for (before, after) in [("conf4", "conf2"), ("conf2", "selective_repeat"), ("conf3", "conf1")] {
         for steps in [0, 3, 10, 30] {
@@ -733,7 +735,7 @@ fn groups_live_on_when_cards_take_another_assembly_that_delivers() {
 }
 
 #[test]
-fn what_cards_say_to_one_another_counts_for_no_interrupt() {
+fn collective_packets_do_not_count_for_interrupts() {
     let recipe = Recipe {
         flow: Flow::GoBackN,
         finds_duplicates: true,
@@ -759,7 +761,7 @@ fn what_cards_say_to_one_another_counts_for_no_interrupt() {
     (0..7).for_each(|node| assert!(bench.wire.reduce(node, 0, 0, GROUP, (0, 8), (POST_SUM, POST_DOUBLE))));
     bench.run();
     assert_eq!(bench.results(), all(0..7, POST_OK));
-    // What hosts say counts as if nothing had been: one message is less than a chunk, two are more.
+    // Only the hosts' messages count for interrupts: one message is less than a chunk, two are more.
     for interrupts in [0, 1] {
         for node in 0..7_u16 {
             assert!(bench.wire.receive(node.into(), 0, 1, ROOM, PLACE));
@@ -771,11 +773,11 @@ fn what_cards_say_to_one_another_counts_for_no_interrupt() {
 }
 
 #[test]
-fn what_cards_say_needs_no_memory_of_hosts() {
+fn collective_packets_need_no_host_receive_buffers() {
     for name in ["conf2", "conf3"] {
         let mut bench = Bench::with_group(name);
-        // Messages for which a program posts no room, until the card has no memory for one more, be it as short as what
-        // cards say.
+        // The program posts no receive buffers, so messages fill the card's memory until not even one as short as a
+        // collective packet fits.
         while bench.wire.hosts[1].nic.counters().card.overruns == 0 {
             assert!(bench.wire.send(0, 0, 1, 0, 0, 20));
             let end = bench.wire.now + Span::from_ns(100_000);

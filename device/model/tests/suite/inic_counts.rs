@@ -1,5 +1,4 @@
-//! What costs an INIC's messages nothing but time, if a component does it wrong: counted to the packet, on two cards of
-//! which one sends a long message to the other.
+//! Mistakes of INIC components that cost only time: this file counts the packets of a long message between two cards.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ const PACKET: u64 = 400;
 const PACKETS: u64 = 1_000;
 const BYTES: u64 = PACKET * PACKETS;
 
-/// What the sender and the receiver have counted, and how long it took.
+/// Counters of the sender and of the receiver, and the time until the message arrived.
 fn sent(assembly: &str, faults: Faults) -> ([Counters; 2], Time) {
     let values = Values::defaults(&MODEL)
         .with("assembly", Value::Word(assembly.into()))
@@ -32,7 +31,7 @@ fn sent(assembly: &str, faults: Faults) -> ([Counters; 2], Time) {
         if let Some(told) = wire.event(1) {
             break told;
         }
-        assert!(wire.step(), "{assembly}: the message comes");
+        assert!(wire.step(), "{assembly}: the message arrives");
     };
     assert_eq!((told.kind, told.result), (POST_EVENT_RECEIVED, POST_OK));
     let took = wire.now;
@@ -43,28 +42,28 @@ fn sent(assembly: &str, faults: Faults) -> ([Counters; 2], Time) {
 const LOSSY: Faults = Faults { lost: 20, duplicated: 0, damaged: 0, late: 0 };
 
 #[test]
-fn what_a_mask_shows_missing_goes_again_before_a_timer_expires() {
+fn packets_missing_from_a_mask_are_resent_before_a_timeout() {
     for assembly in ["conf2", "conf3", "selective_repeat"] {
         let ([sender, _], _) = sent(assembly, LOSSY);
-        // Some 20 packets were lost, each of which goes again once or twice. The timer is for the last of a window.
+        // About 20 packets were lost. Each is resent once or twice. The timer serves only the last packets of a window.
         assert!((15..60).contains(&sender.retransmissions), "{assembly}: {sender:#?}");
         assert!(sender.timeouts <= 10, "{assembly}: {sender:#?}");
     }
 }
 
 #[test]
-fn go_back_n_sends_what_was_behind_again_and_selective_repeat_does_not() {
+fn only_go_back_n_resends_the_packets_after_a_lost_one() {
     let again = |assembly| sent(assembly, LOSSY).0[0].retransmissions;
     let (selective, go_back_n) = (again("selective_repeat"), again("conf4"));
     assert!(go_back_n > 4 * selective, "{go_back_n} {selective}");
 }
 
 #[test]
-fn an_acknowledgement_is_forced_when_so_many_packets_came_and_no_window_fills_up() {
+fn acknowledgements_are_forced_at_the_packet_threshold() {
     for assembly in ["conf2", "conf3", "conf4", "selective_repeat"] {
         let ([sender, receiver], _) = sent(assembly, Faults::default());
         assert_eq!((sender.timeouts, sender.retransmissions), (0, 0), "{assembly}");
-        // More than the threshold of 8, and at the end.
+        // One for each 9 packets, which exceed the threshold of 8, and one at the end.
         let forced = receiver.card.acknowledgements_sent;
         assert_eq!(forced, PACKETS.div_ceil(9), "{assembly}");
     }

@@ -1,5 +1,5 @@
-//! INIC cards, and a host and a network that mean harm: whatever frames say, what is no packet is counted by name,
-//! nothing is written but into memory that was posted, and other nodes' messages are delivered all the same.
+//! INIC cards against a hostile host and a hostile network. Frames that are not packets are counted by kind, the card
+//! writes only to posted memory, and other nodes' messages are delivered.
 
 mod host;
 
@@ -26,21 +26,22 @@ use crate::support::posts::{Faults, REGION, Told, Wire};
 use crate::support::request;
 
 const NODES: u16 = 4;
-/// Whose frames are made up, and whose own card nothing reaches.
+/// The node in whose name the tests forge frames. The wire delivers nothing to its own card.
 const ENEMY: u16 = 3;
-/// Whom they go to.
+/// The node that receives the forged frames.
 const VICTIM: usize = 1;
 const ROOM: u64 = 4_000;
-/// Between two rooms there are bytes that nobody posted.
+/// Distance of two receive buffers. The bytes between them are not posted.
 const PLACE: u64 = ROOM + 96;
-/// More than a node can hold by messages that it begins and does not end.
+/// Receive buffers of a node: more than another node can occupy with unfinished messages.
 const PLACES: u64 = 150;
 const SENDS: u64 = PLACES * PLACE;
 const SEND_PLACES: u64 = 56;
-const MOST_STEPS: u32 = 300_000;
+const MAX_STEPS: u32 = 300_000;
 
 const ASSEMBLIES: [&str; 7] =
     ["conf1", "conf2", "conf3", "conf4", "unreliable_ordered", "selective_repeat", "rate_controlled"];
+const RELIABLE: [&str; 5] = ["conf2", "conf3", "conf4", "selective_repeat", "rate_controlled"];
 
 fn values(assembly: &str) -> Values {
     let values = Values::defaults(&MODEL).with("assembly", Value::Word(assembly.into()));
@@ -62,7 +63,7 @@ fn dialect(assembly: &str) -> Dialect {
     Dialect { format: Format::of(xmit.value(Parameter::Format).unwrap()), assembly: assembly.id() }
 }
 
-/// The check sequence that fits whatever stands behind the Ethernet header.
+/// Appends the check sequence over all bytes after the Ethernet header.
 fn seal(frame: &mut FrameBytes) {
     let check = Crc::<u32>::new(&CRC_32_ISO_HDLC).checksum(&frame[14..]);
     frame.extend_from_slice(&check.to_be_bytes());
@@ -86,17 +87,17 @@ fn frame(dialect: Dialect, header: Header, data: &[u8]) -> FrameBytes {
     frame
 }
 
-/// Cards, of which node 3's is silent, and programs that check what the others send.
+/// Cards, of which the enemy's is disconnected, and programs that check received messages.
 struct World {
     wire: Wire,
     free: Vec<Vec<u64>>,
-    /// Sound messages so far, and how many of them came.
+    /// Messages sent to reachable nodes. `came` counts the received ones.
     sent: u64,
     came: u64,
-    /// Sends that the card has not given back.
+    /// Sends that the card has not reported.
     unreported: u64,
     told: Vec<(usize, Told)>,
-    /// In whose name frames are made up.
+    /// The source node of forged frames; its messages are not counted.
     liar: u16,
 }
 
@@ -127,7 +128,10 @@ impl World {
         let Some(place) = self.free[from].pop() else { return false };
         let offset = SENDS + place * ROOM;
         self.wire.write(from, offset, &pattern(bytes ^ u64::from(to), bytes as usize));
-        assert!(self.wire.send(from, POST_TELL_SENT, to, place, offset, bytes), "a place for each send");
+        assert!(
+            self.wire.send(from, POST_TELL_SENT, to, place, offset, bytes),
+            "the event queue has room for each send"
+        );
         self.unreported += 1;
         self.sent += u64::from(to != ENEMY);
         true
@@ -160,7 +164,7 @@ impl World {
         }
     }
 
-    /// Reads what was told, and posts nothing.
+    /// Reads all events, and posts no receive buffers.
     fn tell_all(&mut self) {
         for node in 0..usize::from(NODES) {
             while let Some(told) = self.wire.event(node) {
@@ -173,7 +177,7 @@ impl World {
         }
     }
 
-    /// Messages that came whole, of those of some senders to some receivers.
+    /// Number of complete messages received between these pairs of sender and receiver.
     fn others_came(&self, pairs: &[(usize, u16)]) -> usize {
         let is_theirs = |node: usize, source: u64| pairs.contains(&(source as usize, node as u16));
         let came = self.told.iter().filter(|(node, Told { kind, result, words })| {
@@ -187,12 +191,12 @@ impl World {
         while self.wire.step() {
             self.read();
             steps += 1;
-            assert!(steps < MOST_STEPS, "it never rests");
+            assert!(steps < MAX_STEPS, "it never rests");
         }
         self.read();
     }
 
-    /// A new program at a node: it has all of its memory.
+    /// Opens a port for a new program at a node, with all of its buffers free.
     fn open_again(&mut self, node: usize) {
         self.unreported -= SEND_PLACES - self.free[node].len() as u64;
         self.free[node] = (0..SEND_PLACES).collect();
@@ -200,7 +204,7 @@ impl World {
         self.post(node);
     }
 
-    /// All that the nodes but the enemy send to one another now comes.
+    /// All nodes but the enemy exchange messages, and all of them arrive.
     fn exchange(&mut self) {
         (self.sent, self.came) = (0, 0);
         for round in 0..30 {
@@ -219,18 +223,18 @@ impl World {
         *self.wire.hosts[VICTIM].nic.counters()
     }
 
-    /// Nothing was written between the rooms.
+    /// Checks that nothing was written between the receive buffers.
     fn check_gaps(&self) {
         for (node, host) in self.wire.hosts.iter().enumerate() {
             for place in 0..PLACES {
                 let gap = &host.memory[(REGION + place * PLACE + ROOM) as usize..][..(PLACE - ROOM) as usize];
-                assert!(gap.iter().all(|byte| *byte == 0), "node {node}, behind room {place}");
+                assert!(gap.iter().all(|byte| *byte == 0), "node {node}, after receive buffer {place}");
             }
         }
     }
 }
 
-/// What one counter counts of one frame, before which sound messages came and after which they come again.
+/// The increment of one counter by one frame. Valid messages arrive before and after the frame.
 fn counted(assembly: &str, frame: FrameBytes, count: impl Fn(&Counters) -> u64) -> u64 {
     let mut world = World::new(assembly);
     world.exchange();
@@ -244,7 +248,7 @@ fn counted(assembly: &str, frame: FrameBytes, count: impl Fn(&Counters) -> u64) 
 }
 
 #[test]
-fn frames_that_are_no_packets_are_counted_by_name() {
+fn frames_that_are_not_packets_are_counted_by_kind() {
     for name in ASSEMBLIES {
         let dialect = dialect(name);
         let head = head_bytes(dialect.format);
@@ -258,8 +262,8 @@ fn frames_that_are_no_packets_are_counted_by_name() {
         };
         let malformed =
             |frame| assert_eq!(counted(name, frame, |counters| counters.card.malformed), 1, "{name}");
-        // Shorter and longer than it says, shorter than a head, nodes that there are not, another's, and the Ethernet
-        // header of others.
+        // Shorter and longer than its header says; shorter than a header; an unknown source node; another destination;
+        // and a wrong Ethernet source.
         malformed(with(&|frame| frame.truncate(head + 4)));
         malformed(with(&|frame| frame.extend_from_slice(&[0; 4])));
         malformed(with(&|frame| frame.truncate(head - 4)));
@@ -278,7 +282,7 @@ fn frames_that_are_no_packets_are_counted_by_name() {
 }
 
 #[test]
-fn acknowledgements_of_what_was_not_sent_change_nothing() {
+fn acknowledgements_of_unsent_packets_change_nothing() {
     for name in ["conf2", "conf3", "conf4", "selective_repeat"] {
         let stray = |ack| {
             let mut world = World::new(name);
@@ -288,7 +292,7 @@ fn acknowledgements_of_what_was_not_sent_change_nothing() {
                 world.wire.step();
             }
             world.settle();
-            // None of them was acknowledged: all fail once the retries are used up, and all memory is given back.
+            // No message was acknowledged. All fail once the retries are used up, and all memory is returned.
             let failed = |(_, told): &&(usize, Told)| {
                 (told.kind, told.result) == (POST_EVENT_FAILED, POST_UNREACHABLE)
             };
@@ -301,21 +305,21 @@ fn acknowledgements_of_what_was_not_sent_change_nothing() {
         let before = u32::MAX;
         assert_eq!(stray(Ack { base: 5_000, mask: 0 }), 5, "{name}");
         assert_eq!(stray(Ack { base: 99, mask: u32::MAX }), 5, "{name}");
-        // The lowest bit is that of the packet that is missing.
+        // The lowest bit belongs to the missing packet.
         assert_eq!(stray(Ack { base: before, mask: 1 }), 5, "{name}");
         assert_eq!(stray(Ack { base: before, mask: u32::MAX }), 5, "{name}");
         assert_eq!(stray(Ack { base: before, mask: 0 }), 0, "{name}");
     }
 }
 
-/// A packet with a word that says where it goes.
+/// A packet that names its message and its number within the message.
 fn placed(dialect: Dialect, sequence: u32, is_last: bool, message: u32, packet: u32) -> FrameBytes {
     let data = [&message.to_be_bytes()[..], &packet.to_be_bytes(), &[0xee; 64]].concat();
     frame(dialect, Header { sequence, is_last, ..PLAIN }, &data)
 }
 
 #[test]
-fn a_message_is_whole_only_when_all_of_its_packets_came() {
+fn a_message_is_complete_only_with_all_of_its_packets() {
     for name in ["conf1", "conf2", "conf3"] {
         let mut world = World::new(name);
         for (sequence, (is_last, packet)) in
@@ -325,7 +329,7 @@ fn a_message_is_whole_only_when_all_of_its_packets_came() {
         }
         world.settle();
         assert_eq!(world.told, [], "{name}");
-        // Later messages of the node end it.
+        // Later messages of the node end the incomplete one.
         (2..70).for_each(|message| world.inject(placed(dialect(name), message + 1, true, message, 0)));
         world.settle();
         let incomplete = world.told.iter().filter(|(_, told)| told.result == POST_INCOMPLETE).count();
@@ -336,7 +340,7 @@ fn a_message_is_whole_only_when_all_of_its_packets_came() {
 }
 
 #[test]
-fn a_node_that_begins_messages_without_end_holds_no_more_rooms_than_there_is_a_limit() {
+fn unfinished_messages_hold_a_limited_number_of_buffers() {
     for name in ["conf1", "conf2", "conf3"] {
         let mut world = World::new(name);
         let numbers = [0, 1, u32::MAX, 1 << 31, (1 << 31) + 1, u32::MAX / 3, 65, 64];
@@ -352,10 +356,10 @@ fn a_node_that_begins_messages_without_end_holds_no_more_rooms_than_there_is_a_l
 }
 
 #[test]
-fn memory_of_packets_that_wait_and_of_packets_that_were_kept_is_given_back() {
+fn memory_of_waiting_and_retained_packets_is_returned() {
     for name in ["conf2", "conf4", "selective_repeat"] {
         let mut world = World::new(name);
-        // 4 MiB of packets to a node that is gone, many times over.
+        // Many times 4 MiB of packets to an unreachable node.
         for _ in 0..160 {
             (0..20).for_each(|_| assert!(world.send(VICTIM, ENEMY, 4_000)));
             world.settle();
@@ -364,7 +368,7 @@ fn memory_of_packets_that_wait_and_of_packets_that_were_kept_is_given_back() {
         assert_eq!(world.counters().unreachable, 160 * 20, "{name}");
         world.exchange();
     }
-    // Packets for which a program posts no room, until there is no memory for more; then the program is gone.
+    // A program posts no receive buffers until the card's memory is full, and then ends.
     let mut world = World::new("conf1");
     let close = request(OP_PORT_CLOSE, &PortName { port: 0, reserved: 0 });
     let mut waits = |first: u32| {
@@ -384,19 +388,22 @@ fn memory_of_packets_that_wait_and_of_packets_that_were_kept_is_given_back() {
     world.exchange();
 }
 
-/// Something that should not be, between sound messages.
+/// An attack between valid messages.
 #[derive(Clone, Debug)]
 enum Attack {
     Frame(Vec<u8>),
-    /// Messages to somebody who is not there.
+    /// A message of this length to an unreachable node.
     Send(u64),
     Steps(u8),
 }
 
 fn any_header(dialect: Dialect, liar: u16) -> impl Strategy<Value = Vec<u8>> {
-    let edge = || prop_oneof![4 => 0..40_u32, 1 => any::<u32>(), 1 => Just(u32::MAX), 1 => (0..40_u32).prop_map(|back| 0x80_0000 - back)];
+    let edge = || {
+        let half = (0..40_u32).prop_map(|back| 0x80_0000 - back);
+        prop_oneof![4 => 0..40_u32, 1 => any::<u32>(), 1 => Just(u32::MAX), 1 => half]
+    };
     let ack = prop::option::of((edge(), prop_oneof![Just(u32::MAX), Just(0), any::<u32>()]));
-    // As long as packets are, longer, and as long as the header can say.
+    // As long as packets are, longer, and as long as the header can express.
     let units = prop_oneof![4 => 0..200_usize, 1 => 350..360_usize, 1 => 500..511_usize];
     let word = (edge(), edge(), units, any::<bool>());
     (edge(), any::<[bool; 3]>(), ack, word, 0..20_u8).prop_map(
@@ -413,12 +420,12 @@ fn any_header(dialect: Dialect, liar: u16) -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Frames whose check sequence is right.
+/// Frames, most of them with a correct check sequence.
 fn any_frame(name: &'static str) -> impl Strategy<Value = Vec<u8>> {
     let damaged = (any_header(dialect(name), ENEMY), any::<prop::sample::Index>(), 1..256_u16).prop_map(
         |(frame, place, flip)| {
             let mut frame = FrameBytes::from_slice(&frame[..frame.len() - 4]);
-            // But for the Ethernet source: what another node is said to have sent is another test's.
+            // The Ethernet header stays intact; another test forges its source.
             let place = 14 + place.index(frame.len() - 14);
             frame[place] ^= flip as u8;
             seal(&mut frame);
@@ -432,7 +439,8 @@ fn any_frame(name: &'static str) -> impl Strategy<Value = Vec<u8>> {
         seal(&mut frame);
         frame.to_vec()
     });
-    prop_oneof![8 => any_header(dialect(name), ENEMY), 2 => damaged, 1 => noise, 1 => prop::collection::vec(any::<u8>(), 0..80)]
+    let bytes = prop::collection::vec(any::<u8>(), 0..80);
+    prop_oneof![8 => any_header(dialect(name), ENEMY), 2 => damaged, 1 => noise, 1 => bytes]
 }
 
 fn any_attack(name: &'static str) -> impl Strategy<Value = Attack> {
@@ -467,7 +475,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn messages_of_others_come_whatever_a_node_says((name, attacks) in attacks()) {
+    fn an_adversarial_node_does_not_stop_other_messages((name, attacks) in attacks()) {
         let mut world = World::new(name);
         for (attack, turn) in attacks.into_iter().zip(0_u16..) {
             let from = usize::from(turn % 3);
@@ -481,10 +489,10 @@ proptest! {
         world.check_gaps();
     }
 
-    /// Nothing on such a network says who sent a frame but the frame. Who is lied to about a node loses what is between
-    /// both.
+    /// On such a network only the frame itself names its sender. A receiver of forged frames may lose the messages
+    /// between itself and the forged source node, but no others.
     #[test]
-    fn a_node_that_speaks_as_another_hurts_nobody_but_these_two(
+    fn a_forged_source_node_affects_only_that_pair_of_nodes(
         (name, frames) in prop::sample::select(ASSEMBLIES.to_vec())
             .prop_flat_map(|name| (Just(name), prop::collection::vec(any_header(dialect(name), 0), 1..80))),
     ) {
@@ -499,7 +507,7 @@ proptest! {
             world.inject(FrameBytes::from_slice(&frame));
             world.wire.step();
         }
-        // What is between these two may go again for ever: the one is there and never has what the other sends.
+        // Messages between these two may be retransmitted forever: the receiver is reachable, but never takes them.
         world.read();
         let mut steps = 0;
         while world.others_came(&pairs[..4]) < sent {
@@ -511,13 +519,12 @@ proptest! {
     }
 }
 
-/// Group of the nodes that mean no harm, and groups that the enemy is in: above the victim, below it, and behind
-/// others.
+/// The group of the well-behaved nodes, and groups with the enemy: above the victim, below it, and below another node.
 const FRIENDS: u32 = 5;
 const FOES: [(u32, [u32; 4]); 3] = [(6, [3, 1, 0, 2]), (7, [1, 3, 0, 2]), (8, [0, 2, 1, 3])];
 const VALUES: (u64, u64) = (SENDS + SEND_PLACES * ROOM, 800);
 
-/// Something that a card says to another.
+/// A collective packet of a card.
 fn any_word() -> impl Strategy<Value = Vec<u8>> {
     let kinds = prop_oneof![3 => Just(1_u32), 20 => 1..10_u32, 1 => any::<u8>().prop_map(u32::from)];
     let codes = prop_oneof![Just(0_u32), Just(POST_SUM << 4 | POST_UNSIGNED_64), 7..14_u32, 0..256_u32];
@@ -537,7 +544,7 @@ fn any_word() -> impl Strategy<Value = Vec<u8>> {
 }
 
 impl World {
-    /// All friends add their values up, and have what they should.
+    /// The well-behaved nodes sum their values, and all get the right result.
     fn add_up(&mut self, round: u64, between: &[Vec<u8>], name: &str, said: &mut u32) {
         let (offset, bytes) = VALUES;
         let values = |node: usize| (0..bytes / 8).map(move |at| at * 7 + round + node as u64);
@@ -559,7 +566,10 @@ impl World {
             |told: &(usize, Told)| (told.1.kind, told.1.words.source) == (POST_EVENT_DONE, FRIENDS.into());
         let mut steps = 0;
         while self.told.iter().filter(|told| is_done(told)).count() < usize::from(ENEMY) {
-            assert!(self.wire.step() && steps < MOST_STEPS, "{name}: what friends asked for is done");
+            assert!(
+                self.wire.step() && steps < MAX_STEPS,
+                "{name}: the reduction of the well-behaved nodes completes"
+            );
             self.read();
             steps += 1;
         }
@@ -577,8 +587,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn groups_of_others_do_what_was_asked_whatever_a_card_says(
-        name in prop::sample::select(ASSEMBLIES.iter().copied().filter(|name| !name.contains("conf1") && !name.starts_with("un")).collect::<Vec<_>>()),
+    fn an_adversarial_card_does_not_stop_other_groups(
+        name in prop::sample::select(RELIABLE.to_vec()),
         words in prop::collection::vec(any_word(), 1..80),
     ) {
         let mut world = World::new(name);
@@ -595,7 +605,7 @@ proptest! {
         }
         world.settle();
         prop_assert_eq!(world.unreported, 0);
-        // What waited for the enemy is over.
+        // Operations that waited for the enemy have ended.
         let over = world.told.iter().filter(|(_, told)| told.kind == POST_EVENT_DONE).count();
         prop_assert_eq!(over, usize::from(ENEMY) * FOES.len(), "{:?}", world.told);
         world.exchange();
@@ -605,7 +615,7 @@ proptest! {
 }
 
 #[test]
-fn a_card_that_names_groups_without_end_fills_no_memory() {
+fn messages_of_unknown_groups_fill_no_memory() {
     for name in ["conf3", "conf4"] {
         let ready = |group: u32| {
             [1 << 24, group, 0, 9, 0, 0, 0]
@@ -628,7 +638,7 @@ fn a_card_that_names_groups_without_end_fills_no_memory() {
     }
 }
 
-/// The enemy in a group of these members, which says things one by one.
+/// The enemy as a member of a group with the victim. It sends collective packets one by one.
 struct Liar {
     world: World,
     frames: u32,
@@ -641,7 +651,7 @@ impl Liar {
         Self { world, frames: 0 }
     }
 
-    /// Strays that the victim counts of it.
+    /// Sends a packet. Returns the number of strays that the victim counts for it.
     fn say(&mut self, words: [u32; 7], bytes: usize) -> u64 {
         let mut word: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
         word.resize(word.len() + bytes, 0xee);
@@ -658,15 +668,15 @@ impl Liar {
     }
 }
 
-/// A sum over members, as a card makes it.
+/// The checksum over members, as a card computes it.
 fn check_of(members: &[u32]) -> u32 {
     members.iter().fold(0x811c_9dc5, |sum: u32, member| (sum ^ member).wrapping_mul(0x0100_0193))
 }
 
 #[test]
-fn what_no_membership_expects_of_a_card_is_counted_and_changes_nothing() {
+fn unexpected_collective_packets_are_counted_and_ignored() {
     let (ready, start, up, down, cast, reset) = (1 << 24, 2 << 24, 3 << 24, 4 << 24, 5 << 24, 9 << 24);
-    // Below the victim, whose first membership it is.
+    // The enemy is below the victim in the tree; this is the victim's first membership of the group.
     let members = [VICTIM as u32, ENEMY.into(), 0];
     let mut liar = Liar::new(&members);
     assert_eq!(liar.say([ready, FRIENDS, 0, 9, 0, 0, check_of(&members)], 0), 0);
@@ -682,8 +692,8 @@ fn what_no_membership_expects_of_a_card_is_counted_and_changes_nothing() {
     ] {
         assert_eq!(liar.say(wrong, 0), 1, "{wrong:?}");
     }
-    // More operations ahead than there are, a result of a child, a root that is not on this side, itself, and a number
-    // out of turn.
+    // Too many operations ahead; a result from a child; a root that is not on this side of the tree; the victim itself
+    // as root; and a number out of order.
     assert_eq!(liar.say([up, FRIENDS, 1, 9, 1, 4, 0], 0), 1);
     assert_eq!(liar.say([down, FRIENDS, 1, 9, 2, 0, 0], 0), 1);
     assert_eq!(liar.say([cast, FRIENDS, 1, 9, 3, 0, 8], 8), 1);
@@ -694,7 +704,7 @@ fn what_no_membership_expects_of_a_card_is_counted_and_changes_nothing() {
     assert_eq!(liar.done(), []);
     assert_eq!((liar.say([reset, FRIENDS, 1, 9, 0, 0, 0], 0), liar.done().len()), (0, 0));
     assert_eq!((liar.say([reset, FRIENDS, 1, 9, 0, 0, 0], 0), liar.done().len()), (0, 1));
-    // Above the victim, which has node 2 below: a result of what it has not sent.
+    // The enemy is above the victim, which has node 2 below it. The enemy sends a result before the victim's value.
     let members = [ENEMY.into(), VICTIM as u32, 0, 2];
     let mut liar = Liar::new(&members);
     assert_eq!(liar.say([start, FRIENDS, 9, 9, 0, 0, 0], 0), 1);

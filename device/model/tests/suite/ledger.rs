@@ -1,4 +1,4 @@
-//! The ledger over random runs of ULTRA cards and of conventional NICs: what it sums, what it keeps, and whose.
+//! The ledger in random runs of ULTRA cards and conventional NICs: its sums, its recorded stages, and their messages.
 
 use std::collections::BTreeMap;
 
@@ -27,14 +27,14 @@ fn add(sum: &mut Line, line: &Line) {
     sum.waited_ps += line.waited_ps;
 }
 
-/// The lines that these stages make.
+/// The sums of these stages, as lines.
 fn lines_of<'a>(stages: impl IntoIterator<Item = &'a StageRecord>) -> Vec<(Crossing, Line)> {
     let mut lines = [Line::default(); Crossing::ALL.len()];
     stages.into_iter().for_each(|stage| add(&mut lines[stage.crossing as usize], &stage.line()));
     Crossing::ALL.into_iter().zip(lines).collect()
 }
 
-/// Three nodes with a ring of connections, every ledger on record.
+/// Three nodes with a ring of connections. All ledgers record their stages.
 fn world(seed: u64, faults: Faults) -> World {
     let rules = Rules { nodes: 3, slices: 16, flow_control: FlowControl::Credit, faults, is_restless: false };
     let mut world = World::new(seed, rules);
@@ -87,22 +87,23 @@ proptest! {
             cluster.add(ledger);
             all.extend(stages);
         }
-        prop_assert_eq!(lines_of(&all), cluster.lines().collect::<Vec<_>>(), "nodes and fabric are the cluster");
+        let lines: Vec<_> = cluster.lines().collect();
+        prop_assert_eq!(lines_of(&all), lines, "the cluster is the sum of nodes and fabric");
         let is_in_order = |stage: &StageRecord| {
             stage.ready <= stage.start && stage.start <= stage.released && stage.released <= stage.end
         };
         prop_assert!(all.iter().all(is_in_order));
-        prop_assert!(all.iter().any(|stage| stage.start > stage.ready), "somebody had to wait");
+        prop_assert!(all.iter().any(|stage| stage.start > stage.ready), "at least one stage had to wait");
     }
 
     #[test]
-    fn a_place_does_one_thing_at_a_time(seed: u64, faults in faults()) {
+    fn a_resource_handles_one_transaction_at_a_time(seed: u64, faults in faults()) {
         let mut world = world(seed, faults);
         run(&mut world);
         for ledger in ledgers(&mut world) {
             let mut free: BTreeMap<_, Time> = BTreeMap::new();
             for stage in ledger.take_stages().0 {
-                // The line of an interrupt and the switch take any number at once.
+                // An interrupt line and the switch serve any number at once.
                 let is_exclusive = !matches!(stage.crossing, Crossing::Interrupt | Crossing::SwitchFallThrough);
                 let free = free.entry((is_exclusive, stage.place)).or_default();
                 prop_assert!(!is_exclusive || stage.start >= *free, "{:?}", stage);
@@ -112,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn a_message_is_its_stages_from_its_launch_to_its_end(seed: u64) {
+    fn stages_cover_a_message_from_post_to_receipt(seed: u64) {
         let mut world = world(seed, Faults::NONE);
         run(&mut world);
         let mut messages: BTreeMap<TraceTag, Vec<StageRecord>> = BTreeMap::new();
@@ -149,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn a_ledger_that_is_off_enters_nothing(seed: u64) {
+    fn a_disabled_ledger_records_nothing(seed: u64) {
         let mut world = world(seed, Faults::NONE);
         let before: Vec<Ledger> = ledgers(&mut world)
             .into_iter()
@@ -159,14 +160,14 @@ proptest! {
             })
             .collect();
         run(&mut world);
-        prop_assert!(world.totals().1 > 0, "messages pass all the same");
+        prop_assert!(world.totals().1 > 0, "messages arrive nevertheless");
         for (ledger, before) in ledgers(&mut world).into_iter().zip(&before) {
             prop_assert_eq!((ledger.total(), ledger.latency()), (before.total(), before.latency()));
         }
     }
 
     #[test]
-    fn conventional_nics_are_priced_in_whole(
+    fn every_transaction_of_a_conventional_nic_is_priced(
         frames in prop::collection::vec((0..3_u8, 0..10_000_u64, 60..9_000_u64, any::<bool>()), 1..200),
     ) {
         let (mut nic, mut node) = (Conventional::new(Profile::ultra_200mhz_htx()), NodeBus::default());
@@ -205,7 +206,7 @@ proptest! {
 }
 
 #[test]
-fn what_does_not_fit_the_record_is_counted() {
+fn stages_beyond_the_record_limit_are_counted() {
     let (mut nic, mut node) = (Conventional::new(Profile::ultra_200mhz_htx()), NodeBus::default());
     nic.transmit(Time::ZERO, 64, true, &mut node);
     assert_eq!(nic.ledger_mut().take_stages(), (Vec::new(), 0), "off at first");

@@ -1,5 +1,6 @@
-//! Match cards against Portals written plainly: whatever programs post, send and unlink, and whatever the network
-//! loses, doubles, damages and reorders, messages go where the rule says, in the order in which they were sent, once.
+//! Match cards compared with a plain implementation of Portals. Programs post, send and unlink at random, and the
+//! network loses, duplicates, damages and reorders frames. Every message must match as the rule says, once and in the
+//! order of sending.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,19 +18,20 @@ use crate::support::matching::{Cluster, Event, Posted, Transfer, pattern};
 const NODES: usize = 3;
 const PORTS: u32 = 2;
 const EVENTS: u32 = 512;
-/// Memory that is registered, in extents whose order is the reverse of their addresses.
+/// The registered memory. Its extents are in the reverse order of their addresses.
 const MEMORY: u64 = 0x20_0000;
 const EXTENT: u64 = 0x8000;
 const EXTENTS: u64 = 32;
-/// Where the driver puts a firmware image.
+/// Address of the driver's firmware image.
 const IMAGE: u64 = 0x2_0000;
-/// The lower half of a port's region is for what it sends and gets, the upper half for its entries.
+/// Offset of the entries' memory: the lower half of a region holds the data of puts and gets, the upper half the
+/// entries.
 const ENTRIES: u64 = EXTENTS * EXTENT / 2;
 
 /// A port of a node.
 type End = (usize, u32);
 
-/// An entry as the rule sees it.
+/// An entry of the plain rule.
 #[derive(Clone, Debug)]
 struct Entry {
     handle: u32,
@@ -38,7 +40,7 @@ struct Entry {
     memory: u64,
 }
 
-/// A message that no posted entry took.
+/// A message that no posted entry matched.
 #[derive(Clone, Debug)]
 struct Unexpected {
     header: Header,
@@ -47,7 +49,7 @@ struct Unexpected {
     entry: Entry,
 }
 
-/// What must be told of a message at its target.
+/// The expected event of a message at its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Outcome {
     kind: u32,
@@ -58,16 +60,16 @@ struct Outcome {
     overflow_handle: u64,
 }
 
-/// Portals of one port, and what the program was told.
+/// The plain Portals state of one port, and the expected events.
 #[derive(Default)]
 struct Portals {
     entries: Vec<Entry>,
     unexpected: Vec<Unexpected>,
-    /// By message and kind.
+    /// Expected events, by message and kind.
     due: BTreeMap<(u64, u32), Outcome>,
-    /// Handles of entries that are not linked any more, and whether that must be told.
+    /// Handles of unlinked entries, and whether an event must report the unlinking.
     unlinked: BTreeMap<u32, bool>,
-    /// Where each entry's memory is.
+    /// Offset of each entry's memory, and whether the sender names the offset in it.
     memory: BTreeMap<u32, (u64, bool)>,
     region: u32,
     launched: u32,
@@ -75,7 +77,7 @@ struct Portals {
     next_entry: u64,
 }
 
-/// A put or get as its initiator knows it.
+/// A put or get at its initiator.
 #[derive(Clone, Copy, Debug)]
 struct Launched {
     from: End,
@@ -84,7 +86,7 @@ struct Launched {
     bytes: u64,
     memory: u64,
     flags: u32,
-    /// What the target decided: result, bytes, and where.
+    /// The target's decision: result, bytes moved, offset, and the entry's memory.
     decided: Option<(u32, u64, u64, u64)>,
     acks: u32,
     sents: u32,
@@ -102,9 +104,9 @@ struct World {
     random: Random,
     portals: BTreeMap<End, Portals>,
     launched: Vec<Launched>,
-    /// Numbers of the frames that come next, by sender and receiver.
+    /// Next sequence number of frames, by sender and receiver.
     next_frame: BTreeMap<(u16, u16), u32>,
-    /// The last message that came from a port to a port.
+    /// The last message that arrived, by sending port and receiving node.
     last: BTreeMap<(u16, u8, u16), u64>,
     faults: u64,
 }
@@ -123,7 +125,7 @@ impl Portals {
         }
     }
 
-    /// A header arrives: result, bytes, offset, and where the entry's memory begins.
+    /// Processes an arriving header. Returns result, bytes, offset, and the beginning of the entry's memory.
     fn arrive(&mut self, header: &Header) -> (u32, u64, u64, u64) {
         let wanted = header.for_matching();
         let taker =
@@ -192,7 +194,7 @@ impl World {
             for port in 0..PORTS {
                 assert_eq!(cluster.open_with(node, EVENTS), port);
                 let extents: Vec<_> = (0..EXTENTS).map(|place| (address(place * EXTENT), EXTENT)).collect();
-                // Both ports of a node have the same memory registered, and use halves of the halves.
+                // Both ports of a node register the same memory. Each uses one half of the lower and of the upper half.
                 let region = cluster.register(node, port, &extents);
                 let share = u64::from(port) * ENTRIES / 2;
                 let of_port =
@@ -362,7 +364,7 @@ impl World {
         self.cluster.launch(end.0, end.1, COMMAND_UNLINK, words);
     }
 
-    /// The same program again, while messages are under way.
+    /// Loads the same program again while messages are in flight.
     fn load_firmware(&mut self) {
         let (node, _) = self.end();
         self.cluster.write(node, IMAGE, program::PORTALS);
@@ -370,7 +372,7 @@ impl World {
         assert_eq!(self.cluster.control(node, &crate::support::request(OP_FIRMWARE_LOAD, &load)).0, 0);
     }
 
-    /// Something happens to one of the frames on the wire.
+    /// Delivers, loses, duplicates or damages one of the frames on the wire.
     fn deliver(&mut self) -> bool {
         let waiting = self.cluster.wire.len();
         if waiting == 0 {
@@ -398,7 +400,7 @@ impl World {
         true
     }
 
-    /// What a frame means to the rule, if it is the next of its link.
+    /// Applies a frame to the plain rule, if it is the next one of its link.
     fn watch(&mut self, to: usize, frame: &[u8]) {
         let Ok(Frame { link, kind, .. }) = Frame::parse(frame) else { return };
         let next = self.next_frame.entry((link.source, link.destination)).or_default();
@@ -413,13 +415,13 @@ impl World {
         }
         let number = header.header_data;
         let before = self.last.insert((link.source, header.source_port, to as u16), number);
-        assert!(before.is_none_or(|before| before < number), "in the order of the launches");
+        assert!(before.is_none_or(|before| before < number), "in the order of the posts");
         let portals = self.portals.get_mut(&(to, header.target_port.into())).unwrap();
         let (result, moved, offset, memory) = portals.arrive(&header);
         self.launched[number as usize].decide(result, moved, offset, memory);
     }
 
-    /// The earliest deadline of all cards fires.
+    /// Lets the earliest deadline of all cards expire.
     fn expire(&mut self) -> bool {
         let deadlines = self.cluster.hosts.iter().enumerate();
         let next = deadlines.filter_map(|(node, host)| Some((host.nic.poll_timeout()?, node))).min();
@@ -429,7 +431,7 @@ impl World {
         true
     }
 
-    /// Every program reads its events and holds them against what is due.
+    /// Every program reads its events and compares them with the expected ones.
     fn read_events(&mut self) {
         for node in 0..NODES {
             for port in 0..PORTS {
@@ -478,7 +480,7 @@ impl World {
                 assert_eq!(portals.unlinked.remove(&event.handle), Some(true), "{event:?}");
                 assert!(
                     portals.due.values().all(|due| due.handle != event.handle),
-                    "its last operation is over"
+                    "its last operation has completed"
                 );
             }
             EVENT_ACK | EVENT_SENT | EVENT_REPLY => self.on_end(end, event),
@@ -498,7 +500,7 @@ impl World {
             _ => launched.replies += 1,
         }
         if event.kind == EVENT_SENT {
-            // The memory is the program's again.
+            // The program owns the memory again and overwrites it.
             self.write(end.0, data.memory, &vec![0xee; data.bytes as usize]);
             return;
         }
@@ -522,7 +524,7 @@ impl World {
         }
     }
 
-    /// Ends all trouble and lets everything arrive.
+    /// Ends all faults and lets everything arrive.
     fn settle(&mut self) {
         self.faults = 0;
         loop {
@@ -541,7 +543,7 @@ impl World {
             let told = (launched.sents, launched.acks, launched.replies);
             let due = (wants(COMMAND_SENT), wants(COMMAND_ACK), u32::from(launched.is_get));
             assert_eq!(told, due, "message {number}: {launched:?}");
-            assert!(launched.decided.is_some(), "message {number} never came");
+            assert!(launched.decided.is_some(), "message {number} never arrived");
         }
         for (end, portals) in &self.portals {
             assert!(portals.due.is_empty(), "{end:?}: {:?}", portals.due);
@@ -558,14 +560,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn messages_go_where_the_rule_says(seed: u64, faults in prop_oneof![Just(0_u64), Just(5), Just(40)], steps in 1..600_usize) {
+    fn messages_match_as_the_plain_rule_says(
+        seed: u64,
+        faults in prop_oneof![Just(0_u64), Just(5), Just(40)],
+        steps in 1..600_usize,
+    ) {
         let mut world = World::new(seed, faults);
         for _ in 0..steps {
             world.step();
         }
         world.settle();
         world.check_end();
-        // Its twin, whose cards are lent the data of frames: whoever looks at anything sees the same.
+        // The same run with cards that borrow the data of frames must have the same frames, memory and counts.
         let mut twin = World::new(seed, faults);
         twin.cluster.lends = true;
         for _ in 0..steps {
@@ -592,7 +598,7 @@ fn has_data(frame: &[u8]) -> bool {
 }
 
 #[test]
-fn what_this_holds_the_cards_to_happens() {
+fn random_runs_reach_every_checked_case() {
     let mut world = World::new(1, 20);
     for _ in 0..3_000 {
         world.step();

@@ -1,5 +1,5 @@
-//! One Match card and a host and a network that mean harm: whatever they say, nothing panics, every request is answered
-//! once, and nothing is touched but memory that was given, while it was given.
+//! One Match card against a hostile host and a hostile network. Nothing panics, and the card answers every request
+//! once. It accesses only memory that the host has given to it, and only until the host takes it back.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use proptest::prelude::*;
 use crate::support::matching::{Cluster, Posted, Transfer, region_request};
 use crate::support::{bare_request, counters, request};
 
-/// Nodes that there could be; the card is node 0.
+/// Nodes of the cluster; the card is node 0.
 const NODES: u32 = 3;
 
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ enum Attack {
     Request(Vec<u8>),
     Store(u32, u32, [u64; 10]),
     Register(u32, Register),
-    /// A frame of a node, which has the number that is next if the second says so.
+    /// A frame of a node. If the second field is true, the frame has the next sequence number.
     Frame(Link, bool, Kind, Vec<u8>),
     Noise(Vec<u8>),
     Data(u64),
@@ -49,9 +49,10 @@ fn portal() -> impl Strategy<Value = u32> {
     prop_oneof![8 => Just(0_u32), 1 => 0..9_u32]
 }
 
-/// Names as the first regions have them, and others.
+/// Names of the first regions, and other names.
 fn region() -> impl Strategy<Value = u32> {
-    prop_oneof![12 => Just(1 << 16), 4 => (0..2_u32, 1..3_u32).prop_map(|(place, generation)| place | generation << 16), 1 => any::<u32>()]
+    let near = (0..2_u32, 1..3_u32).prop_map(|(place, generation)| place | generation << 16);
+    prop_oneof![12 => Just(1 << 16), 4 => near, 1 => any::<u32>()]
 }
 
 fn any_request() -> impl Strategy<Value = Vec<u8>> {
@@ -76,7 +77,7 @@ fn any_request() -> impl Strategy<Value = Vec<u8>> {
     let bytes = || prop_oneof![6 => 0..3_000_u64, 1 => any::<u64>()];
     let open_region = (small(), prop::collection::vec((address(), bytes()), 0..4), any::<u8>()).prop_map(
         |(port, extents, spoil)| {
-            // Whole pages but for the ends of the region, more often than not.
+            // Half of the requests have whole pages, except for the last one.
             let is_whole = |place: usize| spoil & 1 == 0 && place + 1 < extents.len();
             let bytes =
                 |place: usize, bytes: u64| if is_whole(place) { 0x1000 } else { bytes & 0xffff_ffff_ffff };
@@ -102,13 +103,17 @@ fn any_request() -> impl Strategy<Value = Vec<u8>> {
     let noise = (0..16_u32, 0..300_u32, prop::collection::vec(any::<u8>(), 0..256)).prop_map(
         |(operation, bytes, body)| [&operation.to_le_bytes(), &bytes.to_le_bytes(), &body[..]].concat(),
     );
-    prop_oneof![6 => open, 1 => close, 6 => open_region, 2 => close_region, 1 => firmware, 2 => spill, 1 => bare, 1 => noise]
+    prop_oneof![
+        6 => open, 1 => close, 6 => open_region, 2 => close_region, 1 => firmware, 2 => spill, 1 => bare, 1 => noise
+    ]
 }
 
 fn any_store() -> impl Strategy<Value = Attack> {
+    let append = (0..128_u32, any::<bool>())
+        .prop_map(|(flags, count)| COMMAND_APPEND | flags << 16 | u32::from(count) << 11);
     let code = prop_oneof![
         4 => (1..3_u32, 0..16_u32).prop_map(|(command, flags)| command | flags << 8),
-        4 => (0..128_u32, any::<bool>()).prop_map(|(flags, count)| COMMAND_APPEND | flags << 16 | u32::from(count) << 11),
+        4 => append,
         1 => Just(COMMAND_UNLINK),
         1 => Just(COMMAND_ARM_COUNTER),
         1 => any::<u32>()
@@ -211,15 +216,15 @@ fn any_attack() -> impl Strategy<Value = Attack> {
     ]
 }
 
-/// Knows which memory the card may touch, from the requests that it agreed to.
+/// Tracks the memory that the card may access, from the requests that the card accepted.
 struct Guard {
     nic: Alone<Match>,
     ports: BTreeMap<u32, HostRanges>,
     regions: BTreeMap<(u32, u32), HostRanges>,
     spill: HostRanges,
-    /// Numbers of the next frames of each node.
+    /// Next sequence number of each node.
     next: [u32; 4],
-    /// How many reads are answered before one fails.
+    /// Number of reads that are answered before one fails.
     whole_reads: u32,
 }
 
@@ -288,7 +293,7 @@ impl Guard {
                     self.check(&[HostRange { address, bytes: words.len() as u64 * 8 }], &[]);
                 }
                 Output::DmaFrame { frame, bytes, ranges, .. } => {
-                    assert_eq!(*frame, *given, "it keeps none");
+                    assert_eq!(*frame, *given, "the card keeps no frame");
                     assert_eq!(frame[bytes].len() as u64, ranges.iter().map(|range| range.bytes).sum());
                     self.check(&ranges, &[]);
                 }
@@ -321,7 +326,7 @@ impl Guard {
         let all = self.ports.values().chain(self.regions.values()).flatten();
         let given: Vec<_> = all.chain(&self.spill).chain(asked_for).collect();
         for range in ranges {
-            // Extents that touch are one to the card.
+            // The card may merge adjacent extents.
             let mut at = range.address;
             let end = range.address + range.bytes;
             while at < end {
@@ -369,16 +374,16 @@ impl Guard {
 }
 
 fn profiles() -> impl Strategy<Value = Profile> {
-    const MOST: u64 = u64::MAX;
+    const MAX: u64 = u64::MAX;
     let mut absurd = Profile::ultra_200mhz_htx();
-    absurd.bus.dma_write = Price { latency_ps: MOST, fixed_ps: MOST, per_word_ps: MOST, burst_bytes: 1 };
+    absurd.bus.dma_write = Price { latency_ps: MAX, fixed_ps: MAX, per_word_ps: MAX, burst_bytes: 1 };
     absurd.bus.descriptor_fetch = absurd.bus.dma_write;
-    absurd.host.send_ps = MOST;
-    absurd.ni.clock_ps = MOST;
+    absurd.host.send_ps = MAX;
+    absurd.ni.clock_ps = MAX;
     prop_oneof![8 => Just(Profile::ultra_200mhz_htx()), 1 => Just(Profile::default()), 1 => Just(absurd)]
 }
 
-/// What makes a good begin for attacks: ports with regions, and entries of all kinds.
+/// A starting point for attacks: ports with regions, and entries of all kinds.
 fn prepared() -> Vec<Attack> {
     let mut all = Vec::new();
     for port in 0..3_u64 {
@@ -411,7 +416,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_that_host_or_network_say_does_harm(
+    fn adversarial_hosts_and_frames_do_no_harm(
         profile in profiles(),
         few_entries: bool,
         is_prepared: bool,
@@ -445,7 +450,7 @@ proptest! {
 }
 
 #[test]
-fn forged_requests_without_end_fill_no_memory() {
+fn forged_requests_use_bounded_memory() {
     let mut nic = Alone::new(Match::new(Config::new(0, NODES, Profile::default())).unwrap());
     const FORGED: u32 = 10_000;
     for sequence in 0..FORGED {
@@ -456,20 +461,20 @@ fn forged_requests_without_end_fill_no_memory() {
         nic.handle(Time::ZERO, Input::Frame { head: Time::ZERO, frame: &frame.into(), message: None });
         while nic.poll_output().is_some() {}
     }
-    // A window of answers is on its way, and so many wait.
+    // A window of 32 answers is in flight, and 4,096 answers wait.
     assert_eq!(nic.counters().card.malformed, u64::from(FORGED) - 32 - 4_096);
 }
 
-/// A card with one host whose ports have entries, as many as one likes: the driver has given a spill area of 64 MiB.
+/// A card whose driver has given it a spill area of 64 MiB, so that spill memory does not limit the number of entries.
 fn card_with(change: impl Fn(&mut Config)) -> Cluster {
     let mut cluster = Cluster::with(2, change);
     cluster.control(0, &request(OP_SPILL_OPEN, &SpillOpen { address: 0x1_0000, bytes: 64 << 20 }));
-    // Nobody looks at what is written there.
+    // No test reads the spilled entries.
     cluster.hosts[0].memory.resize(66 << 20, 0);
     cluster
 }
 
-/// Appends entries until one is refused; how many were not.
+/// Appends entries until one is refused. Returns the number of accepted entries.
 fn fill(cluster: &mut Cluster, port: u32, entry: &Posted, most: u32) -> u32 {
     for number in 0..most {
         let refused = cluster.hosts[0].nic.counters().commands_refused;
@@ -483,40 +488,40 @@ fn fill(cluster: &mut Cluster, port: u32, entry: &Posted, most: u32) -> u32 {
     most
 }
 
-/// Units of work that something takes.
+/// Units of work that `what` takes.
 fn work_of(cluster: &mut Cluster, what: impl FnOnce(&mut Cluster)) -> u64 {
     let before = cluster.hosts[0].nic.work_done();
     what(cluster);
     cluster.hosts[0].nic.work_done() - before
 }
 
-/// The attack: entries without bound, in a spill area as large as the guest likes, with which the next header is
-/// compared.
+/// The attack: a guest appends an unlimited number of entries in a spill area of any size, and the next header is
+/// compared with all of them.
 #[test]
-fn lists_are_so_long_and_no_longer() {
+fn lists_and_cards_have_a_maximum_number_of_entries() {
     let mut cluster = card_with(|_| ());
     let port = cluster.open(0);
     let portal = |portal| Posted { portal, threshold: THRESHOLD_INFINITE, ..Posted::default() };
     assert_eq!(fill(&mut cluster, port, &portal(0), u32::MAX), MAX_LIST_SIZE);
-    // Posted and overflow entries stand in one search.
+    // The limit of a list counts posted and overflow entries together, because one search covers both.
     cluster.append(0, port, ENTRY_PUT | ENTRY_OVERFLOW, &portal(0));
     let refused = cluster.last_event(0, port);
     assert_eq!((refused.kind, refused.result), (EVENT_REFUSED, RESULT_LIST_FULL));
-    // Other portals have room, other ports too, until the card has as many as it may.
+    // Other portals and other ports have room until the card reaches its own limit.
     assert_eq!(fill(&mut cluster, port, &portal(7), 3_000), 3_000);
     let other = cluster.open(0);
     assert_eq!(fill(&mut cluster, other, &portal(0), u32::MAX), MAX_ENTRIES - MAX_LIST_SIZE - 3_000);
     assert_eq!(cluster.statistics(0)["entries"], MAX_ENTRIES.into());
-    // What is unlinked makes room.
+    // An unlinked entry makes room.
     cluster.launch(0, port, COMMAND_UNLINK, [1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(cluster.last_event(0, port).result, RESULT_OK);
     assert_eq!(fill(&mut cluster, port, &portal(0), u32::MAX), 1);
     assert_eq!(cluster.statistics(0)["entries"], MAX_ENTRIES.into());
 }
 
-/// The attack: a long list whose entries are unlinked all at once, by closing their port or the region that they name.
+/// The attack: a guest unlinks all entries of a long list at once, by closing their port or the region that they name.
 #[test]
-fn closing_looks_at_each_entry_once() {
+fn closing_visits_each_entry_once() {
     let close = |cluster: &mut Cluster, port| {
         let close = request(OP_PORT_CLOSE, &PortName { port, reserved: 0 });
         assert_eq!(cluster.control(0, &close).0, STATUS_OK);
@@ -545,9 +550,9 @@ fn closing_looks_at_each_entry_once() {
     }
 }
 
-/// The attack: one entry after the other unlinked out of the middle of a long list.
+/// The attack: a guest unlinks entries from the middle of a long list, one at a time.
 #[test]
-fn unlinking_an_entry_looks_for_it_and_not_at_all_others() {
+fn unlinking_an_entry_does_not_visit_all_others() {
     let mut cluster = card_with(|_| ());
     let port = cluster.open(0);
     let entry = Posted { threshold: THRESHOLD_INFINITE, ..Posted::default() };
@@ -558,15 +563,15 @@ fn unlinking_an_entry_looks_for_it_and_not_at_all_others() {
         })
     };
     let (first, middle) = (work(&mut cluster, 1), work(&mut cluster, 2_000));
-    assert!(first < 100, "{first}: at an end of its list nothing is moved");
+    assert!(first < 100, "{first}: at an end of the list nothing is moved");
     assert!(middle < 2_000 + 100, "{middle}: at most half of a list is moved");
 }
 
-/// The attack: a program that does for each entry of a long list as much as the watchdog allows. The built-in one does
-/// what it must.
+/// The attack: a matching program that takes the watchdog's limit of cycles for each entry of a long list. The built-in
+/// program may take the cycles that it needs.
 #[test]
-fn a_program_that_takes_long_is_replaced_before_it_has() {
-    // Each entry fails by the longest way: its bits match, and a remote offset leaves less room than it wants.
+fn a_slow_program_is_replaced_within_its_work_limit() {
+    // Each entry fails on the longest path: its bits match, and the remote offset leaves too little room.
     let slow = Posted { bytes: 64, max_size: 64, threshold: THRESHOLD_INFINITE, ..Posted::default() };
     let search = |image: &[u8]| {
         let mut cluster = card_with(|_| ());
@@ -587,7 +592,7 @@ fn a_program_that_takes_long_is_replaced_before_it_has() {
         assert_eq!((statistics["headers"], statistics["entries_traversed"]), (1, MAX_LIST_SIZE.into()));
         (work, statistics["firmware_fallbacks"])
     };
-    // What is loaded is not trusted, but a program like the built-in one may go to the end of the longest list.
+    // Loaded programs are not trusted, but a program like the built-in one may search the longest list to its end.
     let (work, fallbacks) = search(PORTALS);
     assert_eq!(fallbacks, 0);
     assert!(work < 130_000, "{work} units");
@@ -597,12 +602,12 @@ fn a_program_that_takes_long_is_replaced_before_it_has() {
     assert!(work < 260_000, "{work} units, of which the built-in program takes half");
 }
 
-/// The attack: messages as long as there may be, or longer windows of them than their receivers answer.
+/// The attack: messages of maximum length, or more windows of them than their receivers acknowledge.
 #[test]
-fn a_put_sends_a_window_of_frames_at_once_and_no_more() {
+fn a_put_sends_at_most_one_window_of_frames_at_once() {
     let mut cluster = Cluster::with(2, |config| config.mtu_bytes = 9_000);
     let port = cluster.open(0);
-    // Pages that do not touch, four thousand times the same two: nobody looks.
+    // About 4,000 pages that are not adjacent: the same two pages repeatedly, because no test reads the data.
     let pages: Vec<(u64, u64)> = (0..4_096).map(|page| (page % 2 * 0x2000, 4_096)).collect();
     let (first, others) = pages.split_at(128);
     let mut open = region_request(port, first);

@@ -1,4 +1,4 @@
-//! What a program sees of a Match card: commands in, events and memory out. Cards on one wire that takes no time.
+//! A Match card as a program sees it: commands in, events and memory out. Cards on one wire that takes no time.
 
 use niclab_abi::FromBytes;
 use niclab_abi::control::*;
@@ -31,7 +31,7 @@ fn pair() -> (Cluster, u32, u32) {
 }
 
 #[test]
-fn a_put_is_stored_where_the_entry_says_and_told_at_both_ends() {
+fn a_put_is_stored_at_its_entry_and_reported_at_both_ends() {
     let (mut cluster, from, to) = pair();
     let data = pattern(1, 100);
     cluster.write(0, A + 10, &data);
@@ -62,11 +62,11 @@ fn a_put_is_stored_where_the_entry_says_and_told_at_both_ends() {
     let [sent, ack] = [cluster.event(0, 0).unwrap(), cluster.event(0, 0).unwrap()];
     assert_eq!((sent.kind, sent.words.user, sent.words.moved_bytes), (EVENT_SENT, 66, 100));
     assert_eq!((ack.kind, ack.result, ack.words.moved_bytes), (EVENT_ACK, RESULT_OK, 100));
-    assert!(cluster.hosts.iter().all(|host| host.nic.poll_timeout().is_none()), "all is quiet");
+    assert!(cluster.hosts.iter().all(|host| host.nic.poll_timeout().is_none()), "no card has a deadline");
 }
 
 #[test]
-fn puts_of_all_sizes_arrive_whole() {
+fn puts_of_all_sizes_arrive_complete() {
     let (mut cluster, from, to) = pair();
     for bytes in [0, 1, 7, 8, 64, 1_411, 1_412, 1_413, 3_000, 0x1_0000] {
         let data = pattern(bytes, bytes as usize);
@@ -82,7 +82,7 @@ fn puts_of_all_sizes_arrive_whole() {
 }
 
 #[test]
-fn a_get_brings_what_the_entry_has() {
+fn a_get_returns_the_data_of_the_entry() {
     let (mut cluster, from, to) = pair();
     let data = pattern(3, 5_000);
     cluster.write(1, B + 100, &data);
@@ -101,7 +101,7 @@ fn a_get_brings_what_the_entry_has() {
 }
 
 #[test]
-fn what_nobody_expected_is_found_by_the_entry_that_comes_later() {
+fn unexpected_messages_match_entries_appended_later() {
     let (mut cluster, from, to) = pair();
     let overflow = Posted {
         user: 1,
@@ -134,7 +134,7 @@ fn what_nobody_expected_is_found_by_the_entry_that_comes_later() {
     assert_eq!((event.words.offset, event.words.overflow_handle, event.handle), (50, 1, 2));
     assert_eq!(cluster.read(1, B + event.words.offset, 50), pattern(6, 50));
     assert_eq!(cluster.kinds(1, 0), [(EVENT_UNLINKED, RESULT_OK)]);
-    // Two at once, and a place for a third.
+    // The entry takes two messages at once and has room for a third.
     cluster.append(
         1,
         0,
@@ -153,7 +153,7 @@ fn what_nobody_expected_is_found_by_the_entry_that_comes_later() {
 }
 
 #[test]
-fn requests_are_refused_for_the_reason_they_deserve() {
+fn invalid_requests_are_refused_with_the_right_status() {
     let mut cluster = Cluster::with(2, |config| config.regions_per_port = 2);
     cluster.open(0);
     let open = |port, slices, slices_address, status_address, fifo_words| {
@@ -207,7 +207,7 @@ fn requests_are_refused_for_the_reason_they_deserve() {
 }
 
 #[test]
-fn refused_commands_are_told_with_their_reason_and_do_nothing() {
+fn refused_commands_report_their_reason_and_do_nothing() {
     let (mut cluster, from, _) = pair();
     let whole = Transfer { node: 1, region: from, bytes: 0x1_0000, user: 4, ..Transfer::default() };
     for (transfer, expected) in [
@@ -234,13 +234,13 @@ fn refused_commands_are_told_with_their_reason_and_do_nothing() {
     assert_eq!(cluster.kinds(0, 0), [(EVENT_REFUSED, RESULT_BAD_RANGE), (EVENT_UNLINKED, RESULT_NOT_FOUND)]);
     let statistics = cluster.statistics(0);
     assert_eq!((statistics["commands_refused"], statistics["entries"], cluster.frames), (8, 0, 0));
-    // The status line says so, too: launches, refusals, and the reason.
+    // The status line has the posts, the refusals and the last reason.
     let line: Vec<u8> = cluster.read(0, PORTS_ADDRESS, 48).to_vec();
     assert_eq!((line[0], line[40], line[32]), (8, 8, REFUSED_COMMAND as u8));
 }
 
 #[test]
-fn who_asked_is_told_that_nobody_took_it() {
+fn unmatched_puts_and_gets_are_reported_to_the_initiator() {
     let (mut cluster, from, to) = pair();
     let put = Transfer { node: 1, region: from, bytes: 9, ..Transfer::default() };
     cluster.put(0, 0, COMMAND_ACK, &put);
@@ -252,7 +252,7 @@ fn who_asked_is_told_that_nobody_took_it() {
         [(EVENT_ACK, RESULT_NO_MATCH), (EVENT_ACK, RESULT_NO_TARGET), (EVENT_REPLY, RESULT_NO_TARGET)];
     assert_eq!(cluster.kinds(0, 0), expected);
     assert_eq!(cluster.statistics(1)["unmatched"], 4, "two of them at a port that is not open");
-    // Of no bytes, without any region.
+    // A put of no bytes needs no region.
     cluster.append(1, 0, PUT_ENTRY, &Posted::default());
     cluster.put(0, 0, COMMAND_ACK, &Transfer { node: 1, ..Transfer::default() });
     cluster.settle();
@@ -262,7 +262,7 @@ fn who_asked_is_told_that_nobody_took_it() {
 }
 
 #[test]
-fn a_queue_without_room_refuses_messages_and_holds_its_own_commands_up() {
+fn a_full_event_queue_refuses_messages_and_blocks_commands() {
     let mut cluster = Cluster::new(2);
     cluster.open(0);
     cluster.open_with(1, 8);
@@ -278,14 +278,14 @@ fn a_queue_without_room_refuses_messages_and_holds_its_own_commands_up() {
     let results: Vec<u32> = cluster.kinds(0, 0).into_iter().map(|(_, result)| result).collect();
     assert_eq!(results, [[RESULT_OK; 7].as_slice(), &[RESULT_NO_ROOM; 2]].concat());
     assert_eq!(cluster.statistics(1)["refused_for_room"], 2);
-    assert!(!cluster.hosts[1].nic.accepts_store(0), "room for one event alone");
+    assert!(!cluster.hosts[1].nic.accepts_store(0), "the queue has room for only one event");
     assert_eq!(cluster.kinds(1, 0), [(EVENT_PUT, RESULT_OK); 7]);
     cluster.release(1, 0);
     assert!(cluster.hosts[1].nic.accepts_store(0));
 }
 
 #[test]
-fn an_append_that_finds_more_than_the_queue_has_room_for_waits_for_room() {
+fn an_append_waits_for_room_in_the_event_queue() {
     let mut cluster = Cluster::new(2);
     cluster.open(0);
     cluster.open_with(1, 8);
@@ -303,8 +303,8 @@ fn an_append_that_finds_more_than_the_queue_has_room_for_waits_for_room() {
     }
     assert_eq!(told, [(EVENT_PUT_UNEXPECTED, RESULT_OK); 10]);
     cluster.append(1, 0, PUT_ENTRY, &Posted { threshold: 11, ..entry });
-    assert!(!cluster.hosts[1].nic.accepts_store(0), "it is at work");
-    // What comes meanwhile is behind.
+    assert!(!cluster.hosts[1].nic.accepts_store(0), "the append is in progress");
+    // A message that arrives during the append finds no room.
     cluster.put(0, 0, COMMAND_ACK, &Transfer { header_data: 10, ..put });
     cluster.settle();
     assert_eq!(cluster.kinds(0, 0), [(EVENT_ACK, RESULT_NO_ROOM)]);
@@ -316,11 +316,11 @@ fn an_append_that_finds_more_than_the_queue_has_room_for_waits_for_room() {
     }
     assert_eq!(numbers, (0..10).collect::<Vec<_>>());
     assert!(cluster.hosts[1].nic.accepts_store(0));
-    assert_eq!(cluster.statistics(1)["entries"], 2, "one operation is left to it");
+    assert_eq!(cluster.statistics(1)["entries"], 2, "the entry has one operation left");
 }
 
 #[test]
-fn counters_count_what_is_not_told_and_interrupt() {
+fn count_only_operations_raise_counters_and_interrupt() {
     let (mut cluster, from, to) = pair();
     let entry =
         Posted { region: to, bytes: 64, threshold: THRESHOLD_INFINITE, counter: 4, ..Posted::default() };
@@ -339,11 +339,11 @@ fn counters_count_what_is_not_told_and_interrupt() {
     assert_eq!(cluster.counter(0, 0, 31), (1, 3));
     assert_eq!((cluster.kinds(1, 0), cluster.kinds(0, 0)), (vec![], vec![(EVENT_ACK, RESULT_NO_MATCH)]));
     cluster.launch(1, 0, COMMAND_ARM_COUNTER, [3, 3, 0, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(cluster.hosts[1].interrupts.len(), 2, "at once, for there are three");
+    assert_eq!(cluster.hosts[1].interrupts.len(), 2, "at once, because the counter is already three");
 }
 
 #[test]
-fn what_card_memory_does_not_hold_spills_and_is_matched_all_the_same() {
+fn entries_beyond_card_memory_spill_and_still_match() {
     let mut cluster = Cluster::with(2, |config| config.match_entries = 2);
     cluster.open(0);
     cluster.open(1);
@@ -361,7 +361,7 @@ fn what_card_memory_does_not_hold_spills_and_is_matched_all_the_same() {
     cluster.append(1, 0, PUT_ENTRY, &entry(4));
     assert_eq!(cluster.kinds(1, 0), [full]);
     assert_eq!(cluster.read(1, spill + 64, 8), 3_u64.to_le_bytes());
-    // The guest writes there what it likes.
+    // The guest overwrites the spill area; the card must not trust it.
     cluster.write(1, spill, &[0xff; 128]);
     let before = cluster.hosts[1].nic.ledger().line(Crossing::DescriptorFetch);
     cluster.put(0, 0, 0, &Transfer { match_bits: 3, node: 1, ..Transfer::default() });
@@ -374,14 +374,14 @@ fn what_card_memory_does_not_hold_spills_and_is_matched_all_the_same() {
         (statistics["entries"], statistics["entries_spilled"], statistics["entries_traversed"]),
         (3, 1, 4)
     );
-    // Its place is another's.
+    // Another entry gets its slot.
     cluster.append(1, 0, PUT_ENTRY, &entry(5));
     assert_eq!(cluster.statistics(1)["entries_spilled"], 2);
     assert_eq!(cluster.read(1, spill + 64, 8), 5_u64.to_le_bytes());
 }
 
 #[test]
-fn firmware_is_taken_whole_or_not_at_all() {
+fn invalid_firmware_images_are_refused_with_the_reason() {
     let (mut cluster, _, _) = pair();
     let image = program::PORTALS;
     let words = (image.len() - 24) as u32 / 24;
@@ -394,7 +394,7 @@ fn firmware_is_taken_whole_or_not_at_all() {
     let checksum = u32::from_le_bytes(image[16..20].try_into().unwrap());
     let loaded = (STATUS_OK, Some(FirmwareLoaded { words, checksum }));
     assert_eq!(load(&mut cluster, image), loaded);
-    assert_eq!(load(&mut cluster, &[]), loaded, "the built-in one is the same");
+    assert_eq!(load(&mut cluster, &[]), loaded, "the built-in program is the same");
     let spoiled = |at: usize| {
         let mut image = image.to_vec();
         image[at] ^= 0x10;
@@ -413,11 +413,11 @@ fn firmware_is_taken_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_program_that_misbehaves_is_replaced_and_nothing_is_lost() {
+fn a_misbehaving_program_is_replaced_and_nothing_is_lost() {
     let forever = Word { branch: Branch { sense: true, ..Branch::default() }, ..Word::default() };
     let out = Copy { output: true, ..Copy::default() };
     let shouts = Word { copy: out, ..forever };
-    // Takes the header and a word of the first item, and says that this takes 9,999 bytes.
+    // A program that takes the header and one word of the first item, and answers that the item takes 9,999 bytes.
     let constant = |value| Alu {
         dest: Bits::truncated(1),
         half: Half::Lower,
@@ -452,8 +452,8 @@ fn a_program_that_misbehaves_is_replaced_and_nothing_is_lost() {
     }
 }
 
-/// Appends an entry that wants other match bits than an unexpected message has, after `program` was loaded: what comes
-/// of it.
+/// Loads `program`, and appends an entry whose match bits differ from those of an unexpected message. Returns the
+/// events.
 fn claimed_by(program: &[Word]) -> (Cluster, Vec<(u32, u32)>) {
     let (mut cluster, from, to) = pair();
     let any = Posted { region: to, bytes: 64, ignore_bits: u64::MAX, ..Posted::default() };
@@ -485,14 +485,14 @@ fn the_program_decides_on_unexpected_messages_too() {
     let portals = program::portals().unwrap();
     let (mut cluster, kinds) = claimed_by(&portals);
     assert_eq!((cluster.statistics(1)["claimed"], &kinds[..]), (0, &[][..]), "the bits differ");
-    // The second word of those that every item passes compares the match bits: now with themselves.
+    // The second word that runs for every item compares the match bits. Here it compares them with themselves.
     let mut bitless = portals;
     let ternary = &mut bitless[14].ternary;
     ternary.match0 = ternary.match1;
     let (mut cluster, kinds) = claimed_by(&bitless);
     assert_eq!(cluster.statistics(1)["claimed"], 1);
     assert_eq!(kinds, [(EVENT_PUT_OVERFLOW, RESULT_OK), (EVENT_UNLINKED, RESULT_OK)]);
-    // One that does not come to an end is replaced.
+    // A program that does not end is replaced.
     let forever = Word { branch: Branch { sense: true, ..Branch::default() }, ..Word::default() };
     let (mut cluster, kinds) = claimed_by(&[forever]);
     assert_eq!(cluster.statistics(1)["firmware_fallbacks"], 1);
@@ -512,8 +512,8 @@ fn appending_and_unlinking_take_cycles_of_the_unit() {
     assert_eq!(cluster.statistics(1)["unit_cycles"], 10 + 3, "three links");
 }
 
-/// A put of 64 KB is under way: its first window of frames is on the wire, and the card has no more memory to read when
-/// `end` is done with it.
+/// A put of 64 KB in flight: five frames are delivered and the rest of the first window is on the wire. After `end` no
+/// card may access the ports' regions.
 fn interrupted(flags: u32, end: impl Fn(&mut Cluster, u32, u32)) -> Cluster {
     let (mut cluster, from, to) = pair();
     cluster.append(1, 0, PUT_ENTRY, &Posted { region: to, bytes: 0x1_0000, ..Posted::default() });
@@ -530,12 +530,12 @@ fn interrupted(flags: u32, end: impl Fn(&mut Cluster, u32, u32)) -> Cluster {
 }
 
 #[test]
-fn a_put_whose_region_is_closed_ends_at_both_ends() {
+fn closing_the_source_region_ends_a_put_at_both_ends() {
     let mut cluster = interrupted(COMMAND_ACK | COMMAND_SENT, |cluster, from, _| {
         assert_eq!(cluster.deregister(0, 0, from), STATUS_OK);
     });
     assert_eq!(cluster.kinds(0, 0), [(EVENT_SENT, RESULT_BAD_REGION), (EVENT_ACK, RESULT_BAD_REGION)]);
-    // The target's memory is still its own.
+    // The target's region is still open.
     cluster.hosts[1].given = None;
     cluster.settle();
     assert_eq!(cluster.kinds(1, 0), [(EVENT_PUT, RESULT_BAD_REGION), (EVENT_UNLINKED, RESULT_OK)]);
@@ -544,7 +544,7 @@ fn a_put_whose_region_is_closed_ends_at_both_ends() {
 }
 
 #[test]
-fn a_put_into_a_region_that_is_closed_ends_at_both_ends() {
+fn closing_the_target_region_ends_a_put_at_both_ends() {
     let mut cluster = interrupted(COMMAND_ACK, |cluster, _, to| {
         assert_eq!(cluster.deregister(1, 0, to), STATUS_OK);
         assert_eq!(cluster.kinds(1, 0), [(EVENT_PUT, RESULT_BAD_REGION)]);
@@ -556,7 +556,7 @@ fn a_put_into_a_region_that_is_closed_ends_at_both_ends() {
 }
 
 #[test]
-fn ports_close_under_messages_of_both_directions() {
+fn ports_can_close_during_incoming_and_outgoing_messages() {
     let close = |cluster: &mut Cluster, node: usize| {
         let close = request(OP_PORT_CLOSE, &PortName { port: 0, reserved: 0 });
         assert_eq!(cluster.control(node, &close).0, STATUS_OK);
@@ -569,7 +569,7 @@ fn ports_close_under_messages_of_both_directions() {
     cluster.hosts[1].given = None;
     cluster.settle();
     assert_eq!(cluster.kinds(1, 0), [(EVENT_PUT, RESULT_BAD_REGION), (EVENT_UNLINKED, RESULT_OK)]);
-    // The next program on that port has nothing to do with it, and can do all that it wants.
+    // The next program on that port is not affected, and can use all commands.
     for host in &mut cluster.hosts {
         host.given = None;
     }
@@ -582,7 +582,7 @@ fn ports_close_under_messages_of_both_directions() {
 }
 
 #[test]
-fn a_get_from_a_region_that_is_closed_is_answered() {
+fn closing_the_source_region_of_a_get_is_answered() {
     let (mut cluster, from, to) = pair();
     cluster.append(1, 0, ENTRY_GET, &Posted { region: to, bytes: 0x1_0000, ..Posted::default() });
     cluster.get(0, 0, 0, &Transfer { node: 1, region: from, bytes: 0x1_0000, ..Transfer::default() });
@@ -598,7 +598,7 @@ fn a_get_from_a_region_that_is_closed_is_answered() {
 }
 
 #[test]
-fn a_lost_frame_goes_again_and_memory_is_not_given_back_before() {
+fn a_lost_frame_is_resent_before_its_memory_is_returned() {
     let (mut cluster, from, to) = pair();
     cluster.write(0, A, &pattern(1, 64));
     cluster.append(1, 0, PUT_ENTRY, &Posted { region: to, bytes: 64, ..Posted::default() });
@@ -616,16 +616,16 @@ fn a_lost_frame_goes_again_and_memory_is_not_given_back_before() {
 }
 
 #[test]
-fn nothing_is_touched_after_a_reset() {
+fn no_memory_is_accessed_after_a_reset() {
     let (mut cluster, from, to) = pair();
     cluster.append(1, 0, PUT_ENTRY, &Posted { region: to, bytes: 64, ..Posted::default() });
     let words = Transfer { node: 1, region: from, bytes: 64, ..Transfer::default() }.words();
     let nic = &mut cluster.hosts[0].nic;
     nic.handle(Time::ZERO, Input::PageStore(PageStore { port: 0, code: COMMAND_PUT, words }));
     nic.handle(Time::ZERO, Input::HostReset);
-    assert_eq!(nic.poll_output(), None, "not even what was decided is read");
+    assert_eq!(nic.poll_output(), None, "the card drops even its pending reads");
     assert!(!nic.is_open(0) && !nic.accepts_store(0));
-    // The link goes on all the same: what the frame would have been is none.
+    // The link keeps working: an empty frame takes the sequence number of the dropped one.
     let at = nic.poll_timeout().unwrap();
     nic.handle(at, Input::Timeout);
     cluster.carry(0);
@@ -634,7 +634,7 @@ fn nothing_is_touched_after_a_reset() {
 }
 
 #[test]
-fn each_crossing_of_a_put_is_in_the_ledger_once() {
+fn the_ledger_has_each_transaction_of_a_put_once() {
     let (mut cluster, from, to) = pair();
     let entry = Posted { region: to, bytes: 64, threshold: THRESHOLD_INFINITE, ..Posted::default() };
     cluster.append(1, 0, PUT_ENTRY | ENTRY_REMOTE_OFFSET, &entry);
@@ -663,13 +663,13 @@ fn each_crossing_of_a_put_is_in_the_ledger_once() {
     let added = |node: usize, kind: usize| {
         (after[node][kind].0 - before[node][kind].0, after[node][kind].1 - before[node][kind].1)
     };
-    // The command is one burst; Load, TX, and RX for the acknowledgement that returns. Head and data, and the head
-    // alone.
+    // The command is one burst. The machines are Load, TX, and RX for the returning acknowledgement. They handle
+    // command, head and data, and the acknowledgement's head.
     let sender: Vec<_> = (0..6).map(|kind| added(0, kind)).collect();
     let (head, acknowledgement) = (102, 38);
     let machines = (3, 80 + (head + 64) + acknowledgement);
     assert_eq!(sender, [(1, 80), (1, 80), (1, 64), machines, (0, 0), (0, 0)]);
-    // RX, match unit, Store, and TX for the acknowledgement; data and event.
+    // The machines are RX, match unit, Store, and TX for the acknowledgement. The writes are data and event.
     let receiver: Vec<_> = (0..6).map(|kind| added(1, kind)).collect();
     let machines = (4, (head + 64) + 64 + acknowledgement);
     assert_eq!(receiver, [(0, 0), (0, 0), (0, 0), machines, (2, 64 + 88), (1, 88)]);
@@ -677,8 +677,8 @@ fn each_crossing_of_a_put_is_in_the_ledger_once() {
 }
 
 #[test]
-fn memory_that_goes_away_under_a_read_ends_the_message_for_good() {
-    // The first frame, one in the midst of the message, and the last.
+fn a_failed_read_ends_its_message_for_good() {
+    // The first frame, one in the middle of the message, and the last.
     for failing in [0, 1, 2] {
         let (mut cluster, from, to) = pair();
         cluster.append(1, 0, PUT_ENTRY, &Posted { region: to, bytes: 4_000, ..Posted::default() });
@@ -686,7 +686,7 @@ fn memory_that_goes_away_under_a_read_ends_the_message_for_good() {
         let put = Transfer { node: 1, region: from, bytes: 4_000, ..Transfer::default() };
         cluster.put(0, 0, COMMAND_SENT, &put);
         assert_eq!(cluster.kinds(0, 0), [(EVENT_SENT, RESULT_BAD_REGION)]);
-        // All of it is lost, and the memory is there when it goes again: it is too late.
+        // All frames are lost, and the memory is readable again at the retransmission. The message must still fail.
         cluster.wire.clear();
         let at = cluster.hosts[0].nic.poll_timeout().unwrap();
         cluster.hosts[0].nic.handle(at, Input::Timeout);
@@ -694,7 +694,7 @@ fn memory_that_goes_away_under_a_read_ends_the_message_for_good() {
         cluster.settle();
         let told = cluster.kinds(1, 0);
         assert!(!told.contains(&(EVENT_PUT, RESULT_OK)), "frame {failing}: {told:?}");
-        // The next message finds its way.
+        // The next message arrives.
         cluster.append(1, 0, PUT_ENTRY, &Posted { match_bits: 1, region: to, bytes: 8, ..Posted::default() });
         cluster.put(0, 0, COMMAND_ACK, &Transfer { match_bits: 1, bytes: 8, ..put });
         cluster.settle();
@@ -704,7 +704,7 @@ fn memory_that_goes_away_under_a_read_ends_the_message_for_good() {
 }
 
 #[test]
-fn unexpected_messages_are_so_many_and_no_more() {
+fn the_number_of_unexpected_messages_is_limited() {
     let mut cluster = Cluster::with(2, |config| config.unexpected_messages = 2);
     cluster.open(0);
     cluster.open(1);
@@ -717,7 +717,7 @@ fn unexpected_messages_are_so_many_and_no_more() {
     let (stored, full) = ((EVENT_ACK, RESULT_OK), (EVENT_ACK, RESULT_NO_ROOM));
     assert_eq!(cluster.kinds(0, 0), [stored, stored, full]);
     assert_eq!(cluster.statistics(1)["refused_for_room"], 1);
-    // Posted entries take messages all the same, and what is claimed makes room.
+    // Posted entries still take messages, and claimed messages make room.
     cluster.append(1, 0, PUT_ENTRY, &any);
     (0..3).for_each(|_| cluster.put(0, 0, COMMAND_ACK, &put));
     cluster.settle();

@@ -1,5 +1,5 @@
-//! The matching program on the match unit against the rule, for any lists and headers; and the paper's counts, word by
-//! word.
+//! The matching program on the match unit compared with the paper's Figure 1, for random lists and headers; and the
+//! paper's cycle counts, word by word.
 
 use crate::cases::{any_offset, header, item};
 use niclab_figure1::{self as figure1, Found, Reading, option};
@@ -11,7 +11,7 @@ use niclab_model::models::matching::unit::{Step, Unit};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-/// Cycles after which a program is taken to hang.
+/// Cycles after which the watchdog stops a program.
 const WATCHDOG: u64 = 10_000;
 
 fn portals() -> Vec<Word> {
@@ -26,7 +26,7 @@ fn machine(program: &[Word], items: &[Item], timing: Timing, uses: Use) -> ListM
     manager
 }
 
-/// An item as the figure has it.
+/// An item in the figure's form.
 fn entry(item: &Item) -> figure1::Entry {
     let options = [
         (flag::VALID, option::VALID),
@@ -50,7 +50,7 @@ fn entry(item: &Item) -> figure1::Entry {
     }
 }
 
-/// A header as the figure has it.
+/// A header in the figure's form.
 fn message(header: &Header) -> figure1::Message {
     figure1::Message {
         match_bits: header.match_bits,
@@ -66,14 +66,14 @@ fn message(header: &Header) -> figure1::Message {
     }
 }
 
-/// What the figure, so read, says of the headers.
+/// The figure's results for the headers, under this reading of the figure.
 fn read(reading: Reading, items: &[Item], headers: &[Header], uses: Use) -> Vec<Option<Found>> {
     let entries: Vec<_> = items.iter().map(entry).collect();
     let messages: Vec<_> = headers.iter().map(message).collect();
     reading.of(&entries, &messages, uses == Use::Consume)
 }
 
-/// What becomes of the headers on the machine.
+/// The match unit's results for the headers.
 fn run(
     program: &[Word],
     items: &[Item],
@@ -95,7 +95,7 @@ fn run(
     Ok(found.collect())
 }
 
-/// The same, and what the figure says.
+/// The results of the match unit and of the figure.
 fn both(
     program: &[Word],
     items: &[Item],
@@ -106,7 +106,7 @@ fn both(
     Ok([run(program, items, headers, timing, uses)?, read(figure1::as_printed(), items, headers, uses)])
 }
 
-/// A header of which the figure's 32 bits tell how much is stored: an item that takes it moves on by as much.
+/// A header whose length fits the figure's 32 bits. The offset of the matching item advances by the stored length.
 fn short_header() -> impl Strategy<Value = Header> {
     header().prop_map(|header| Header { length: header.length & u64::from(u32::MAX), ..header })
 }
@@ -123,12 +123,12 @@ fn timing() -> impl Strategy<Value = Timing> {
     )
 }
 
-/// A case of the differential test is one header matched against one list: with lists of up to eleven items and up to
-/// eight headers each, so many runs on each of two cores are a million cases.
+/// Runs of the differential test on each of two cores. A case is one header matched against one list. With lists of up
+/// to eleven items and up to eight headers each, these runs are a million cases.
 const RUNS: u32 = 120_000;
 
 #[test]
-fn the_program_does_what_the_figure_says() {
+fn the_program_matches_as_the_figure_does() {
     let program = portals();
     let compare = || {
         let config = ProptestConfig { cases: RUNS, failure_persistence: None, ..ProptestConfig::default() };
@@ -151,7 +151,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn however_slowly_words_arrive(
+    fn the_program_matches_for_any_arrival_times_of_words(
         items in prop::collection::vec(item(), 0..7),
         headers in prop::collection::vec(header(), 1..4),
         timing in timing(),
@@ -160,8 +160,8 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 
-    /// Where an item's own offset is beyond its length, line 36 wraps, and so does the program. What comes of it the
-    /// list manager refuses.
+    /// If an item's local offset is beyond its length, line 36 wraps, and so does the program. The list manager refuses
+    /// the result.
     #[test]
     fn the_program_wraps_where_the_figure_does(
         item in any_offset(),
@@ -191,7 +191,7 @@ proptest! {
     }
 }
 
-/// What the program writes until it has taken all of these words, and has ended a header.
+/// The program's outputs until it has taken all of these words and finished the header.
 fn outputs(words: &[u64]) -> Vec<u64> {
     let mut unit = Unit::new(&portals()).unwrap();
     let mut words = words.iter().copied().peekable();
@@ -211,7 +211,7 @@ fn outputs(words: &[u64]) -> Vec<u64> {
     panic!("no end after {said:?}");
 }
 
-/// Whether any of these cases shows that `program`, or the reading, is wrong.
+/// Whether any random case shows that `program` or the reading is wrong.
 fn is_found(program: &[Word], reading: Reading) -> bool {
     let mut runner = TestRunner::deterministic();
     let strategy = (prop::collection::vec(item(), 0..7), prop::collection::vec(short_header(), 1..9));
@@ -224,12 +224,12 @@ fn is_found(program: &[Word], reading: Reading) -> bool {
 }
 
 #[test]
-fn any_word_taken_out_of_the_program_is_found() {
+fn tests_detect_any_word_removed_from_the_program() {
     assert!(!is_found(&portals(), figure1::as_printed()));
     for address in 0..portals().len() {
         let mut program = portals();
         let word = &mut program[address];
-        // Its input stays, so that the stream is not merely out of step.
+        // The word keeps its input, so that the input stream stays in step.
         let emptied = Word { input: word.input, ..Word::default() };
         if *word == emptied {
             continue;
@@ -240,17 +240,17 @@ fn any_word_taken_out_of_the_program_is_found() {
 }
 
 #[test]
-fn any_wrong_reading_of_the_figure_is_found() {
+fn tests_detect_any_wrong_reading_of_the_figure() {
     let missed: Vec<_> =
         figure1::wrong_readings().filter(|reading| !is_found(&portals(), *reading)).collect();
     assert!(missed.is_empty(), "{missed:#?}");
     assert_eq!(figure1::wrong_readings().count(), 19);
 }
 
-/// What the program does before its first header: a word a cycle, as many as Table 1 says.
+/// Cycles before the program's first header: one for each word, as many as in Table 1.
 const INITIALIZATION_CYCLES: u64 = 4;
 
-/// Words that the unit issues from one output to the next, where input never lacks.
+/// The cycle of each output, with input always available.
 fn cycles_to_outputs(items: &[Item], header: &Header, outputs: usize) -> Vec<u64> {
     let mut unit = Unit::new(&portals()).unwrap();
     let mut input: Vec<u64> = header.to_words().to_vec();
@@ -272,7 +272,7 @@ fn cycles_to_outputs(items: &[Item], header: &Header, outputs: usize) -> Vec<u64
 }
 
 #[test]
-fn cycles_are_those_of_the_paper() {
+fn cycles_equal_the_papers() {
     let fits = Item {
         match_bits: 1,
         dont_ignore_bits: u64::MAX,
@@ -286,13 +286,13 @@ fn cycles_are_those_of_the_paper() {
     let misses = Item { match_bits: 2, ..fits };
     let header =
         Header { match_bits: 1, node: 1, process: 1, operation: Operation::Put, length: 1, remote_offset: 0 };
-    // Three that fail, then one that matches: failed, failed, failed, succeeded, offset, length, done.
+    // Three items fail, then one matches. The outputs: failed, failed, failed, succeeded, offset, length, done.
     let at = cycles_to_outputs(&[misses, misses, misses, fits, fits], &header, 7);
     assert_eq!((at[1] - at[0], at[2] - at[1]), (8, 8), "eight cycles for an item whose match bits differ");
-    // From the third failure, in the sixth shared word, to 'done': two words that take the rest of that item and the
-    // first word of the next, the match, and the flush.
+    // From the third failure, in the sixth shared word, to 'done': two words for the rest of that item and the first
+    // word of the next one, the match, and the flush.
     assert_eq!(at[6] - at[2], 2 + 14 + 8);
-    // One header whose first item matches, behind the initialization.
+    // One header whose first item matches, after the initialization.
     let at = cycles_to_outputs(&[fits, fits], &header, 4);
     assert_eq!(at[3] - INITIALIZATION_CYCLES, 31);
 }

@@ -1,5 +1,5 @@
-//! The queue that a program keeps against the one that hardware keeps: the same becomes of every header, and what it
-//! costs.
+//! The match queue kept by a program compared with the queue kept by hardware: the same outcome for every header, and
+//! the program's cost.
 
 use crate::cases::{header, item};
 use niclab_isa::{Bits, Word};
@@ -12,7 +12,7 @@ use niclab_model::models::matching::queue_manager::{Fault, MatchQueue, Party, Qu
 use niclab_model::models::matching::unit::Unit;
 use proptest::prelude::*;
 
-/// Cycles after which a program is taken to hang.
+/// Cycles after which the watchdog stops a program.
 const WATCHDOG: u64 = 10_000;
 
 fn matcher() -> Unit {
@@ -27,14 +27,14 @@ fn programmed(timing: Timing, uses: Use) -> QueueManager {
     QueueManager::new(timing, uses, Unit::new(&program::queue().unwrap()).unwrap(), matcher())
 }
 
-/// What is done to a queue.
+/// An action on a queue.
 #[derive(Clone, Debug)]
 enum Act {
     Append(Item),
-    /// Unlinks one of the items that were appended so far, be it linked or not.
+    /// Unlinks one of the items appended so far, linked or not.
     Unlink(prop::sample::Index),
     Header(Header),
-    /// Waits until all headers have their outcome.
+    /// Runs until all headers have their outcome.
     Run,
 }
 
@@ -47,10 +47,10 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What becomes of each header: the item, its place, offset and length, and how many items were judged.
+/// Outcome of each header: the matched item with index, offset and length, and the number of items compared.
 type Found = Vec<(Option<Matched>, usize)>;
 
-/// The same with a plain list, by the rule of the paper.
+/// The expected outcomes, from a plain list and the paper's rule.
 fn by_the_rule(acts: &[Act]) -> Found {
     let (mut list, mut handles, mut found) = (Vec::new(), Vec::new(), Vec::new());
     for act in acts {
@@ -93,7 +93,8 @@ fn perform(queue: &mut impl MatchQueue, acts: &[Act]) -> Result<Found, Fault> {
             Act::Append(item) => handles.push(queue.append(*item)),
             Act::Unlink(_) if handles.is_empty() => {}
             Act::Unlink(index) => queue.unlink(*index.get(&handles)),
-            // A change that comes while headers wait is made at another place in each: here it is not tried.
+            // The two queues apply a change between waiting headers at different points. So this test makes changes
+            // only when no header waits.
             Act::Header(header) => {
                 queue.on_header(*header);
                 queue.run(WATCHDOG)?;
@@ -120,7 +121,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_program_keeps_the_queue_as_the_hardware_does(acts in prop::collection::vec(act(), 0..40), timing in timing()) {
+    fn a_programmed_queue_gives_the_same_outcomes_as_hardware(
+        acts in prop::collection::vec(act(), 0..40),
+        timing in timing(),
+    ) {
         let expected = by_the_rule(&acts);
         prop_assert_eq!(&perform(&mut hardwired(Use::Consume), &acts).unwrap(), &expected, "hardware");
         let found = perform(&mut programmed(timing, Use::Consume), &acts).unwrap();
@@ -128,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn headers_that_wait_are_matched_one_after_the_other(
+    fn waiting_headers_are_matched_in_order(
         items in prop::collection::vec(item(), 0..9),
         headers in prop::collection::vec(header(), 1..9),
         keeps: bool,
@@ -162,17 +166,17 @@ const ITEM: Item = Item {
 const HEADER: Header =
     Header { match_bits: 5, node: 1, process: 1, operation: Operation::Put, length: 64, remote_offset: 0 };
 
-/// What a program's queue costs.
+/// Cycles of a queue that a program keeps.
 struct Cost {
-    /// Before the first header: the program begins, and this many items are appended.
+    /// Cycles before the first header: the program starts and appends the items.
     changes: u64,
-    /// What is said of each header.
+    /// Cycles that each header's outcome reports.
     headers: Vec<u64>,
-    /// From the begin of each to that of the next.
+    /// Cycles from the beginning of a header to that of the next one.
     distances: Vec<u64>,
 }
 
-/// So many items that do not match, and these behind them.
+/// Appends `misses` items that do not match, and then `takers`.
 fn fill(queue: &mut dyn MatchQueue, misses: usize, takers: &[Item]) {
     let items = std::iter::repeat_n(Item { match_bits: 6, ..ITEM }, misses).chain(takers.iter().copied());
     for item in items {
@@ -180,7 +184,7 @@ fn fill(queue: &mut dyn MatchQueue, misses: usize, takers: &[Item]) {
     }
 }
 
-/// Headers that the item behind `misses` others takes, all of them there from the first cycle on.
+/// The cost of headers that match the item after `misses` others. All headers are present from the first cycle.
 fn cost(uses: Use, misses: usize, taker: &[Item], headers: usize) -> Cost {
     let mut queue = programmed(Timing::default(), uses);
     fill(&mut queue, misses, taker);
@@ -198,21 +202,21 @@ fn cost(uses: Use, misses: usize, taker: &[Item], headers: usize) -> Cost {
         .inspect(|outcome| assert_eq!(outcome.matched.unwrap().index, misses))
         .map(|outcome| outcome.cycles)
         .collect();
-    assert_eq!(begins[0], queue.change_cycles(), "the first header follows what is no header's");
+    assert_eq!(begins[0], queue.change_cycles(), "the first header begins after the changes");
     let distances = begins.windows(2).map(|two| two[1] - two[0]).collect();
     Cost { changes: queue.change_cycles(), headers, distances }
 }
 
 const MANUAL: &str = include_str!("../../../../docs/use/match/INSIDE.md");
 
-/// The manual's table has a row that begins so, with the numbers that were counted.
+/// Checks that the manual's table has this row with the counted numbers.
 fn the_manual_says(row: &str, first: u64, further: u64) {
     let text = format!("| {row} | {first} | {further} + 8n |");
     assert!(MANUAL.contains(&text), "docs/use/match/INSIDE.md must say: {text}");
 }
 
 #[test]
-fn a_programmed_queue_costs_cycles_for_a_header_and_none_for_an_item() {
+fn a_programmed_queue_adds_cycles_per_header_but_not_per_item() {
     let twice = Item { threshold: 1_000, ..ITEM };
     let once = vec![Item { threshold: 1, ..ITEM }; 6];
     for (row, uses, takers) in [
@@ -223,7 +227,11 @@ fn a_programmed_queue_costs_cycles_for_a_header_and_none_for_an_item() {
     ] {
         let counted = |misses| {
             let cost = cost(uses, misses, takers, 6);
-            assert_eq!(cost.headers[..5], cost.distances, "a header's cycles are what it takes");
+            assert_eq!(
+                cost.headers[..5],
+                cost.distances,
+                "reported cycles are the distance to the next header"
+            );
             assert!(cost.headers.iter().all(|cycles| *cycles == cost.headers[1]), "{:?}", cost.headers);
             cost.headers[0]
         };
@@ -232,7 +240,7 @@ fn a_programmed_queue_costs_cycles_for_a_header_and_none_for_an_item() {
             assert_eq!(counted(misses), further + 8 * (misses as u64 + 1), "{row}, {misses} before it");
         }
         the_manual_says(row, counted(0), further);
-        // In hardware all of these are the same, but that unlinking ends a cycle behind the flush.
+        // In hardware all of these cost the same, except that an unlink ends a cycle after the flush.
         let more = u64::from(takers.len() > 1);
         for misses in [0, 1, 9] {
             let mut queue = hardwired(uses);
@@ -248,7 +256,7 @@ fn a_programmed_queue_costs_cycles_for_a_header_and_none_for_an_item() {
 }
 
 #[test]
-fn an_item_that_is_appended_costs_cycles_that_stand_in_no_header() {
+fn cycles_of_an_append_are_counted_in_no_header() {
     let changes = |items: usize| cost(Use::Keep, items - 1, &[ITEM], 1).changes;
     let item = changes(2) - changes(1);
     let begin = changes(1) - item;
@@ -265,7 +273,7 @@ fn an_item_that_is_appended_costs_cycles_that_stand_in_no_header() {
 fn under_truncation_the_maximum_size_unlinks_nothing() {
     let item = Item { length: 100, max_size: 60, flags: ITEM.flags | flag::MAX_SIZE, ..ITEM };
     let cut = Item { flags: item.flags | flag::TRUNCATE, ..item };
-    // 64 bytes leave 36: the first goes, and the second takes the rest, and then nothing of each message.
+    // 64 bytes leave 36. The first item is unlinked. The second stores the remaining 36 bytes, and then none.
     for (item, stored) in [(item, &[(0, 64)][..]), (cut, &[(0, 64), (64, 36), (100, 0), (100, 0)][..])] {
         let acts = [vec![Act::Append(item)], vec![Act::Header(HEADER); 4]].concat();
         for (name, found) in [
@@ -280,7 +288,7 @@ fn under_truncation_the_maximum_size_unlinks_nothing() {
     }
 }
 
-/// What becomes of one header when this program keeps the queue.
+/// The result of one header when this program keeps the queue.
 fn run_with(source: &[Word]) -> Result<(), Misbehaved> {
     run_both(source, &program::portals().unwrap()).map_err(|fault| {
         assert_eq!(fault.party, Party::Queue);
@@ -298,15 +306,15 @@ fn run_both(queue: &[Word], matcher: &[Word]) -> Result<(), Fault> {
 }
 
 #[test]
-fn programs_that_misbehave_are_stopped_with_the_reason() {
+fn misbehaving_programs_are_stopped_with_the_reason() {
     let program = program::queue().unwrap();
     assert_eq!(run_with(&program), Ok(()));
-    // It never answers.
+    // A program that never answers.
     let branch = niclab_isa::Branch { sense: true, ..Default::default() };
     let idle = [Word { branch, ..Word::default() }, Word::default(), Word::default()];
     assert_eq!(run_with(&idle), Err(Misbehaved::Watchdog { cycles: 1_000 }));
     assert_eq!(run_with(&[Word::default()]), Err(Misbehaved::RanOut { pc: 1 }));
-    // Whatever word of it is left out: it is stopped or goes on, and nothing else happens.
+    // With any one word removed, the program is stopped or continues; the test finds no panic.
     let mut stopped = 0;
     for address in 0..program.len() {
         let mut program = program.clone();
@@ -316,7 +324,7 @@ fn programs_that_misbehave_are_stopped_with_the_reason() {
     assert!(stopped > program.len() / 3, "{stopped} of {}", program.len());
 }
 
-/// Loads constants, sends them, and waits for a word.
+/// A program that sends constants and waits for a word.
 fn says(constants: &[u32]) -> Vec<Word> {
     let one = |word: u32| {
         let number = |immediate| niclab_isa::Alu {
@@ -340,28 +348,27 @@ fn says(constants: &[u32]) -> Vec<Word> {
 }
 
 #[test]
-fn commands_that_make_no_sense_are_refused() {
-    // No such command; nothing to send; no header; nothing to append; a word that scratch memory has not; nothing
-    // linked.
+fn invalid_queue_commands_are_refused() {
+    // Unknown command; nothing to send; no header; nothing to append; a word outside of scratch memory; nothing linked.
     for word in [13, u32::from(command::SEND), 2, 8, 7 << 16 | 6, 12] {
         assert_eq!(run_with(&says(&[word])), Err(Misbehaved::Command { word: word.into() }));
     }
 }
 
 #[test]
-fn a_request_that_was_not_done_is_not_said_to_be() {
-    // Ready, and ready again behind the item that was to be appended.
+fn reporting_ready_without_doing_the_request_is_a_fault() {
+    // The program reports ready, and reports it again without having appended the item.
     let ready = u64::from(command::READY);
     assert_eq!(run_with(&says(&[1; 20])), Err(Misbehaved::Command { word: ready }));
 }
 
 #[test]
-fn of_two_programs_the_one_at_fault_is_named() {
+fn the_error_names_the_program_at_fault() {
     let (queue, matcher) = (program::queue().unwrap(), program::portals().unwrap());
     let watchdog = Misbehaved::Watchdog { cycles: 1_000 };
     let idle = says(&[]);
     for (by_queue, by_matcher, fault) in [
-        // It takes all words and says nothing; it spins.
+        // A program that takes all words and answers nothing; a program that spins.
         (&queue, &idle, Fault { party: Party::Matcher, why: watchdog }),
         (&idle, &matcher, Fault { party: Party::Queue, why: watchdog }),
         (&queue, &vec![Word::default()], Fault { party: Party::Matcher, why: Misbehaved::RanOut { pc: 1 } }),

@@ -1,4 +1,4 @@
-//! ULTRA between several nodes: random programs, random faults, hostile input; checkers outside of the model.
+//! ULTRA between several nodes: random programs and random faults, with checkers outside of the model.
 //!
 //! Each case is one seed, which proptest prints when it fails and which replays it.
 
@@ -44,7 +44,7 @@ fn connect_at_random(world: &mut World) -> Vec<(End, End)> {
     pairs
 }
 
-/// After all trouble, every connection carries as many messages as one cares to send.
+/// Checks that every connection carries any number of messages once the faults have ended.
 fn check_connections_work(world: &mut World, pairs: &[(End, End)]) {
     for &(from, _) in pairs {
         let (_, received) = world.totals();
@@ -63,7 +63,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn without_faults_all_arrives_once_in_order_and_counted(seed: u64) {
+    fn without_faults_all_messages_arrive_once_and_in_order(seed: u64) {
         let mut world = World::new(seed, QUIET);
         let pairs = connect_at_random(&mut world);
         (0..STEPS).for_each(|_| world.step());
@@ -72,7 +72,8 @@ proptest! {
         prop_assert_eq!(world.incomplete().len(), 0);
         world.check_exact_counts();
         check_connections_work(&mut world, &pairs);
-        prop_assert_eq!(world.count(|c| c.card.damaged + c.card.malformed + c.stale + c.late + c.missing + c.card.overruns), 0);
+        prop_assert_eq!(world.count(|c| c.card.damaged + c.card.malformed + c.card.overruns), 0);
+        prop_assert_eq!(world.count(|c| c.stale + c.late + c.missing), 0);
         prop_assert_eq!(world.count(|c| c.unauthorized + c.card.refused + c.card.control_refused), 0);
         prop_assert_eq!(world.count(|c| c.card.messages_sent), world.count(|c| c.card.messages_received));
     }
@@ -90,12 +91,12 @@ proptest! {
     }
 
     #[test]
-    fn ports_routes_and_rights_may_change_at_any_time(seed: u64) {
+    fn ports_routes_and_authorizations_may_change_at_any_time(seed: u64) {
         change_at_any_time(seed);
     }
 
     #[test]
-    fn everything_at_once(seed: u64) {
+    fn faults_and_changes_of_ports_at_the_same_time(seed: u64) {
         let mut world = World::new(seed, Rules { is_restless: true, faults: trouble(), ..QUIET });
         connect_at_random(&mut world);
         (0..STEPS).for_each(|_| world.step());
@@ -116,9 +117,9 @@ proptest! {
     }
 }
 
-/// The announcement of an account that was taken back came when the next one had been begun.
+/// With this seed, the announcement of a revoked account arrives after the next account was opened.
 #[test]
-fn credit_of_an_account_that_is_gone_stops_nobody() {
+fn credit_of_a_revoked_account_does_not_block_the_next() {
     change_at_any_time(12_592_891_652_025_264_607);
 }
 
@@ -131,8 +132,8 @@ fn change_at_any_time(seed: u64) {
     start_over_and_check(&mut world);
 }
 
-/// Closes all ports, opens new ones, and has them work as if nothing had been. Nothing may be left over in a port whose
-/// receiver wanted it.
+/// Closes all ports, opens new ones, and checks that these work. No packet may be left in a port whose receiver accepts
+/// it.
 fn start_over_and_check(world: &mut World) {
     let ends: Vec<(End, bool)> = world.ends().into_iter().map(|end| (end, world.is_connected(end))).collect();
     for (end, is_connected) in ends {

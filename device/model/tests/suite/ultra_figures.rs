@@ -11,13 +11,13 @@ use crate::support::{authorize_request, control, open_port, route_request, store
 const BASE: u64 = 0x1000;
 const SLICES: u32 = 4096;
 
-/// The paper's NIC with a host and a bus that cost nothing: what is left is "at the NIC".
+/// The paper's NIC with a host and a bus that cost nothing. What remains is the paper's "at the NIC".
 fn at_the_nic(of: Profile) -> Profile {
     let ni: NiPrices = of.ni;
     Profile { ni, ..Profile::default() }
 }
 
-/// A card routed to another that authorized it; frames of the set-up are carried.
+/// A card with a route to another card that authorized it. All frames of the set-up are delivered.
 fn connected_pair(profile: &Profile) -> [Alone<Ultra>; 2] {
     let profile = at_the_nic(profile.clone());
     let mut nics = [0, 1].map(|node| Alone::new(Ultra::new(Config::new(node, 2, profile.clone())).unwrap()));
@@ -27,13 +27,15 @@ fn connected_pair(profile: &Profile) -> [Alone<Ultra>; 2] {
     control(completer, Time::ZERO, &authorize_request(0, 0, 0, SLICES));
     let (_, _, frames) = control(requester, Time::ZERO, &route_request(0, 1, 0));
     for frame in carry(frames, completer) {
-        let Output::Frame { at, frame, message, .. } = frame else { panic!("a limit is announced") };
+        let Output::Frame { at, frame, message, .. } = frame else {
+            panic!("the completer announces a credit limit")
+        };
         requester.handle(at, Input::Frame { head: at, frame: &frame, message });
     }
     nics
 }
 
-/// Gives frames to a card over a link that takes no time.
+/// Delivers frames to a card over a link that takes no time. Returns the card's outputs.
 fn carry(outputs: impl IntoIterator<Item = Output>, to: &mut Alone<Ultra>) -> Vec<Output> {
     for output in outputs {
         if let Output::Frame { at, tail, frame, message } = output {
@@ -47,7 +49,8 @@ fn drain(nic: &mut Alone<Ultra>) -> Vec<Output> {
     std::iter::from_fn(|| nic.poll_output()).collect()
 }
 
-/// When the slices of `count` packets of `payload_words`, all launched at `begin`, were stored; picoseconds.
+/// Times at which the slices of `count` packets of `payload_words` were stored, in picoseconds after `begin`. All
+/// packets are posted at `begin`.
 fn stored_at_ps(profile: &Profile, payload_words: usize, count: usize, begin: Time) -> Vec<u64> {
     let [mut requester, mut completer] = connected_pair(profile);
     let mut stored = Vec::new();
@@ -70,14 +73,15 @@ fn assert_within_1_percent(found: f64, paper: f64) {
     assert!((found / paper - 1.0).abs() < 0.01, "found {found}, paper {paper}");
 }
 
-/// Long after the set-up, when all machines rest.
+/// A time long after the set-up, when all machines are idle.
 const LATER: Time = Time::from_ps(1_000_000_000);
 
 fn latency_ps(profile: &Profile, payload_words: usize) -> u64 {
     stored_at_ps(profile, payload_words, 1, LATER)[0]
 }
 
-/// These four were fitted to: they say that the fit is still in place, and nothing of the paper's card.
+/// The cycles were fitted to these two latencies and the two bandwidths below. So these tests check that the fit is
+/// still in place; they prove nothing about the paper's card.
 #[test]
 fn the_fitted_cycles_give_115_and_380_ns() {
     let fitted = Profile::ultra_200mhz_htx_fitted();
@@ -85,28 +89,32 @@ fn the_fitted_cycles_give_115_and_380_ns() {
     assert_within_1_percent(latency_ps(&fitted, 8) as f64, 380_000.0);
 }
 
-/// What follows from the states: counted here state by state, of a packet that meets nobody. The paper has 23 and 76
-/// cycles.
+/// Latency derived from the states, counted here state by state, for a packet that meets no other packet. The paper has
+/// 23 and 76 cycles.
 #[test]
-fn words_that_are_passed_on_take_the_states_that_do_not_overlap() {
+fn cut_through_takes_the_states_that_do_not_overlap() {
     const CYCLE_PS: u64 = 5_000;
     let profile = Profile::ultra_200mhz_htx();
     for payload_words in 0..=8_u64 {
         let words = payload_words + 2;
         // Offset and first word; look-up and routing frame; routing frame again, header, authorization and first word;
-        // memories and first word; the other words, one behind another; the status word.
+        // memories and first word; the other words, one per cycle; the status word.
         let cycles = 2 + 2 + 4 + 2 + (words - 1) + 1;
         assert_eq!(latency_ps(&profile, payload_words as usize), cycles * CYCLE_PS, "{words} words");
         let mut whole = profile.clone();
         whole.ni.passing = Passing::StoreAndForward;
-        // Every state of every machine, each word in four of them.
+        // Every state of every machine; each word passes four machines.
         let cycles = (1 + 1) + (3 + 1) + (3 + 1) + (1 + 1) + 4 * words;
-        assert_eq!(latency_ps(&whole, payload_words as usize), cycles * CYCLE_PS, "{words} words, whole");
+        assert_eq!(
+            latency_ps(&whole, payload_words as usize),
+            cycles * CYCLE_PS,
+            "{words} words, store and forward"
+        );
     }
 }
 
 #[test]
-fn the_parameter_wins_over_the_platform() {
+fn the_cards_parameter_overrides_the_platform() {
     for (platform, own, expected) in [
         (Passing::CutThrough, None, Passing::CutThrough),
         (Passing::StoreAndForward, None, Passing::StoreAndForward),
@@ -134,7 +142,7 @@ fn the_fitted_cycles_give_325_megabytes_per_s_at_16_bytes() {
 }
 
 #[test]
-fn the_fitted_cycles_give_more_than_700_megabytes_per_s_at_80_bytes() {
+fn the_fitted_cycles_exceed_700_mb_per_s_at_80_bytes() {
     let found = megabytes_per_s(8);
     assert!((700.0..770.0).contains(&found), "found {found}");
 }

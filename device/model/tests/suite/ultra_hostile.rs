@@ -1,5 +1,5 @@
-//! One ULTRA card and a host and a network that mean harm: whatever they say, nothing panics, every request is answered
-//! once, and nothing is written but into memory that was given, while it was given.
+//! One ULTRA card against a hostile host and a hostile network. Nothing panics, and the card answers every request
+//! once. It writes only to memory that the host has given to it, and only until the host takes it back.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +77,7 @@ fn any_request() -> impl Strategy<Value = Vec<u8>> {
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     let address = || (0..3_u16, 0..9_u8).prop_map(|(node, port)| Address { node, port });
     let kind = prop_oneof![
-        4 => (any::<bool>(), any::<bool>()).prop_map(|(interrupt, acknowledge)| Kind::Data { interrupt, acknowledge }),
+        4 => any::<(bool, bool)>().prop_map(|(interrupt, acknowledge)| Kind::Data { interrupt, acknowledge }),
         1 => Just(Kind::Acknowledge),
         2 => any::<bool>().prop_map(|is_window_open| Kind::CreditRequest { is_window_open }),
         2 => Just(Kind::Credit),
@@ -96,7 +96,8 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
 
 fn any_attack() -> impl Strategy<Value = Attack> {
     let port = || prop_oneof![8 => 0..4_u32, 1 => any::<u32>()];
-    let code = prop_oneof![3 => (0..9_u32, 0..8_u32).prop_map(|(begin, flags)| begin << 3 | flags << 7), 1 => any::<u32>()];
+    let plausible = (0..9_u32, 0..8_u32).prop_map(|(begin, flags)| begin << 3 | flags << 7);
+    let code = prop_oneof![3 => plausible, 1 => any::<u32>()];
     let value = || prop_oneof![8 => 0..30_u64, 1 => any::<u64>()];
     prop_oneof![
         4 => any_request().prop_map(Attack::Request),
@@ -109,7 +110,7 @@ fn any_attack() -> impl Strategy<Value = Attack> {
     ]
 }
 
-/// Knows which memory the card may write, from the requests that it agreed to.
+/// Tracks the memory that the card may write, from the requests that the card accepted.
 struct Guard {
     nic: Alone<Ultra>,
     given: BTreeMap<u32, Vec<HostRange>>,
@@ -192,11 +193,11 @@ impl Guard {
 }
 
 fn profiles() -> impl Strategy<Value = Profile> {
-    const MOST: u64 = u64::MAX;
+    const MAX: u64 = u64::MAX;
     let mut absurd = Profile::ultra_200mhz_htx();
-    absurd.bus.dma_write = Price { latency_ps: MOST, fixed_ps: MOST, per_word_ps: MOST, burst_bytes: 1 };
-    absurd.host.send_ps = MOST;
-    absurd.ni.clock_ps = MOST;
+    absurd.bus.dma_write = Price { latency_ps: MAX, fixed_ps: MAX, per_word_ps: MAX, burst_bytes: 1 };
+    absurd.host.send_ps = MAX;
+    absurd.ni.clock_ps = MAX;
     prop_oneof![8 => Just(Profile::ultra_200mhz_htx()), 1 => Just(Profile::default()), 1 => Just(absurd)]
 }
 
@@ -204,7 +205,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_that_host_or_network_say_does_harm(
+    fn adversarial_hosts_and_frames_do_no_harm(
         is_controlled: bool,
         interrupts: bool,
         profile in profiles(),
@@ -233,7 +234,7 @@ fn status_of(nic: &mut Alone<Ultra>, request: &[u8]) -> u32 {
 }
 
 #[test]
-fn requests_are_refused_for_the_reason_they_deserve() {
+fn invalid_requests_are_refused_with_the_right_status() {
     let mut nic = card();
     let open = |slices: u32, slices_address: u64, status_address: u64, fifo_words: u32, port: u32| {
         request(
@@ -277,7 +278,7 @@ fn requests_are_refused_for_the_reason_they_deserve() {
 }
 
 #[test]
-fn the_authorization_table_has_so_many_entries() {
+fn a_full_authorization_table_refuses_new_entries() {
     let mut config = Config::new(0, 2, Profile::default());
     config.authorizations = 3;
     let mut nic = Alone::new(Ultra::new(config).unwrap());
@@ -290,7 +291,8 @@ fn the_authorization_table_has_so_many_entries() {
     }
 }
 
-/// A card of 40 nodes, on which 32 times 8 ports may send without asking for credit, and its queue of 4,096 slices.
+/// A card in a cluster of 40 nodes, without flow control and with a queue of 4,096 slices, to which 32 times 8 ports
+/// may send.
 fn crowded() -> Alone<Ultra> {
     let mut config = Config::new(0, 40, Profile::ultra_200mhz_htx());
     config.authorizations = Config::MAX_AUTHORIZATIONS;
@@ -310,10 +312,10 @@ fn arrive(nic: &mut Alone<Ultra>, source: Address, connection: u16, number: u32)
     while nic.poll_output().is_some() {}
 }
 
-/// The attack: a program lets its whole queue fill, and releases it by one store, after it had said that it would do so
-/// slice by slice. Each slice's release is its own, and took a look at each authorization.
+/// The attack: a program sets a release interval of one slice, lets its queue fill completely, and releases all slices
+/// by one store. Each slice is then released separately, which must not cost a scan of all authorizations.
 #[test]
-fn a_queue_that_is_released_slice_by_slice_costs_each_slice_once() {
+fn releasing_a_full_queue_costs_bounded_work_per_slice() {
     let mut nic = crowded();
     nic.handle(Time::ZERO, Input::Register { port: 0, register: Register::ReleaseInterval(1) });
     let remotes: Vec<_> = (1..=32).flat_map(|node| (0..8).map(move |port| Address { node, port })).collect();
@@ -331,7 +333,7 @@ fn a_queue_that_is_released_slice_by_slice_costs_each_slice_once() {
     nic.handle(Time::ZERO, Input::Register { port: 0, register });
     let work = nic.work_done() - before;
     assert!(work < 4 * u64::from(MAX_SLICES), "{work} units for {MAX_SLICES} slices");
-    // All of it was released: the queue has room for as much again.
+    // All slices were released, so the queue has room for the same number again.
     for slice in 0..MAX_SLICES {
         arrive(&mut nic, remotes[0], 2, 1 + slice);
     }
@@ -341,10 +343,10 @@ fn a_queue_that_is_released_slice_by_slice_costs_each_slice_once() {
     );
 }
 
-/// The attack: a right is taken back and given again each time that its sender has a slice, and no slice is released:
-/// each time's entry waits for its slice.
+/// The attack: a program revokes and grants an authorization again each time that its sender has used a slice, and
+/// releases no slice. Each revoked entry waits for its slice.
 #[test]
-fn rights_taken_back_that_wait_for_their_slices_fill_the_table_and_no_more() {
+fn revoked_entries_with_unreleased_slices_fill_only_the_table() {
     let mut nic = crowded();
     let give = authorize_request(0, 1, 0, 1);
     let take = request(OP_REVOKE, &Revoke { port: 0, node: 1, node_port: 0, reserved: 0 });
@@ -356,12 +358,12 @@ fn rights_taken_back_that_wait_for_their_slices_fill_the_table_and_no_more() {
     }
     assert_eq!(status_of(&mut nic, &give), STATUS_NO_SPACE);
     nic.handle(Time::ZERO, Input::Register { port: 0, register: Register::Released(1) });
-    assert_eq!(status_of(&mut nic, &give), STATUS_OK, "the first has its slice back");
+    assert_eq!(status_of(&mut nic, &give), STATUS_OK, "the first entry has its slice back");
     assert_eq!(nic.counters().card.messages_received, Config::MAX_AUTHORIZATIONS.into());
 }
 
 #[test]
-fn refused_launches_and_releases_are_told_with_their_reason() {
+fn refused_posts_and_releases_report_their_reason() {
     let mut nic = card();
     open_port(&mut nic, 8, BASE, 0);
     let mut last_line = |input: Input<'_>| {
@@ -392,7 +394,7 @@ fn nothing_is_written_after_a_reset() {
 }
 
 #[test]
-fn a_route_is_not_changed_under_launched_packets() {
+fn a_route_cannot_change_while_posted_packets_wait() {
     let mut nic = card();
     open_port(&mut nic, 8, BASE, 0);
     assert_eq!(status_of(&mut nic, &route_request(0, 1, 0)), STATUS_OK);
@@ -400,13 +402,13 @@ fn a_route_is_not_changed_under_launched_packets() {
     nic.handle(Time::ZERO, Input::PageStore(store(0, &[1; 8], [2, 3], 0)));
     assert!(!nic.accepts_store(0), "16 words of FIFO hold one packet of 10");
     assert_eq!(status_of(&mut nic, &route_request(0, 1, 1)), STATUS_PORT_BUSY);
-    assert!(nic.poll_timeout().is_some(), "it asks for credit again");
+    assert!(nic.poll_timeout().is_some(), "the card requests credit again");
     assert_eq!(status_of(&mut nic, &bare_request(OP_RESET)), STATUS_OK);
     assert_eq!((nic.counters().card.discarded_at_close, nic.poll_timeout()), (1, None));
 }
 
 #[test]
-fn a_packet_without_right_is_counted_and_raised_as_configured() {
+fn unauthorized_packets_are_counted_and_raise_as_configured() {
     for (unauthorized, interrupts) in [(Unauthorized::Discard, 0), (Unauthorized::Interrupt, 1)] {
         let mut config = Config::new(0, 2, Profile::ultra_200mhz_htx());
         config.unauthorized = unauthorized;
@@ -449,11 +451,11 @@ fn a_packet_for_another_node_is_not_taken() {
     assert_eq!((nic.poll_output(), nic.counters().card.malformed), (None, 1));
     let header = Header { target: Address { node: 0, port: 0 }, ..header };
     nic.handle(Time::ZERO, Input::Frame { head: Time::ZERO, frame: &header.emit(&[]).into(), message: None });
-    assert!(matches!(nic.poll_output(), Some(Output::Frame { .. })), "its own is answered");
+    assert!(matches!(nic.poll_output(), Some(Output::Frame { .. })), "a packet for this node is answered");
 }
 
 #[test]
-fn statistics_hold_what_card_and_shell_counted() {
+fn statistics_include_the_counts_of_card_and_shell() {
     let mut nic = card();
     let shell = ShellCounts { doorbells: 3, doorbells_spared: 4, events_merged: 5, control_refused: 6 };
     nic.handle(Time::ZERO, Input::ShellCounts(shell));

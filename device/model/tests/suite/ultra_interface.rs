@@ -1,4 +1,4 @@
-//! What a program sees of an ULTRA card: slices, status line, interrupts. Two cards on one wire that takes no time.
+//! An ULTRA card as a program sees it: slices, status line, interrupts. Two cards on a wire that takes no time.
 
 use niclab_abi::FromBytes;
 use niclab_abi::bar::{CODE_ACKNOWLEDGE, CODE_INTERRUPT, CODE_NOTIFY};
@@ -22,13 +22,13 @@ const SLICES: u32 = 8;
 struct Pair {
     nics: [Alone<Ultra>; 2],
     memories: [Memory; 2],
-    /// Writes of node 1 in their order: address and number of words.
+    /// Writes of node 1, in order: address and number of words.
     bursts: Vec<(u64, usize)>,
-    /// Interrupts of node 1 in their order.
+    /// Interrupts of node 1, in order.
     causes: Vec<u32>,
-    /// Status lines of node 0 in their order.
+    /// Status lines of node 0, in order.
     lines: Vec<[u64; 6]>,
-    /// Frames of node 0 that the wire swallows from now on.
+    /// Number of node 0's next frames that the wire drops.
     swallow: usize,
 }
 
@@ -89,7 +89,7 @@ impl Pair {
                 assert_eq!((node, port), (1, 0));
                 self.causes.push(cause);
             }
-            other => panic!("nobody asked for {other:?}"),
+            other => panic!("unexpected output {other:?}"),
         }
     }
 
@@ -127,7 +127,7 @@ fn a_slice_is_one_burst_that_ends_at_its_status() {
 }
 
 #[test]
-fn the_status_line_comes_every_eighth_launch_and_when_asked_for() {
+fn the_status_line_is_written_every_eight_posts_or_on_request() {
     let mut pair = Pair::connected(8);
     (0..7).for_each(|_| pair.launch(&[], 0));
     assert!(pair.lines.is_empty());
@@ -142,7 +142,7 @@ fn the_status_line_comes_every_eighth_launch_and_when_asked_for() {
 }
 
 #[test]
-fn without_credit_launches_wait_and_nothing_is_lost() {
+fn without_credit_posts_wait_and_nothing_is_lost() {
     let mut pair = Pair::connected(2);
     (0..3).for_each(|_| pair.launch(&[], CODE_NOTIFY));
     assert_eq!(pair.bursts.len(), 2);
@@ -153,7 +153,7 @@ fn without_credit_launches_wait_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_route_may_be_set_before_the_right_is_given() {
+fn a_route_may_be_set_before_the_authorization() {
     let mut pair = Pair::connected(8);
     pair.control(1, &request(OP_PORT_CLOSE, &PortName::default()));
     open_port(&mut pair.nics[1], SLICES, BASE, 0);
@@ -167,7 +167,7 @@ fn a_route_may_be_set_before_the_right_is_given() {
 }
 
 #[test]
-fn credit_of_lost_packets_comes_back_with_the_next_that_arrives() {
+fn credit_of_lost_packets_returns_with_the_next_packet() {
     let mut pair = Pair::connected(4);
     pair.swallow = 3;
     (0..3).for_each(|_| pair.launch(&[], 0));
@@ -176,11 +176,11 @@ fn credit_of_lost_packets_comes_back_with_the_next_that_arrives() {
     assert_eq!((pair.bursts.len(), pair.nics[1].counters().missing), (4, 3));
     assert_eq!(pair.nics[0].poll_timeout(), None, "nothing waits");
     pair.launch(&[], 0);
-    assert_eq!(pair.bursts.len(), 4, "four slices were set aside");
+    assert_eq!(pair.bursts.len(), 4, "the limit of four slices is reached");
 }
 
 #[test]
-fn a_lost_request_for_credit_is_repeated_ever_more_seldom() {
+fn a_lost_credit_request_is_repeated_with_backoff() {
     let mut pair = Pair::connected(4);
     pair.swallow = usize::MAX;
     pair.control(0, &route_request(0, 1, 0));
@@ -204,7 +204,7 @@ fn a_lost_request_for_credit_is_repeated_ever_more_seldom() {
 }
 
 #[test]
-fn interrupts_come_where_asked_for_and_once() {
+fn each_requested_interrupt_is_raised_once() {
     let mut pair = Pair::connected(8);
     pair.launch(&[], 0);
     assert_eq!(pair.causes, []);
@@ -227,7 +227,7 @@ fn interrupts_come_where_asked_for_and_once() {
 }
 
 #[test]
-fn slices_are_released_forward_and_no_further_than_stored() {
+fn only_stored_slices_can_be_released_and_only_forward() {
     let mut pair = Pair::connected(8);
     (0..3).for_each(|_| pair.launch(&[], 0));
     pair.register(Register::Released(2));
@@ -240,13 +240,13 @@ fn slices_are_released_forward_and_no_further_than_stored() {
 }
 
 #[test]
-fn a_right_taken_back_discards_and_given_again_works() {
+fn a_revoked_sender_is_discarded_until_authorized_again() {
     let mut pair = Pair::connected(8);
     pair.launch(&[], 0);
     pair.control(1, &request(OP_REVOKE, &Revoke { port: 0, node: 0, node_port: 0, reserved: 0 }));
     pair.launch(&[], 0);
     assert_eq!((pair.bursts.len(), pair.nics[1].counters().unauthorized), (1, 1));
-    // One slice is still held on the account that is gone.
+    // The revoked account still holds one slice.
     let full = control(&mut pair.nics[1], Time::ZERO, &authorize_request(0, 0, 0, 8));
     assert_ne!(full.0, STATUS_OK);
     pair.control(1, &authorize_request(0, 0, 0, 7));
@@ -270,7 +270,7 @@ fn a_close_is_answered_after_its_last_effect() {
 }
 
 #[test]
-fn each_crossing_of_a_message_is_in_the_ledger_once() {
+fn the_ledger_has_each_transaction_of_a_message_once() {
     let mut pair = Pair::connected(8);
     let before = pair.nics.each_ref().map(|nic| nic.ledger().clone());
     pair.launch(&[1, 2], CODE_INTERRUPT);
@@ -303,15 +303,15 @@ fn each_crossing_of_a_message_is_in_the_ledger_once() {
     }
 }
 
-/// A path that the paper adds up to "below 1 us": host, core, card, card, core, host (section 4), here without switch.
+/// The paper sums this path to "below 1 us" (section 4): host, core, card, card, core, host. Here without a switch.
 #[test]
-fn a_message_is_under_a_microsecond_from_program_to_program() {
+fn a_message_takes_under_a_microsecond_between_programs() {
     let mut pair = Pair::connected(8);
     let begin = Time::from_ps(1_000_000_000);
     pair.nics[0].handle(begin, Input::PageStore(store(0, &[], [1, 2], 0)));
     pair.carry(0);
     let taken_ns = pair.nics[1].host_clock().since(begin).as_ps() / 1_000;
-    // 105 software; 55 + 10 until the first word is in, 10 cycles until Store has the first, 20 for the burst, which
-    // its last word keeps waiting no longer, and 35; 105 software.
+    // Nanoseconds: 105 for software; 55 + 10 until the first word has arrived; 10 cycles until Store has it; 20 for the
+    // burst, which does not wait for its last word; 35; and 105 for software.
     assert_eq!(taken_ns, 105 + 65 + 50 + 20 + 35 + 105);
 }

@@ -12,7 +12,7 @@ use niclab_observe::{Capture, Fate, Heading};
 
 use crate::dissect;
 
-/// As the driver of node 258 stores it for node 14, and its card sends it.
+/// A frame from node 258 to node 14, as the card sends it.
 fn frame(kind: u8, ports: [u8; 2], part: &[u8]) -> FrameBytes {
     let [source_port, target_port] = ports;
     let head = FrameHead { protocol: PROTOCOL, kind, source_port, target_port, number: 0xabcd_ef01 };
@@ -31,7 +31,7 @@ fn frames_of_a_gamma_card_are_read_back() {
     let part = [7; 100];
     let mut damaged = frame(FRAME_DATA | FRAME_LAST, [3, 5], &part);
     damaged[80] ^= 4;
-    // The check sequence covers the addresses, too: this one says that it is for node 15.
+    // The check sequence covers the addresses, too. This frame's destination is changed to node 15.
     let mut misled = frame(FRAME_DATA | FRAME_LAST, [3, 5], &part);
     misled[5] ^= 1;
 
@@ -71,5 +71,5 @@ fn frames_of_a_gamma_card_are_read_back() {
     assert_eq!((&*frames[1][4], &*frames[1][5], &*frames[1][9]), ("0", "1", "0"));
     assert_eq!((&*frames[2][2], &*frames[2][9]), ("15", "0"));
     assert_eq!(frames[3], ["2", "258", "14", "2882400001", "", "", "", "", "", "1", "", "0", "0"]);
-    assert_ne!(frames[4][10], "", "its kind is not known");
+    assert_ne!(frames[4][10], "", "its kind is unknown");
 }

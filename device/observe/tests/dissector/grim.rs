@@ -85,7 +85,7 @@ fn frames_of_a_grim_card_are_read_back() {
     let place = (5_u64 << 32 | 6).to_string();
     assert_eq!(frames[1][7..17], ["", "", "9", "", "", "0x00010002", &place, "1440", "2000", "1"]);
     assert_eq!((&*frames[1][17], &*frames[2][16], &*frames[3][16]), ("", "0", "1"));
-    assert_ne!(frames[3][17], "", "it goes beyond its message");
+    assert_ne!(frames[3][17], "", "it exceeds its message");
     assert_eq!(frames[4][..7], link("3", "1", "0"));
     assert_eq!(frames[5][..7], link("4", "0", "0"));
     assert_eq!(frames[6][..7], link("5", "0", "0"));

@@ -79,13 +79,13 @@ fn frames_of_an_inic_card_are_read_back() {
     let fields = FIELDS.map(|field| format!("niclab_inic.{field}"));
     let frames = dissect(&path, &fields.each_ref().map(String::as_str));
     let sequence = "11259375";
-    // Numbers wrap: behind 0xfffffd come 0xfffffe, 0xffffff, 0.
+    // Numbers wrap: 0xfffffd is followed by 0xfffffe, 0xffffff, 0.
     let (received, missing) = ("16777215,2", "16777214,0,1");
     let head =
         |length, kind, bits: [&'static str; 3]| ["1", "0xbeef", length, kind, bits[0], bits[1], bits[2]];
     assert_eq!(frames[0][..7], head("1408", "packet", ["1", "1", "0"]));
-    let behind = [sequence, "9", "14", "16777213", "0x00000012", received, missing, "1"];
-    assert_eq!(frames[0][7..], behind);
+    let link = [sequence, "9", "14", "16777213", "0x00000012", received, missing, "1"];
+    assert_eq!(frames[0][7..], link);
     assert_eq!(frames[1][..7], head("4", "packet, again", ["0", "0", "1"]));
     assert_eq!(frames[1][7..], [sequence, "9", "14", "", "", "", "", "1"]);
     assert_eq!(frames[2][14], "0");
@@ -97,13 +97,13 @@ fn frames_of_an_inic_card_are_read_back() {
     assert_eq!(frames[4][..8], ["2", "0xbeef", "0", "void packet", "0", "1", "0", "77"]);
 }
 
-/// Bytes of an image behind those that say what it is: its check sequence, by which frames are known.
+/// Offset of an image's check sequence, by which frames name their assembly.
 const CHECK_AT: usize = 16;
-/// What each hand-over adds to a number that is XORed to it (`models/inic/settings.rs`).
+/// Each firmware reload adds this to a number that is XORed to the assembly's id (`models/inic/settings.rs`).
 const EPOCH: u16 = 0x9e37;
 
 #[test]
-fn a_bundled_assembly_and_its_hand_overs_are_named_and_what_cards_say_is_read() {
+fn assembly_reloads_and_collective_packets_are_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("links.pcapng");
     let mut capture = Capture::new(File::create(&path).unwrap(), &["alpha".to_owned()]).unwrap();

@@ -1,5 +1,5 @@
-//! A program and its library with a modelled card, whatever its kind: the library's own code ([`niclab_port`]) and the
-//! workload's ([`niclab_workloads`]) over memory that is visible at instants of model time.
+//! A program and its library with a modelled card of any kind. It runs the library's code ([`niclab_port`]) and the
+//! workload's ([`niclab_workloads`]) over memory that changes at instants of model time.
 
 mod descriptors;
 mod end;
@@ -41,7 +41,7 @@ use super::tally::{Interrupts, Tally};
 use super::{Effects, Host, InlinePacket, Refused, Sum};
 use crate::checker::{Check, Checker};
 
-/// Word of the status line with the launches that the card has taken.
+/// Word of the status line: the number of posts that the card has accepted.
 const STATUS_LAUNCHED: usize = 0;
 
 /// An open port.
@@ -52,8 +52,7 @@ struct Port<T: Transport> {
     queue: Queue<T::Records>,
     transport: T,
     oracle: Oracle,
-    /// Launches that the card has not taken out of the page yet, because it has no room, and when the program made
-    /// them.
+    /// Posts in the page that the card has not accepted yet, because it has no room, with the times of the posts.
     page: VecDeque<(Time, Launch)>,
 }
 
@@ -67,49 +66,49 @@ impl<T: Transport> Port<T> {
     }
 }
 
-/// Makes what a port is opened for.
+/// Makes the transport of a port.
 type MakeTransport<T> = Box<dyn Fn(&PortPlan) -> Option<T> + Send>;
 
 /// A host with a modelled card.
 pub struct CardHost<T: Transport> {
     node: u16,
     nic: AnyNic,
-    /// It only receives: what stations send.
+    /// The Ethernet function. It only receives frames of MAC endpoints.
     ethernet: Function,
     bus: NodeBus,
-    /// How messages go over a port that is opened for this.
+    /// Makes the transport of each port.
     transport: MakeTransport<T>,
     ports: Vec<Port<T>>,
-    /// What the program looks through to find the port of a flow.
+    /// The flows that the program sends on, with their ports.
     senders: Vec<(FlowId, u32)>,
     memory: Memory,
-    /// What its program posts into the descriptor queues.
+    /// The chains that its program posts to the descriptor queues.
     chains: Chains,
-    /// When the host has each record in hand, and the place of its port in `ports`.
+    /// Times at which the host has received each record, with the index of its port in `ports`.
     arrivals: VecDeque<(Time, usize)>,
     tally: Tally,
-    /// Interrupts that are about no port.
+    /// Interrupts that belong to no port.
     of_no_port: Interrupts,
     replies: VecDeque<FrameBytes>,
-    /// When the last data of a message is visible, of those whose record is to come.
+    /// For each message whose record is pending: the time at which its last data is visible.
     stored: BTreeMap<TraceTag, Time>,
-    /// Whether faults can befall the card: most have none, and need not be asked after each effect.
+    /// Whether the card has a fault injector. Most cards have none, so the host skips the check after each effect.
     is_faulty: bool,
-    /// Faults of the device that are known.
+    /// Number of the latest device fault that the host has processed.
     faults: u64,
-    /// Whether one of them has held a completion up, or the card is adversarial and does so itself.
+    /// Whether a completion was delayed, by a fault or by an adversarial card.
     is_late: bool,
-    /// Launches in the pages of all ports that the card has not taken yet.
+    /// Number of posts in the pages of all ports that the card has not accepted yet.
     waiting: usize,
-    /// The latest instant at which the card wanted something done.
+    /// The latest time of an output of the card.
     latest: Time,
-    /// The program does nothing before this instant.
+    /// The program does nothing before this time.
     not_before: Time,
 }
 
 impl<T: Transport> CardHost<T> {
-    /// A host whose card has no port open. `transport` makes what a port is opened for, unless the card has too little
-    /// room.
+    /// A host whose card has no open port. `transport` makes a port's transport, or returns none if the card has too
+    /// little room.
     #[must_use]
     pub fn new(
         node: u16,
@@ -147,18 +146,18 @@ impl<T: Transport> CardHost<T> {
         &*self.nic
     }
 
-    /// What crossed the boundary.
+    /// The traffic at the model's interface.
     #[must_use]
     pub const fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Launches and interrupts of each open port, by its number.
+    /// Number of posts, and interrupts, of each open port, with the port's number.
     pub fn ports(&self) -> impl Iterator<Item = (u32, u64, Interrupts)> + '_ {
         self.ports.iter().map(|port| (port.number, port.requester.launched(), port.oracle.interrupts))
     }
 
-    /// Interrupts of all ports, and those that are about none.
+    /// Interrupts of all ports, and those that belong to no port.
     #[must_use]
     pub fn interrupts(&self) -> Interrupts {
         let mut sum = self.of_no_port;
@@ -166,7 +165,7 @@ impl<T: Transport> CardHost<T> {
         sum
     }
 
-    /// A control request, and what the card answers.
+    /// Sends a control request to the card and returns its reply.
     fn control(
         &mut self,
         operation: u32,
@@ -185,7 +184,7 @@ impl<T: Transport> CardHost<T> {
         }
     }
 
-    /// Registers the region of a port, if it needs one; the card's name of it.
+    /// Registers a port's region, if it needs one, and returns the card's key for it.
     fn open_region(
         &mut self,
         place: usize,
@@ -201,7 +200,7 @@ impl<T: Transport> CardHost<T> {
         Ok(open_region(number, &extents, ask)?.unwrap_or_default())
     }
 
-    /// Lets the partners of a port send to it, where senders are held back by their shares of its queue.
+    /// Authorizes a port's partners to send to it, if its queue has credits.
     fn authorize(
         &mut self,
         place: usize,
@@ -223,20 +222,20 @@ impl<T: Transport> CardHost<T> {
             let entry = Authorize { port: plan.number, node: node.into(), node_port: port.into(), credits };
             self.control(OP_AUTHORIZE, bytes_of(&entry), checker, effects)?;
         }
-        // The card charges the host for each release when its last record is consumed.
+        // The card charges the host for each release when the last record of its interval is consumed.
         let register = Register::ReleaseInterval(interval);
         let input = Input::Register { port: plan.number, register };
         self.handle(self.clock(), input, checker, effects);
         Ok(())
     }
 
-    /// Tells the card something, and then of launches and chains that it has room for by now.
+    /// Gives an input to the card, and then the posts and chains for which it has room by now.
     fn handle(&mut self, now: Time, input: Input<'_>, checker: &mut Checker, effects: &mut Effects) {
         self.feed(now, input, checker, effects);
         while let Some((launched, launch)) = self.next_launch() {
             self.tally.launches += 1;
             self.tally.pio_bytes += launch.bytes;
-            // The program launches one after the other: it does not wait for itself.
+            // The program's posts take effect one after the other, even if the program does not wait for the card.
             self.feed(launched.max(self.clock()), Input::PageStore(launch.store), checker, effects);
         }
         while let Some(chain) = self.chains.next(&*self.nic) {
@@ -244,10 +243,10 @@ impl<T: Transport> CardHost<T> {
         }
     }
 
-    /// The next launch of a page from which the card can take one.
+    /// The next post that the card can accept from a page.
     fn next_launch(&mut self) -> Option<(Time, Launch)> {
         let Self { ports, nic, waiting, .. } = self;
-        // Most often none waits, and the ports need not be looked at.
+        // Usually no post waits, and the ports need not be checked.
         *waiting = waiting.checked_sub(1)?;
         let next = ports
             .iter_mut()
@@ -262,7 +261,7 @@ impl<T: Transport> CardHost<T> {
         self.carry_out(checker, effects);
     }
 
-    /// Carries out what the card wants done.
+    /// Applies the card's outputs.
     fn carry_out(&mut self, checker: &mut Checker, effects: &mut Effects) {
         loop {
             let output = self.nic.poll_output();
@@ -298,7 +297,9 @@ impl<T: Transport> CardHost<T> {
                     self.nic.handle(at, data, &mut self.bus);
                 }
                 Output::LentFrame { .. } | Output::DmaLent { .. } => {
-                    checker.fail(Check::RightMemory, || "a card was lent nothing".to_owned());
+                    checker.fail(Check::RightMemory, || {
+                        "the card returned borrowed memory that the host never lent".to_owned()
+                    });
                 }
                 Output::Interrupt { cause, port, .. } => self.on_interrupt(cause, port, checker),
                 Output::Complete { at, token, bytes } => self.on_complete(at, token, bytes, checker),
@@ -316,14 +317,14 @@ impl<T: Transport> CardHost<T> {
             match self.memory.load(range) {
                 Some(part) => bytes.extend_from_slice(part),
                 None => checker.fail(Check::RightMemory, || {
-                    format!("node {node}: {range:x?} was read, which is in no region")
+                    format!("node {node}: the card read {range:x?}, which is in no region")
                 }),
             }
         }
         bytes
     }
 
-    /// The card stores data: into a place that was posted.
+    /// The card stores data into posted memory.
     fn on_data(
         &mut self,
         at: Time,
@@ -349,7 +350,7 @@ impl<T: Transport> CardHost<T> {
             });
             if !is_right {
                 checker.fail(Check::RightMemory, || {
-                    format!("node {node}: data was stored to {range:x?}, where nothing is posted")
+                    format!("node {node}: the card stored data to {range:x?}, where no memory is posted")
                 });
             }
         }
@@ -359,7 +360,7 @@ impl<T: Transport> CardHost<T> {
         }
     }
 
-    /// The card writes words: a status line whose counts do not fall, a counter, or the end of the next record.
+    /// The card writes words: a status line whose counts do not decrease, a counter, or the end of the next record.
     fn on_write(
         &mut self,
         at: Time,
@@ -375,17 +376,19 @@ impl<T: Transport> CardHost<T> {
         let Some((place, what)) = place else {
             let count = words.len();
             return checker.fail(Check::RightMemory, || {
-                format!("node {node}: {count} words written to {address:#x}, which was not given")
+                format!("node {node}: the card wrote {count} words to {address:#x}, which is no memory of the host")
             });
         };
         let Some(port) = self.ports.get_mut(place) else { return };
         let progress = port.progress();
         match what {
             Place::Status => port.oracle.on_status(words, progress, checker),
-            // What is cut short is, where a fault of the device cuts it.
+            // A fault of the device may shorten the write.
             Place::Counter(_) if words.len() != COUNTER_WORDS && !port.oracle.is_astray => {
                 let (end, count) = (port.end, words.len());
-                checker.fail(Check::RightMemory, || format!("{end:?}: a counter of {count} words"));
+                checker.fail(Check::RightMemory, || {
+                    format!("{end:?}: the card wrote {count} words to a counter")
+                });
             }
             Place::Counter(_) => {}
             Place::Record { index, word, ends_with_status } => {
@@ -394,23 +397,25 @@ impl<T: Transport> CardHost<T> {
                 let is_part = word != 0 || !ends_with_status;
                 if T::HAS_WHOLE_RECORDS && is_part && !port.oracle.is_astray {
                     let count = words.len();
-                    checker
-                        .fail(Check::RightMemory, || format!("{end:?}: {count} words of a record of eleven"));
+                    checker.fail(Check::RightMemory, || {
+                        format!("{end:?}: the card wrote {count} words of a record of eleven")
+                    });
                 }
                 if ends_with_status {
                     port.oracle.on_record(number, index, progress, checker);
                     let data = message.and_then(|message| self.stored.remove(&message));
-                    // Behind a completion that is held up, data goes on: of other messages, and of this one once more.
+                    // After a delayed completion data continues to arrive: data of other messages, and of this one
+                    // again.
                     let is_excused = port.oracle.is_astray || self.is_late;
                     if data.is_some_and(|data| data > at) && !is_excused {
                         checker.fail(Check::RightMemory, || {
-                            format!("{end:?}: a record at {at:?} before its data")
+                            format!("{end:?}: the record at {at:?} arrived before its data")
                         });
                     }
                     // The card has charged the host for the delivery.
-                    let in_hand = self.bus.clock().max(at);
-                    let after = self.arrivals.iter().rposition(|(earlier, _)| *earlier <= in_hand);
-                    self.arrivals.insert(after.map_or(0, |last| last + 1), (in_hand, place));
+                    let received_at = self.bus.clock().max(at);
+                    let after = self.arrivals.iter().rposition(|(earlier, _)| *earlier <= received_at);
+                    self.arrivals.insert(after.map_or(0, |last| last + 1), (received_at, place));
                 }
             }
         }
@@ -422,17 +427,18 @@ impl<T: Transport> CardHost<T> {
         match self.ports.iter_mut().find(|port| port.number == number) {
             _ if cause == CAUSE_HANDED_OVER => self.of_no_port.handed_over += 1,
             Some(port) => port.oracle.on_interrupt(cause, checker),
-            None => checker
-                .fail(Check::RightPort, || format!("node {node}: an interrupt for closed port {number}")),
+            None => checker.fail(Check::RightPort, || {
+                format!("node {node}: the card raised an interrupt for the closed port {number}")
+            }),
         }
     }
 
-    /// The port of a flow that the program sends over.
+    /// The port for a flow that the program sends on.
     fn sender(&self, flow: FlowId) -> Option<usize> {
         self.senders.iter().find(|(sends, _)| *sends == flow).map(|(_, place)| *place as usize)
     }
 
-    /// Whether a port has a slot for another launch, for all that its program can see.
+    /// Whether the program can see that a port has a slot for another post.
     fn has_slot(&self, place: usize) -> bool {
         let glance = Glance { memory: &self.memory, port: place };
         self.ports.get(place).is_some_and(|port| port.requester.would_have_slot(&glance))
@@ -445,7 +451,7 @@ impl<T: Transport> CardHost<T> {
         !port.requester.would_have_slot(&glance) || port.transport.is_blocked(&glance)
     }
 
-    /// The port with something to launch that it owes to others, and a slot for it.
+    /// A port with a pending post of its transport, and a slot for it.
     fn ready_port(&self) -> Option<usize> {
         if !T::OWES_LAUNCHES {
             return None;
@@ -456,7 +462,7 @@ impl<T: Transport> CardHost<T> {
             .map(|found| found.0)
     }
 
-    /// The program launches from the next slot of a port.
+    /// The program posts the next slot of a port.
     fn launch(&mut self, now: Time, place: usize, checker: &mut Checker, effects: &mut Effects) {
         let Some(port) = self.ports.get_mut(place) else { return };
         let end = port.end;
@@ -469,7 +475,7 @@ impl<T: Transport> CardHost<T> {
         let received = port.queue.received();
         port.transport.launch(&mut port.requester, &mut view, received);
         let Some(launch) = view.launched else { return };
-        // What waits in the page is taken first.
+        // The card accepts waiting posts of the page first.
         if !port.page.is_empty() || !self.nic.accepts_store(port.number) {
             port.page.push_back((now, launch));
             self.waiting += 1;
@@ -480,8 +486,8 @@ impl<T: Transport> CardHost<T> {
         self.handle(now, Input::PageStore(launch.store), checker, effects);
     }
 
-    /// Reads the next record of a port, if it is there. Those that a fault of the device made unreadable are passed
-    /// over, as the library does once it sees that the card has gone on.
+    /// Reads the next record of a port, if there is one. It skips records that a device fault made unreadable. The
+    /// library skips them, too, when it sees later records.
     fn receive(
         &mut self,
         now: Time,
@@ -500,11 +506,11 @@ impl<T: Transport> CardHost<T> {
                 .iter()
                 .any(|(flow, from)| *from as usize == place && checker.is_receiver_astray(*flow));
             let wanted = spoiled.flatten();
-            let mut told = CheckedReads { checker: &mut *checker, is_spoiled, is_peer_astray, wanted };
-            let read = port.transport.read(&mut port.queue, &mut view, &mut told);
+            let mut reads = CheckedReads { checker: &mut *checker, is_spoiled, is_peer_astray, wanted };
+            let read = port.transport.read(&mut port.queue, &mut view, &mut reads);
             if read.is_none() {
                 spoiled?;
-                // The library learns it from what lies behind, if anything does.
+                // The library learns of the loss from later records, if there are any.
                 let Err(PortFault::Lost { count, .. }) = port.queue.check(&mut view) else {
                     port.queue.pass_over(1, Loss::Skipped(before + 2), &mut view);
                     let registers = view.registers;
@@ -514,8 +520,11 @@ impl<T: Transport> CardHost<T> {
                 let end = port.end;
                 for number in before + 2..=before + count {
                     if port.oracle.pass(number).is_none() {
-                        checker
-                            .fail(Check::NothingLost, || format!("{end:?}: record {number} was passed over"));
+                        checker.fail(Check::NothingLost, || {
+                            format!(
+                                "{end:?}: the program skipped record {number}, although no fault affected it"
+                            )
+                        });
                     }
                 }
             }
@@ -527,7 +536,7 @@ impl<T: Transport> CardHost<T> {
         }
     }
 
-    /// The program of a port has read what came after `before`, and stored to registers.
+    /// The program of a port has read the records after `before`, and stored to registers.
     fn consumed(
         &mut self,
         now: Time,
@@ -549,7 +558,7 @@ impl<T: Transport> CardHost<T> {
 
 impl<T: Transport> Host for CardHost<T> {
     fn stands_alone(&self) -> bool {
-        // What befalls a faulty card excuses others.
+        // Faults of a card excuse failures of other nodes.
         !self.is_faulty
     }
 
@@ -674,7 +683,7 @@ impl<T: Transport> Host for CardHost<T> {
         if self.clock() > now {
             return;
         }
-        // What the library owes to others comes before what the program wants.
+        // The library's own posts come before those of the program.
         if let Some(place) = self.ready_port() {
             return self.launch(now, place, checker, effects);
         }
@@ -701,7 +710,7 @@ impl<T: Transport> Host for CardHost<T> {
         let launch = self.ready_port().map(|_| clock);
         let next = script.next(|flow| self.is_blocked(flow));
         let send = next.map(|next| Time::from_ps(next.not_before_ps).max(clock));
-        // Blocked for want of slots or credits: what becomes visible next may bring some.
+        // No slots or credits: the next visible write may bring some.
         let news = if send.is_none() && launch.is_none() && self.waits_for_news(script) {
             self.memory.next_visible()
         } else {
@@ -742,13 +751,14 @@ impl<T: Transport> Host for CardHost<T> {
         }
         let (node, unsent) = (self.node, self.chains.unsent());
         if unsent > 0 {
-            checker.fail(Check::Drained, || format!("node {node}: {unsent} chains were never sent"));
+            checker.fail(Check::Drained, || format!("node {node}: the card never sent {unsent} chains"));
         }
     }
 }
 
 impl<T: Transport> CardHost<T> {
-    /// An ordinary frame: the Ethernet function gets what is its own. Whether stations get it, too.
+    /// An ordinary frame. Delivers it to the Ethernet function if it is for it. Returns whether MAC endpoints get it,
+    /// too.
     #[cold]
     fn is_for_stations(&mut self, now: Time, packet: &InlinePacket) -> bool {
         let concern = packet.concern;
@@ -764,7 +774,7 @@ impl<T: Transport> CardHost<T> {
 
 fn bytes_of<T: ToBytes>(value: &T) -> Vec<u8> {
     let mut bytes = vec![0; T::BYTES];
-    // Exactly as long as the value.
+    // The buffer has exactly the length of the value.
     let _ = value.to_bytes(&mut bytes);
     bytes
 }

@@ -1,5 +1,5 @@
-//! A program whose messages are datagrams over the card's Ethernet function, the conventional NIC: one frame for each
-//! message, no flow control, and an interrupt for each notification.
+//! A program whose messages are datagrams over the card's Ethernet function, the conventional NIC. Each message is one
+//! frame. There is no flow control, and each notification is an interrupt.
 
 pub(super) mod figures;
 
@@ -23,45 +23,44 @@ use niclab_workloads::{End, Flow, Mark, PortPlan, Script};
 use super::{Effects, Host, InlinePacket, Refused, Sum};
 use crate::checker::{Check, Checker};
 
-/// The EtherType of IPv4, which the datagrams would be.
+/// The EtherType of IPv4.
 const ETHER_TYPE_IPV4: u16 = 0x0800;
 
-/// What crossed the boundary of the model, counted outside of it.
+/// The traffic at the function's interface, counted outside the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Frames sent.
+    /// Number of frames sent.
     pub sent_frames: u64,
-    /// Their bytes.
+    /// Bytes of frames sent.
     pub sent_bytes: u64,
-    /// Frames that arrived sound.
+    /// Number of frames that arrived intact.
     pub received_frames: u64,
-    /// Their bytes.
+    /// Bytes of these.
     pub received_bytes: u64,
-    /// Frames that arrived damaged: their check sequence is wrong.
+    /// Number of frames that arrived with a wrong check sequence.
     pub dropped_frames: u64,
-    /// Doorbells rung.
+    /// Number of doorbells.
     pub doorbells: u64,
-    /// Interrupts for received frames.
+    /// Number of interrupts for received frames.
     pub receive_interrupts: u64,
 }
 
-/// An Ethernet function: the conventional NIC, and what crossed its boundary.
+/// An Ethernet function: the conventional NIC and its traffic.
 pub struct Function {
-    /// The NIC.
     pub nic: Conventional,
-    /// What crossed its boundary.
+    /// The traffic at its interface.
     pub tally: Tally,
-    /// Until when the driver is at work on what arrived, where no program is.
+    /// End of the driver's work on received frames, if the program uses another NIC.
     busy_until: Time,
 }
 
 impl Function {
-    /// A function that was never used.
+    /// An idle function.
     pub(super) fn new(nic: Conventional) -> Self {
         Self { nic, tally: Tally::default(), busy_until: Time::ZERO }
     }
 
-    /// A sound frame has arrived. When the host has it.
+    /// An intact frame has arrived. Returns the time at which the host has it.
     fn receive(&mut self, at: Time, bytes: usize, message: Option<TraceTag>, bus: &mut NodeBus) -> Time {
         self.tally.received_frames += 1;
         self.tally.received_bytes += bytes as u64;
@@ -76,9 +75,9 @@ impl Function {
         self.nic.interrupt(at, bus);
     }
 
-    /// A sound frame has arrived for a host whose program uses another NIC.
+    /// An intact frame has arrived for a host whose program uses another NIC.
     pub(super) fn take(&mut self, at: Time, packet: &InlinePacket, bus: &mut NodeBus) {
-        // A driver that is at work polls its ring, and the NIC does not interrupt it.
+        // A busy driver polls its ring, and the NIC does not interrupt it.
         let is_idle = self.busy_until <= at;
         self.busy_until = self.receive(at, packet.frame.len(), packet.message, bus);
         if is_idle {
@@ -92,16 +91,16 @@ pub struct EthernetHost {
     node: u16,
     function: Function,
     bus: NodeBus,
-    /// Those of all nodes.
+    /// The flows of all nodes.
     flows: Arc<[Flow]>,
-    /// When the NIC has read the last frame that it was told of: until then it needs no doorbell.
-    told_until: Time,
-    /// When the program has each message, its mark, and who sent it.
+    /// Time at which the NIC has read the last notified frame. Until then no doorbell is needed.
+    notified_until: Time,
+    /// Time at which the program has each message, its mark, and its sender.
     arrivals: VecDeque<(Time, Mark, u16)>,
 }
 
 impl EthernetHost {
-    /// An idle host; it sends over those of `flows` that begin at it.
+    /// An idle host. It sends on those of `flows` that begin at it.
     #[must_use]
     pub fn new(node: u16, nic: Conventional, flows: Arc<[Flow]>) -> Self {
         let bus = NodeBus::default();
@@ -110,7 +109,7 @@ impl EthernetHost {
             function: Function::new(nic),
             bus,
             flows,
-            told_until: Time::ZERO,
+            notified_until: Time::ZERO,
             arrivals: VecDeque::new(),
         }
     }
@@ -156,7 +155,7 @@ impl Host for EthernetHost {
             return;
         }
         let received = self.function.receive(now, frame.len(), Some(*message), &mut self.bus);
-        // A driver that is at work polls its ring, and the NIC does not interrupt it.
+        // A busy driver polls its ring, and the NIC does not interrupt it.
         if self.arrivals.is_empty() {
             self.function.interrupt(received, &mut self.bus);
         }
@@ -183,14 +182,14 @@ impl Host for EthernetHost {
         script.on_sent(outgoing.flow);
         let frame = datagram(self.node, flow.to.node, &mark);
         let message = message_of(self.node, &flow, &mark, now);
-        let has_doorbell = self.told_until <= now;
+        let has_doorbell = self.notified_until <= now;
         let Function { nic, tally, .. } = &mut self.function;
         nic.ledger_mut().attribute(Some(message));
-        self.told_until = nic.transmit(now, frame.len() as u64, has_doorbell, &mut self.bus);
+        self.notified_until = nic.transmit(now, frame.len() as u64, has_doorbell, &mut self.bus);
         tally.doorbells += u64::from(has_doorbell);
         tally.sent_frames += 1;
         tally.sent_bytes += frame.len() as u64;
-        let (message, passage, concern) = (Some(message), self.told_until.into(), Concern::Host);
+        let (message, passage, concern) = (Some(message), self.notified_until.into(), Concern::Host);
         effects.frames.push_back(InlinePacket { frame: frame.into(), message, passage, concern });
     }
 
@@ -222,12 +221,14 @@ impl Host for EthernetHost {
     fn finish(&mut self, checker: &mut Checker) {
         let unread = self.arrivals.len();
         if unread > 0 {
-            checker.fail(Check::Drained, || format!("{unread} messages arrived and were not received"));
+            checker.fail(Check::Drained, || {
+                format!("{unread} messages arrived, and the program did not receive them")
+            });
         }
     }
 }
 
-/// What travels beside the frame. Its number tells flow and number in it: programs tag their datagrams so.
+/// Metadata of a frame. Its number encodes the flow and the message's number, like the tags of programs.
 fn message_of(node: u16, flow: &Flow, mark: &Mark, launched: Time) -> TraceTag {
     let number = u64::from(mark.flow) << 32 | mark.number & u64::from(u32::MAX);
     TraceTag { node, port: flow.from.port, number, launched, bytes: mark.bytes }
@@ -237,7 +238,7 @@ const fn mark_of(message: &TraceTag) -> Mark {
     Mark { flow: (message.number >> 32) as u32, bytes: message.bytes, number: message.number & 0xffff_ffff }
 }
 
-/// The frame of a message: Ethernet's header, room for those of IPv4 and UDP, and the payload.
+/// The frame of a message: Ethernet header, room for the IPv4 and UDP headers, and the payload.
 fn datagram(from: u16, to: u16, mark: &Mark) -> FrameBytes {
     let header =
         Header { destination: mac_of_node(to), source: mac_of_node(from), ether_type: ETHER_TYPE_IPV4 };
@@ -255,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_tells_its_mark() {
+    fn trace_tag_contains_the_mark() {
         let flow = Flow { from: End { node: 3, port: 1 }, to: End { node: 4, port: 2 } };
         let mark = Mark { flow: 7, bytes: 1_000, number: 9 };
         let message = message_of(3, &flow, &mark, Time::ZERO);

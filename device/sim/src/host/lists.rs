@@ -10,7 +10,7 @@ use super::{HostMaker, HostSeat};
 pub const MAKER: HostMaker = HostMaker {
     feature: FEATURE_LISTS,
     make: |HostSeat { number, nic, ethernet, terms, .. }| {
-        // A window of no messages: the cards have too little room.
+        // Without a window, the card has too little room.
         let has_room = terms.window > 0;
         let transport = move |plan: &_| has_room.then(|| ListTransport::new(number, plan, terms));
         Box::new(CardHost::new(number, nic, ethernet, transport))

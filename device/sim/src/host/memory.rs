@@ -1,5 +1,5 @@
-//! The memory of one host that its NIC may write: for each port a page with status line and counters, a receive queue,
-//! and a region whose pages do not touch, as those of a program seldom do.
+//! The host memory that a NIC may write. Each port has a page with status line and counters, a receive queue, and a
+//! region. The pages of a region are not adjacent, as those of a program seldom are.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,35 +14,35 @@ use niclab_model::time::Time;
 use niclab_port::{Page, Records, Register, Reports};
 use smallvec::SmallVec;
 
-/// Words of a status line.
+/// Number of words in a status line.
 pub const STATUS_WORDS: usize = 8;
-/// Words of a counter.
+/// Number of words in a counter.
 pub const COUNTER_WORDS: usize = 2;
-/// Word of the status page where the counters begin.
+/// First word of the counters in the status page.
 const COUNTERS_WORD: usize = (COUNTERS_OFFSET / 8) as usize;
 /// Address bits of one port's memory.
 const PORT_SHIFT: u32 = 36;
-/// Where in it the receive queue is.
+/// Offset of the receive queue in it.
 const RECORDS_OFFSET: u64 = PAGE_BYTES;
-/// Where in it the region is.
+/// Offset of the region in it.
 const REGION_OFFSET: u64 = 1 << 24;
-/// From one page of the region to the next.
+/// Distance between two pages of the region.
 const PAGE_STRIDE: u64 = 2 * PAGE_BYTES;
 
-/// A place in the memory of a port.
+/// A location in the memory of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The status line, from its first word.
     Status,
     /// A counter.
     Counter(usize),
-    /// Some words of a record, and whether its status word is among them.
+    /// Words of a record.
     Record {
-        /// Which, within the queue.
+        /// Index of the record in the queue.
         index: u64,
-        /// The first word within the record.
+        /// Index of the first word in the record.
         word: usize,
-        /// Whether the status word is written.
+        /// Whether the status word is among them.
         ends_with_status: bool,
     },
 }
@@ -52,7 +52,7 @@ pub enum Place {
 struct News {
     at: Time,
     port: usize,
-    /// The first of them.
+    /// Index of the first word.
     first: usize,
     words: [u64; STATUS_WORDS],
     count: usize,
@@ -62,34 +62,35 @@ struct News {
 #[derive(Debug)]
 struct PortMemory {
     status: [u64; STATUS_WORDS],
-    /// Failures and successes of each counter; empty until one is written.
+    /// Failures and successes of each counter; empty until the card writes the first counter.
     counters: Vec<u64>,
-    /// Where the words of each record are in the pool; [`NOWHERE`] for one that was not written since it was read.
+    /// Index of each record's words in the pool; [`NOWHERE`] for a record that was not written since it was last read.
     records: Vec<u32>,
     region: Vec<u8>,
-    /// What was pushed into the card; as long as the farthest of it.
+    /// Bytes that the program pushed into the card, up to the highest offset.
     pushed: Vec<u8>,
 }
 
-/// No block of the pool.
+/// The record has no block in the pool.
 const NOWHERE: u32 = u32::MAX;
 
-/// The memory of one host. Of thousands of hosts with long queues, only what was written and not read takes room.
+/// The memory of one host. Only data that was written and not read takes room, because thousands of hosts may have long
+/// queues.
 ///
-/// A program may look at its status lines and counters at any time, and sees them as they are by then. At a record it
-/// looks when the record is visible and not before, so that records are stored at once.
+/// A program may read its status lines and counters at any time, and sees their values at that time. It reads a record
+/// only when the record is visible, so the memory stores records at once.
 #[derive(Debug, Default)]
 pub struct Memory {
     ports: Vec<PortMemory>,
     /// In the order in which they become visible.
     pending: VecDeque<News>,
-    /// Records, and which of them are free.
+    /// Records, and the indices of free ones.
     pool: Vec<[u64; SLICE_WORDS]>,
     free: Vec<u32>,
 }
 
 impl Memory {
-    /// Sets memory aside for the next port.
+    /// Allocates memory for the next port.
     pub fn open(&mut self, records: u32, region_bytes: u64) {
         self.ports.push(PortMemory {
             status: [0; STATUS_WORDS],
@@ -100,7 +101,7 @@ impl Memory {
         });
     }
 
-    /// The place of the port at whose memory an address points.
+    /// The index of the port to whose memory an address belongs.
     fn port_of(address: u64) -> Option<usize> {
         usize::try_from((address >> PORT_SHIFT).checked_sub(1)?).ok()
     }
@@ -117,7 +118,7 @@ impl Memory {
         Self::status_address(port) + RECORDS_OFFSET
     }
 
-    /// The pages of a port's region, in their order.
+    /// The pages of a port's region, in order.
     pub fn extents(&self, port: usize) -> impl Iterator<Item = Extent> + use<> {
         let bytes = self.ports.get(port).map_or(0, |memory| memory.region.len() as u64);
         let begin = Self::status_address(port) + REGION_OFFSET;
@@ -128,7 +129,7 @@ impl Memory {
         (0..bytes.div_ceil(PAGE_BYTES)).map(page)
     }
 
-    /// What lies at `address` if all of `words` words from there are within one status line, counter or record.
+    /// The location of `words` words at `address`, if all of them are in one status line, counter or record.
     #[must_use]
     pub fn place_of(&self, address: u64, words: usize) -> Option<(usize, Place)> {
         let port = Self::port_of(address)?;
@@ -153,7 +154,7 @@ impl Memory {
         is_inside.then_some((port, Place::Record { index, word, ends_with_status }))
     }
 
-    /// Takes a write that is visible at `at`, within one place: [`Memory::place_of`] said which.
+    /// Stores a write that becomes visible at `at`, at a location from [`Memory::place_of`].
     pub fn write(&mut self, at: Time, port: usize, place: Place, words: &[u64]) {
         let first = match place {
             Place::Status => 0,
@@ -170,12 +171,12 @@ impl Memory {
         self.pending.insert(earlier.map_or(0, |last| last + 1), news);
     }
 
-    /// The words of a record, which takes room from now on.
+    /// The words of a record, with a block in the pool.
     fn record_mut(&mut self, port: usize, index: usize) -> Option<&mut [u64; SLICE_WORDS]> {
         let place = self.ports.get_mut(port)?.records.get_mut(index)?;
         if *place == NOWHERE {
             *place = self.free.pop().unwrap_or(self.pool.len() as u32);
-            // What another record left there is not to be taken for this one's.
+            // The block may contain another record's words.
             match self.pool.get_mut(*place as usize) {
                 Some(used) => *used = [0; SLICE_WORDS],
                 None => self.pool.push([0; SLICE_WORDS]),
@@ -184,7 +185,7 @@ impl Memory {
         self.pool.get_mut(*place as usize)
     }
 
-    /// Makes visible what is by now.
+    /// Makes all writes visible that are due by `now`.
     pub fn advance(&mut self, now: Time) {
         while self.pending.front().is_some_and(|news| news.at <= now) {
             let Some(news) = self.pending.pop_front() else { break };
@@ -201,7 +202,7 @@ impl Memory {
         }
     }
 
-    /// When the next status line or counter becomes visible.
+    /// The time at which the next status line or counter becomes visible.
     #[must_use]
     pub fn next_visible(&self) -> Option<Time> {
         self.pending.front().map(|news| news.at)
@@ -218,14 +219,14 @@ impl Memory {
         word.copied().unwrap_or(0)
     }
 
-    /// The words of the record with this number, if anything was written there since its place was read.
+    /// The words of the record at this index, if the card wrote any since the program last read the record.
     #[must_use]
     fn record(&self, port: usize, index: u32) -> Option<&[u64; SLICE_WORDS]> {
         let place = *self.ports.get(port)?.records.get(index as usize)?;
         self.pool.get(place as usize)
     }
 
-    /// The program has read the record with this number and will not look at it again.
+    /// The program has read the record with this number and does not read it again.
     pub fn forget(&mut self, port: usize, number: u64) {
         let Some(memory) = self.ports.get_mut(port) else { return };
         let index = number.wrapping_sub(1).checked_rem(memory.records.len() as u64);
@@ -236,7 +237,7 @@ impl Memory {
         }
     }
 
-    /// The stretch of a port's region at an address, if all of it is inside one page: the port, and where it begins.
+    /// The port and offset of a range in a region, if the whole range is in one page.
     fn offset_of(&self, range: &HostRange) -> Option<(usize, usize)> {
         let port = Self::port_of(range.address)?;
         let offset = (range.address - Self::status_address(port)).checked_sub(REGION_OFFSET)?;
@@ -248,15 +249,15 @@ impl Memory {
         is_inside.then_some((port, begin as usize))
     }
 
-    /// The bytes of a region at this range, or none if not all of them are one's.
+    /// The bytes of a region in this range, or none if the range is not in one page of a region.
     #[must_use]
     pub fn load(&self, range: &HostRange) -> Option<&[u8]> {
         let (port, begin) = self.offset_of(range)?;
         self.ports.get(port)?.region.get(begin..begin + range.bytes as usize)
     }
 
-    /// Stores bytes into a region. Which port's it is and where they begin in it, or none if not all of the range is
-    /// one's.
+    /// Stores bytes into a region. Returns the port and the offset, or none if the range is not in one page of a
+    /// region.
     pub fn store(&mut self, range: &HostRange, bytes: &[u8]) -> Option<(usize, u64)> {
         let (port, begin) = self.offset_of(range)?;
         let place = self.ports.get_mut(port)?.region.get_mut(begin..begin + range.bytes as usize)?;
@@ -265,37 +266,37 @@ impl Memory {
         (place.len() == bytes.len()).then_some((port, begin as u64))
     }
 
-    /// These bytes of what a port's program pushed into the card.
+    /// A range of the bytes that a port's program pushed into the card.
     #[must_use]
     pub fn pushed(&self, port: usize, bytes: &Range<u64>) -> Option<&[u8]> {
         self.ports.get(port)?.pushed.get(bytes.start as usize..bytes.end as usize)
     }
 
-    /// What the program of a port sees, and what it stores into pages.
+    /// A program's access to the memory and pages of its port.
     pub fn view(&mut self, port: usize, number: u32) -> View<'_> {
         View { memory: self, port, number, launched: None, pushed_bytes: 0, registers: SmallVec::new() }
     }
 }
 
-/// What a program has stored into a slot.
+/// A post: the contents of a slot.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch {
-    /// For the card.
+    /// The store that the card gets.
     pub store: PageStore,
     /// Bytes of the burst.
     pub bytes: u64,
 }
 
-/// The memory of one port, and what its program has stored into the port's pages meanwhile.
+/// The memory of one port, and the stores of its program into the port's pages.
 pub struct View<'a> {
     memory: &'a mut Memory,
     port: usize,
     number: u32,
-    /// The slot that was launched.
+    /// The slot that was posted.
     pub launched: Option<Launch>,
-    /// Bytes pushed into the card since the launch before.
+    /// Bytes that the program pushed into the card since the last post.
     pushed_bytes: u64,
-    /// The registers that were stored to, in their order.
+    /// The registers that the program stored to, in order.
     pub registers: SmallVec<[nic::Register; 2]>,
 }
 
@@ -338,7 +339,7 @@ impl niclab_workloads::Memory for View<'_> {
     fn load(&self, offset: u64, bytes: u64) -> u64 {
         let region = self.memory.ports.get(self.port).map(|memory| memory.region.as_slice());
         let place = region.and_then(|region| region.get(offset as usize..(offset + bytes) as usize));
-        // Most often it is a whole word.
+        // Usually the access is a whole word.
         if let Some(Ok(word)) = place.map(<[u8; 8]>::try_from) {
             return u64::from_le_bytes(word);
         }
@@ -399,11 +400,11 @@ impl niclab_workloads::Memory for View<'_> {
     }
 }
 
-/// What a program only looks at.
+/// A program's read access to its status words.
 pub struct Glance<'a> {
     /// The host's memory.
     pub memory: &'a Memory,
-    /// Whose port.
+    /// Index of the port.
     pub port: usize,
 }
 
@@ -425,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_outside_of_what_was_given_are_no_place() {
+    fn addresses_outside_the_memory_have_no_location() {
         let memory = memory();
         let (status, records) = (Memory::status_address(2), Memory::records_address(2));
         assert_eq!(memory.place_of(status, 8), Some((2, Place::Status)));
@@ -445,11 +446,11 @@ mod tests {
         ] {
             assert_eq!(memory.place_of(address, words), None, "{address:#x}");
         }
-        assert_eq!(memory.place_of(Memory::status_address(3), 1), None, "a port that is not open");
+        assert_eq!(memory.place_of(Memory::status_address(3), 1), None, "the port is not open");
     }
 
     #[test]
-    fn the_region_is_its_pages_and_not_what_lies_between() {
+    fn region_consists_of_its_pages_without_the_gaps() {
         let mut memory = memory();
         let extents: Vec<_> = memory.extents(1).collect();
         assert_eq!((extents.len(), extents[0].bytes, extents[1].bytes), (2, 4096, 904));
@@ -463,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn status_lines_and_counters_are_seen_from_their_instants_on() {
+    fn status_lines_and_counters_become_visible_at_their_times() {
         let mut memory = memory();
         let at = |ps| Time::from_ps(ps);
         memory.write(at(20), 2, Place::Status, &[2]);
@@ -477,7 +478,7 @@ mod tests {
         assert_eq!((memory.next_visible(), memory.status_word(1, 0)), (None, 0));
     }
 
-    /// Number and payload as the end of a record.
+    /// Writes the end of a record with this payload and number.
     fn write(memory: &mut Memory, payload: &[u64], number: u64) {
         let words = [payload, &[7, 8, number << 32 | 1 << 7]].concat();
         let word = SLICE_WORDS - words.len();
@@ -486,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_read_in_any_order_and_take_room_until_they_are() {
+    fn records_are_read_in_any_order_and_then_freed() {
         let mut memory = memory();
         for round in 0..3 {
             (1..=8).for_each(|record| write(&mut memory, &[record, 9], 8 * round + record));
@@ -500,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_its_status_has_none_whatever_was_in_its_room() {
+    fn partly_written_record_shows_no_words_of_an_old_one() {
         let mut memory = memory();
         write(&mut memory, &[1], 5);
         memory.forget(2, 5);

@@ -1,9 +1,8 @@
-//! Hosts: what a program and its library do with a NIC, operation by operation: [`card`] for all modelled cards,
-//! [`ethernet`] for the Ethernet function, and [`tcp`] for streams over it. What must be of a card whatever its program
-//! does is judged by [`oracle`].
+//! Hosts: the operations of a program and its library on a NIC. [`card`] is for all modelled cards, [`ethernet`] for
+//! the Ethernet function, and [`tcp`] for streams over it. [`oracle`] checks what must hold for a card with any
+//! program.
 //!
-//! A host is sans-IO as the models are: it is told what happens at which instant, and says what it wants done by
-//! [`Effects`].
+//! A host is sans-IO, like the models: it gets events with their times, and returns [`Effects`].
 
 pub mod card;
 pub mod channels;
@@ -35,21 +34,21 @@ use niclab_workloads::{ChannelTerms, PortPlan, PostTerms, Script, Terms};
 
 use crate::checker::Checker;
 
-/// A frame on its way.
+/// A frame in flight.
 #[derive(Clone, Debug)]
 pub struct InlinePacket {
     /// Its bytes.
     pub frame: SharedFrame,
-    /// Whose message it carries.
+    /// The message that it carries.
     pub message: Option<TraceTag>,
-    /// When it is ready for its sender's link, then when it is at its receiver.
+    /// When it is ready for its sender's link; after the last link, when it is at its receiver.
     pub passage: Passage,
-    /// Whom it concerns there.
+    /// The frame class, which says which receivers it is for.
     pub concern: Concern,
 }
 
 impl InlinePacket {
-    /// The frame comes out of the last link.
+    /// The frame leaves the last link.
     pub fn arrive(&mut self, delivery: &Delivery) {
         self.passage = Passage { head: delivery.head, tail: delivery.at };
         if let Some(bit) = delivery.corrupt {
@@ -59,14 +58,14 @@ impl InlinePacket {
     }
 }
 
-/// What a host and its NIC want done.
+/// Effects of a host and its NIC.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Frames for the link.
     pub frames: VecDeque<InlinePacket>,
 }
 
-/// The set-up of a card was refused: the configuration passed every check and the model still says no.
+/// The card refused its set-up, although the configuration passed every check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The operation, an `OP_` constant.
@@ -75,19 +74,19 @@ pub struct Refused {
     pub status: u32,
 }
 
-/// Two numbers of one thing, which must be the same.
+/// Two counts of the same quantity, which must be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum {
-    /// What was counted.
+    /// Name of the quantity.
     pub what: &'static str,
-    /// How much of it the ledger has.
+    /// The ledger's count.
     pub entered: u64,
-    /// How much of it crossed the boundary of the model, counted outside of it.
+    /// The count at the model's interface, outside the model.
     pub seen: u64,
 }
 
 impl Sum {
-    /// What a ledger has of a crossing, and what was seen.
+    /// A sum of these counts.
     #[must_use]
     pub const fn new(what: &'static str, entered: u64, seen: u64) -> Self {
         Self { what, entered, seen }
@@ -96,8 +95,8 @@ impl Sum {
 
 /// A host and the NIC that its program uses.
 pub trait Host: Send {
-    /// Whether nothing that it asks the checker goes by what other nodes have done: each of its questions is about a
-    /// flow that begins or ends at it.
+    /// Whether its questions to the checker do not depend on other nodes: each one is about a flow that begins or ends
+    /// at this host.
     fn stands_alone(&self) -> bool {
         false
     }
@@ -105,7 +104,7 @@ pub trait Host: Send {
     /// Opens a port as the library does.
     ///
     /// # Errors
-    /// What the card refuses.
+    /// The card's refusal.
     fn open(
         &mut self,
         plan: &PortPlan,
@@ -117,34 +116,34 @@ pub trait Host: Send {
     /// The later of the end of the host's last operation and its last delivery.
     fn clock(&self) -> Time;
 
-    /// The instant from which on nothing that was begun is busy any more.
+    /// The earliest time at which all operations have ended.
     fn rest(&self) -> Time;
 
-    /// A measured part begins at `begin`: the program does nothing before.
+    /// A measured part begins at `begin`. The program does nothing before this time.
     fn begin_at(&mut self, begin: Time);
 
     /// The NIC's next deadline.
     fn deadline(&self) -> Option<Time>;
 
-    /// What every crossing of the NIC that the program uses has cost.
+    /// The ledger of the NIC that the program uses.
     fn ledger(&self) -> &Ledger;
 
-    /// Visits that ledger and those of all other masters on the node's bus, to tell them what to keep.
+    /// Visits this ledger and those of all other bus masters of the node.
     fn visit_ledgers(&mut self, visit: &mut dyn FnMut(Owner, &mut Ledger));
 
-    /// Frames sent.
+    /// Number of frames sent.
     fn sent_frames(&self) -> u64;
 
-    /// A frame is there.
+    /// A frame has arrived.
     fn arrive(&mut self, now: Time, packet: &InlinePacket, checker: &mut Checker, effects: &mut Effects);
 
-    /// The NIC's deadline has come.
+    /// The NIC's deadline is due.
     fn timeout(&mut self, now: Time, checker: &mut Checker, effects: &mut Effects);
 
-    /// The NIC is told a step of a hand-over. Most have one program and keep it.
+    /// Gives the NIC a step of a firmware reload. Most NICs do not support it.
     ///
     /// # Errors
-    /// What it says.
+    /// The NIC's error.
     fn hand_over(
         &mut self,
         _now: Time,
@@ -155,37 +154,37 @@ pub trait Host: Send {
         Err(HandOverError::Fixed)
     }
 
-    /// How far the NIC has got with another program.
+    /// The NIC's progress with a firmware reload.
     fn progress(&self) -> Progress {
         Progress::Runs
     }
 
-    /// The program goes on: it receives one message if one is in hand, or else sends one if it may.
+    /// The program continues: it receives one message if one has arrived, or else sends one if it may.
     fn step(&mut self, now: Time, script: &mut Script, checker: &mut Checker, effects: &mut Effects);
 
-    /// No later than [`Self::wake`], without asking the program.
+    /// A lower bound for [`Self::wake`], without asking the program.
     fn soonest(&self) -> Time;
 
-    /// When the program has something to do next, seen from now.
+    /// The time at which the program has its next operation, as known now.
     fn wake(&mut self, script: &mut Script) -> Option<Time>;
 
-    /// Whether a fault, which the checker knows of, keeps the program from sending, or from seeing that it may.
+    /// Whether a known fault keeps the program from sending, or from seeing that it may send.
     fn is_stuck(&self, checker: &Checker) -> bool;
 
-    /// Sets what goes wrong in the NIC from now on. A NIC that was made without faults never has any.
+    /// Sets the fault rates of the NIC. A NIC without a fault injector has no faults.
     fn set_device_faults(&mut self, rates: Rates);
 
-    /// Its part of the report, but for what the world knows of it.
+    /// The node's part of the report, except for the fields that the world fills in.
     fn figures(&self) -> NodeFigures;
 
-    /// The ledger against what crossed the boundary of the model.
+    /// Compares the ledger with the traffic at the model's interface.
     fn sums(&self) -> Vec<Sum>;
 
-    /// The checks at the end of a run.
+    /// Runs the checks at the end of a run.
     fn finish(&mut self, checker: &mut Checker);
 }
 
-/// What a host is made of.
+/// The components of a host.
 pub struct HostSeat {
     /// The node's rank.
     pub number: u16,
@@ -193,34 +192,34 @@ pub struct HostSeat {
     pub nic: AnyNic,
     /// Its Ethernet function, which its program does not use.
     pub ethernet: Conventional,
-    /// What ports are opened with, where the card has lists.
+    /// Terms with which ports are opened on cards with lists.
     pub terms: Terms,
-    /// The same where the card posts messages.
+    /// Terms with which ports are opened on cards with posts.
     pub posts: PostTerms,
-    /// The same where it has channels.
+    /// Terms with which ports are opened on cards with channels.
     pub channels: ChannelTerms,
-    /// Messages after which a datagram of ordinary networking is sent beside them; zero: none ever is.
+    /// Number of messages after which the host sends a datagram of ordinary networking; 0: never.
     pub datagram_every: u64,
 }
 
-/// Makes the hosts of cards that are used in one way.
+/// Makes the hosts for one kind of card interface.
 pub struct HostMaker {
-    /// What such a card says of itself: a bit of [`niclab_abi::config`].
+    /// The feature of such cards: a bit of [`niclab_abi::config`].
     pub feature: u64,
-    /// Makes one.
+    /// Makes a host.
     pub make: fn(HostSeat) -> Box<dyn Host>,
 }
 
-/// Those of all cards that can be simulated.
+/// The makers for all cards that the simulator supports.
 const MAKERS: &[HostMaker] = &[slices::MAKER, lists::MAKER, posts::MAKER, channels::MAKER, rings::MAKER];
 
-/// Who makes the hosts of this model's cards.
+/// The maker of hosts for this model's cards.
 #[must_use]
 pub fn maker_of(model: &Model) -> Option<&'static HostMaker> {
     MAKERS.iter().find(|maker| model.has(maker.feature))
 }
 
-/// When a host's program has something to do next, at `earliest` or later; none if that is not before `known`.
+/// The time of the host's next operation, at `earliest` or later; none if it is not before `known`.
 pub fn next_event(
     host: &mut dyn Host,
     earliest: Time,
@@ -228,7 +227,7 @@ pub fn next_event(
     script: &mut Script,
 ) -> Option<Time> {
     let is_news = |at: &Time| known.is_none_or(|known| *at < known);
-    // Most often it is known, and the program need not be asked.
+    // Usually the time is known, and the program need not be asked.
     Some(earliest.max(host.soonest())).filter(is_news)?;
     host.wake(script).map(|at| at.max(earliest)).filter(is_news)
 }

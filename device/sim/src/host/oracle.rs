@@ -1,5 +1,5 @@
-//! What must be of a card that writes into one port's memory, whatever program reads it: known outside of the card and
-//! of the program's library.
+//! Checks what must hold for a card that writes into one port's memory, with any program. It shares no state with the
+//! card or the program's library.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,51 +13,51 @@ use super::memory::STATUS_WORDS;
 use super::tally::Interrupts;
 use crate::checker::{Check, Checker};
 
-/// Word of the status line with the messages that have left.
+/// Word of the status line: the number of messages that have left.
 pub const STATUS_SENT: usize = 3;
-/// Word of the status line with what was refused.
+/// Word of the status line: the number of refused stores.
 pub const STATUS_REFUSED: usize = 5;
 
-/// What one port's card has done so far.
+/// The actions of the card at one port so far.
 #[derive(Debug)]
 pub struct Oracle {
     end: End,
-    /// Records of the receive queue.
+    /// Number of records in the receive queue.
     records: u64,
-    /// The highest number that a record was written with.
+    /// The highest number of a record that was written.
     pub stored: u64,
-    /// The highest number that the card wanted to write a record with.
+    /// The highest number of a record that the card intended to write.
     pub made: u64,
-    /// Launches that the card has reported, whether or not the host saw it.
+    /// Number of posts that the card has reported, even if a fault hid the report from the host.
     pub reported: u64,
-    /// The records to come that a fault of the device befell, by number, and the message that the card wanted to tell
-    /// of.
+    /// Later records to which a device fault was applied, by number, with the message that the card intended to report.
     pub spoiled: BTreeMap<u64, Option<Mark>>,
-    /// Those to which the program has come: what the card wanted to write may be written yet, behind a later fault.
+    /// Such records that the program has skipped. A delay may still write them, after a later fault.
     passed: BTreeSet<u64>,
-    /// A fault of the device may have led the port's program astray: what it does from then on is its own doing.
+    /// Whether a device fault may have misled the port's program. From then on the card is not responsible for its
+    /// actions.
     pub is_astray: bool,
-    /// Status lines that a fault of the device befell, as the card wanted them.
+    /// Status lines to which a device fault was applied, as the card intended them.
     spoiled_lines: VecDeque<DmaWords>,
-    /// Messages that have left, as the last status line says that the card wanted to write.
+    /// Number of messages that have left, by the last status line that the card intended to write.
     sent: u64,
-    /// What interrupted.
+    /// Interrupts by cause.
     pub interrupts: Interrupts,
 }
 
-/// How far the port's program is.
+/// The progress of the port's program.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Slots launched.
+    /// Number of slots posted.
     pub launched: u64,
-    /// Records consumed.
+    /// Number of records consumed.
     pub received: u64,
-    /// Of these, released.
+    /// Number of records released.
     pub released: u64,
 }
 
 impl Oracle {
-    /// Of a port just opened.
+    /// The oracle of a port that was just opened.
     #[must_use]
     pub const fn new(end: End, records: u32) -> Self {
         Self {
@@ -75,11 +75,11 @@ impl Oracle {
         }
     }
 
-    /// A record with this number was written at place `index` of the queue: it is the next one but for those that a
-    /// fault befell.
+    /// A record with this number was written at `index` of the queue. It must be the next one, apart from records to
+    /// which a fault was applied.
     pub fn on_record(&mut self, number: u64, index: u64, program: Progress, checker: &mut Checker) {
         if !self.spoiled.contains_key(&number) && !self.passed.contains(&number) {
-            // What a fault befell may have been passed over already.
+            // The program may have skipped records with faults already.
             let seen = self.stored.max(program.received);
             let before = seen + 1..number;
             let is_next = number > seen && before.into_iter().all(|n| self.spoiled.contains_key(&n));
@@ -88,15 +88,15 @@ impl Oracle {
         self.stored = self.stored.max(number);
     }
 
-    /// The program has come to this record. If a fault befell it: the message that the card wanted to tell of, where it
-    /// did.
+    /// The program reaches this record. If a fault was applied to it, returns the message that the card intended to
+    /// report, if known.
     pub fn pass(&mut self, number: u64) -> Option<Option<Mark>> {
         let spoiled = self.spoiled.remove(&number)?;
         self.passed.insert(number);
         Some(spoiled)
     }
 
-    /// The card wanted to write such a record, and a fault befell it. Earlier ones that come late may not be there yet.
+    /// A fault was applied to this record. Earlier records may be delayed and arrive later.
     pub fn on_spoiled(
         &mut self,
         number: u64,
@@ -110,7 +110,7 @@ impl Oracle {
         mark.iter().for_each(|mark| checker.on_spoiled(mark));
     }
 
-    /// A record's place is the one of its number, and free.
+    /// Checks that a record has the index of its number, and that this index is free.
     fn check_record(
         &mut self,
         is_next: bool,
@@ -123,23 +123,25 @@ impl Oracle {
         let is_there = number.wrapping_sub(1).checked_rem(self.records) == Some(index);
         if !is_next || !is_there || number > released + self.records {
             checker.fail(Check::FlowControl, || {
-                format!("{end:?}: record {number} written at place {index} when {released} were released")
+                format!(
+                    "{end:?}: the card wrote record {number} at index {index} when {released} were released"
+                )
             });
         }
         self.made = self.made.max(number);
     }
 
-    /// The card wanted to write this status line, and a fault befell it.
+    /// A fault was applied to this status line.
     pub fn on_spoiled_status(&mut self, wanted: DmaWords) {
         self.note_sent(&wanted);
         self.spoiled_lines.push_back(wanted);
     }
 
-    /// The host sees a status line, or what a fault left of it. Lines that a fault befell before it are checked first,
-    /// as the card wanted them.
+    /// The host sees a status line, perhaps changed by a fault. First checks earlier lines with faults, as the card
+    /// intended them.
     pub fn on_status(&mut self, line: &[u64], program: Progress, checker: &mut Checker) {
         let mut is_spoiled = false;
-        // No count falls, so that what was wanted before this line is in none of its words more.
+        // Counts do not decrease. So no word of an earlier line is larger than in this line.
         let is_before = |wanted: &DmaWords| wanted.iter().zip(line).all(|(wanted, seen)| wanted <= seen);
         while self.spoiled_lines.front().is_some_and(is_before) {
             let Some(wanted) = self.spoiled_lines.pop_front() else { break };
@@ -151,32 +153,35 @@ impl Oracle {
         }
     }
 
-    /// How many messages the card wanted the program to know that have left.
+    /// Notes the number of messages that have left, as the card intended to report it.
     fn note_sent(&mut self, wanted: &[u64]) {
         self.sent = self.sent.max(wanted.get(STATUS_SENT).copied().unwrap_or(0));
     }
 
-    /// Lines that a fault befell and none came after are checked at last.
+    /// Checks the lines with faults after which no other line arrived.
     pub fn on_end(&mut self, program: Progress, checker: &mut Checker) {
         while let Some(wanted) = self.spoiled_lines.pop_front() {
             self.check_status(&wanted, program, checker);
         }
     }
 
-    /// A status line is whole, no count in it falls, none was left out, and nothing is refused.
+    /// Checks that a status line is complete, no count decreases, no line is missing, and no store was refused.
     fn check_status(&mut self, line: &[u64], program: Progress, checker: &mut Checker) {
         let (end, before) = (self.end, self.reported);
         let Some(&launched) = line.first().filter(|_| line.len() == STATUS_WORDS) else {
-            return checker
-                .fail(Check::RightMemory, || format!("{end:?}: a status line of {} words", line.len()));
+            return checker.fail(Check::RightMemory, || {
+                format!("{end:?}: the card wrote a status line of {} words", line.len())
+            });
         };
         if launched < before || launched > program.launched {
             checker.fail(Check::FlowControl, || {
-                format!("{end:?}: {launched} launches reported after {before}, of {}", program.launched)
+                format!("{end:?}: the card reported {launched} posts after {before}, of {}", program.launched)
             });
         } else if launched - before > u64::from(STATUS_LINE_INTERVAL) {
             checker.fail(Check::FlowControl, || {
-                format!("{end:?}: {launched} launches reported after {before}: a status line is missing")
+                format!(
+                    "{end:?}: the card reported {launched} posts after {before}: a status line is missing"
+                )
             });
         }
         self.note_sent(line);
@@ -187,22 +192,20 @@ impl Oracle {
         self.reported = launched;
     }
 
-    /// Whether a fault of the device keeps the program, which sees so many launches taken, from seeing that there are
-    /// free slots.
+    /// Whether a device fault hides free slots from the program, which sees `seen` accepted posts.
     #[must_use]
     pub fn is_stuck(&self, launched: u64, seen: u64) -> bool {
         let is_full = |taken: u64| launched.saturating_sub(taken) >= u64::from(SLOTS);
         is_full(seen) && !is_full(self.reported)
     }
 
-    /// Whether a fault of the device keeps the program, which sees that so many messages have left, from seeing that
-    /// more have.
+    /// Whether a device fault hides sent messages from the program, which sees that `sent` have left.
     #[must_use]
     pub const fn is_kept_from_seeing(&self, sent: u64) -> bool {
         sent < self.sent
     }
 
-    /// The card interrupted for this port.
+    /// The card raised an interrupt for this port.
     pub fn on_interrupt(&mut self, cause: u32, checker: &mut Checker) {
         match cause {
             CAUSE_MESSAGE => self.interrupts.message += 1,
@@ -210,7 +213,9 @@ impl Oracle {
             CAUSE_UNAUTHORIZED => self.interrupts.unauthorized += 1,
             other => {
                 let end = self.end;
-                checker.fail(Check::RightPort, || format!("{end:?}: an interrupt of unknown cause {other}"));
+                checker.fail(Check::RightPort, || {
+                    format!("{end:?}: the card raised an interrupt of the unknown cause {other}")
+                });
             }
         }
     }

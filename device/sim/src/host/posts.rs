@@ -1,4 +1,4 @@
-//! Hosts of cards that post messages.
+//! Hosts of cards with posts.
 
 use niclab_abi::config::FEATURE_POSTS;
 use niclab_workloads::posts::PostTransport;

@@ -1,5 +1,5 @@
-//! Hosts of cards with descriptor rings: the driver is here, and with it ports, windows and messages. A program sends
-//! by a system call and has what comes once the driver has copied it.
+//! Hosts of cards with descriptor rings. They include the driver, with ports, windows and messages. A program sends
+//! with a system call, and has a message when the driver has copied it.
 
 mod datagrams;
 mod direct;
@@ -51,10 +51,10 @@ pub const MAKER: HostMaker = HostMaker {
     },
 };
 
-/// Bytes of the tag in front of a message's payload, by which programs know their messages.
+/// Bytes of the tag before a message's payload, by which programs identify their messages.
 const TAG_BYTES: usize = 16;
 
-/// A message that is not sent to its last byte.
+/// A message that is not completely sent.
 struct Outgoing {
     from: u8,
     to: u8,
@@ -62,57 +62,57 @@ struct Outgoing {
     offset: u32,
 }
 
-/// What the driver knows of another node.
+/// The driver's state for another node.
 struct Peer {
     outbound: Outbound,
     inbound: Inbound,
     joining: Joining,
-    /// What has come of the message that it is in the middle of sending.
+    /// The received part of the incoming message that is not complete.
     joined: Vec<u8>,
     send_queue: VecDeque<Outgoing>,
 }
 
-/// What the driver counts.
+/// Counters of the driver.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Raised {
-    /// Frames that did not come.
+    /// Frames that did not arrive.
     lost: u64,
-    /// Frames that came damaged.
+    /// Frames that arrived damaged.
     damaged: u64,
-    /// Messages of which a part did not come.
+    /// Messages of which a frame did not arrive.
     incomplete: u64,
-    /// Frames that came again, or after they were told to be lost.
+    /// Frames that arrived again, or after they were counted as lost.
     old: u64,
-    /// Acknowledgements of what was not under way.
+    /// Acknowledgements of frames that are not in flight.
     stray: u64,
     acknowledgements: u64,
-    /// Messages that programs have.
+    /// Messages that were passed to programs.
     messages: u64,
     demands: u64,
-    /// System calls of drivers that demand nothing.
+    /// System calls of drivers that send no poll demand.
     calls: u64,
     written_back: u64,
 }
 
-/// A host whose driver has rings.
+/// A host with a driver for rings.
 struct RingHost {
     node: u16,
     nic: AnyNic,
     ethernet: Function,
     bus: NodeBus,
     memory: Memory,
-    /// Given by the card once the first port is opened.
+    /// The card returns these when the first port is opened.
     terms: Option<RingTerms>,
     transmit: Ring,
     receive: Ring,
     peers: BTreeMap<u16, Peer>,
-    /// The own port of each flow, and where it goes.
+    /// The local port and the destination of each flow.
     flows: BTreeMap<FlowId, (u8, End)>,
-    /// When the driver has each frame in hand that came.
+    /// Times at which the driver has each received frame.
     arrivals: VecDeque<Time>,
-    /// Frames that are stored, and that the driver was not told of: when each is visible.
+    /// Stored frames of which the driver was not notified, with the times at which they are visible.
     unreported: VecDeque<Time>,
-    /// Until when the driver is at work on what it was told of: then it finds more by itself.
+    /// End of the driver's work on frames of which it was notified. Until then it finds further frames by polling.
     at_work_until: Time,
     direct: Direct,
     datagrams: Datagrams,
@@ -190,7 +190,7 @@ impl RingHost {
         Ok(())
     }
 
-    /// The next descriptor of the receive ring is the card's, with its buffer.
+    /// Gives the next descriptor of the receive ring to the card, with its buffer.
     fn give_buffer(&mut self) {
         let place = self.receive.next();
         let buffer = Buffer { address: Memory::incoming(place) as u32, bytes: BUFFER_BYTES - 1 };
@@ -236,7 +236,7 @@ impl RingHost {
                         if !self.memory.store(range, part) {
                             checker.fail(Check::RightMemory, || {
                                 format!(
-                                    "node {node}: {range:x?} was written, which is no buffer of the card's"
+                                    "node {node}: the card wrote to {range:x?}, which is no buffer of its own"
                                 )
                             });
                         }
@@ -255,7 +255,11 @@ impl RingHost {
                     }
                     let node = self.node;
                     if !is_whole {
-                        checker.fail(Check::RightMemory, || format!("node {node}: {ranges:x?} was read"));
+                        checker.fail(Check::RightMemory, || {
+                            format!(
+                                "node {node}: the card read {ranges:x?}, which is not in its rings or buffers"
+                            )
+                        });
                     }
                     self.nic.handle(at, Input::DmaData { token, bytes, is_whole }, &mut self.bus);
                 }
@@ -264,11 +268,12 @@ impl RingHost {
                     if self.is_direct() {
                         self.look_soon(now);
                     }
-                    // An interrupt that is late finds what is there, and what is not yet has one of its own.
+                    // A late interrupt reports all frames that are visible by then. Later frames raise an interrupt of
+                    // their own.
                     let clock = self.bus.clock();
                     let visible = self.unreported.iter().take_while(|at| **at <= clock).count();
                     self.unreported.drain(..visible);
-                    self.in_hand(visible);
+                    self.on_reported(visible);
                 }
                 Output::Reply { at, token: SEND_TOKEN, bytes } => self.on_sent(at, &bytes, checker),
                 Output::Reply { bytes, .. } => self.replies.push_back(FrameBytes::from_slice(&bytes)),
@@ -277,56 +282,63 @@ impl RingHost {
                 | Output::LentFrame { .. }
                 | Output::DmaLent { .. } => {
                     let node = self.node;
-                    checker
-                        .fail(Check::RightMemory, || format!("node {node}: {output:?} of a card with rings"));
+                    checker.fail(Check::RightMemory, || {
+                        format!("node {node}: a card with rings must not emit {output:?}")
+                    });
                 }
             }
         }
     }
 
-    /// The driver has taken so many more frames by the time that the card has charged for them.
-    fn in_hand(&mut self, frames: usize) {
+    /// The driver has received `frames` more frames when the card has charged for them.
+    fn on_reported(&mut self, frames: usize) {
         let at = self.bus.clock();
         self.arrivals.extend(std::iter::repeat_n(at, frames));
         self.at_work_until = at;
     }
 
-    /// The card gives a descriptor back.
+    /// The card writes a descriptor back.
     fn on_write_back(&mut self, at: Time, address: u64, words: &[u64], checker: &mut Checker) {
         let node = self.node;
         self.raised.written_back += 1;
         let found = self.memory.word_at(address);
         let (Some((which, word)), &[value]) = (found, words) else {
-            return checker
-                .fail(Check::RightMemory, || format!("node {node}: {words:x?} written to {address:#x}"));
+            return checker.fail(Check::RightMemory, || {
+                format!(
+                    "node {node}: the card wrote {words:x?} to {address:#x}, which is no word of a descriptor"
+                )
+            });
         };
         if !self.memory.write_back(at, which, word, value) {
             checker.fail(Check::RightMemory, || {
-                format!("node {node}: descriptor at {address:#x} is not the card's")
+                format!(
+                    "node {node}: the card wrote back the descriptor at {address:#x}, which it does not own"
+                )
             });
         }
         if which == Which::Receive && value as u32 & RING_STATUS_LAST != 0 {
             let is_polling = self.terms.is_none_or(|terms| terms.interrupt_frames == 0);
             if is_polling || at < self.at_work_until {
-                self.in_hand(1);
+                self.on_reported(1);
             } else {
                 self.unreported.push_back(at);
             }
         }
     }
 
-    /// Takes what was sent out of the transmit ring.
+    /// Takes sent frames out of the transmit ring.
     fn reap(&mut self, checker: &mut Checker) {
         while let Some((place, status)) = self.transmit.take(&self.memory.ring(Which::Transmit)) {
             let node = self.node;
             if status & RING_ERROR != 0 {
-                checker
-                    .fail(Check::FlowControl, || format!("node {node}: frame {place} refused: {status:#x}"));
+                checker.fail(Check::FlowControl, || {
+                    format!("node {node}: the card refused frame {place} with status {status:#x}")
+                });
             }
         }
     }
 
-    /// Gives a frame to the card, which is not told of it yet.
+    /// Adds a frame to the transmit ring, without notifying the card.
     fn post(&mut self, target: u16, head: &FrameHead, part: &[u8], message_bytes: u64) {
         let told = Told { message_bytes: message_bytes as u32, received: self.receive.taken() };
         let place = self.transmit.next();
@@ -349,14 +361,14 @@ impl RingHost {
         self.handle(now, Input::PollDemand { queue: DescriptorQueue::Transmit }, checker, effects);
     }
 
-    /// The node of which the driver owes an acknowledgement, if there is room to send it.
+    /// The node to which an acknowledgement is due, if there is room to send it.
     fn owed(&self) -> Option<u16> {
         let is_owed = |peer: &Peer| peer.inbound.clone().due().is_some();
         (self.transmit.free() > 0)
             .then(|| self.peers.iter().find(|(_, peer)| is_owed(peer)).map(|(node, _)| *node))?
     }
 
-    /// The node to which a message goes on.
+    /// A node to which the driver can send the next frame of a message.
     fn pushable(&self) -> Option<u16> {
         let can_go_on = |peer: &Peer| !peer.send_queue.is_empty() && !peer.outbound.is_used_up();
         (self.transmit.free() > 0)
@@ -391,7 +403,7 @@ impl RingHost {
         self.terms.map_or(0, |terms| terms.protocol as u8)
     }
 
-    /// One system call: as many frames of the messages to a node as there is room for.
+    /// One system call: sends the frames of messages to a node for which there is room.
     fn push(&mut self, now: Time, node: u16, checker: &mut Checker, effects: &mut Effects) {
         let (terms, protocol) = (self.terms.unwrap_or_default(), self.protocol());
         let most = terms.frame_bytes.saturating_sub((ethernet::HEADER_BYTES + FrameHead::BYTES) as u32);
@@ -410,7 +422,7 @@ impl RingHost {
             }
             self.look_at_given(node, &head, checker);
             if self.is_direct() {
-                // The processor waits for each frame, and looks at what has come before the next.
+                // The processor waits for each frame, and polls for received frames before the next one.
                 let message_bytes = if part.is_first { message_bytes } else { 0 };
                 return self.send((node, &head, &bytes), message_bytes, checker, effects);
             }
@@ -422,11 +434,13 @@ impl RingHost {
         }
     }
 
-    /// The driver looks at the next frame in its ring. Whether a program has a message by it.
+    /// The driver takes the next frame from its ring. Returns whether this completes a message for a program.
     fn take(&mut self, checker: &mut Checker) -> bool {
         let Some((place, status)) = self.receive.take(&self.memory.ring(Which::Receive)) else {
             let node = self.node;
-            checker.fail(Check::Drained, || format!("node {node}: told of a frame that is not there"));
+            checker.fail(Check::Drained, || {
+                format!("node {node}: the driver was notified of a frame that is not in the ring")
+            });
             return false;
         };
         let bytes = length_of(status).unwrap_or(0);
@@ -439,7 +453,7 @@ impl RingHost {
         self.on_frame(&frame, checker)
     }
 
-    /// A sound frame has come. Whether a program has a message by it.
+    /// An intact frame has arrived. Returns whether this completes a message for a program.
     fn on_frame(&mut self, frame: &[u8], checker: &mut Checker) -> bool {
         hold(checker.frames.on_taken(self.node, frame), checker);
         let view = ethernet::Frame::new_checked(frame);
@@ -498,7 +512,9 @@ impl RingHost {
         let mark = Mark::from_tag([word(0), word(8)]);
         if payload.len() != mark.bytes as usize {
             let bytes = payload.len();
-            checker.fail(Check::RightContents, || format!("{at:?}: {bytes} bytes of {mark:?}"));
+            checker.fail(Check::RightContents, || {
+                format!("{at:?}: the message {mark:?} arrived with {bytes} bytes of payload")
+            });
         }
         let words = payload.chunks(8).map(|chunk| {
             let mut word = [0; 8];
@@ -608,7 +624,7 @@ impl Host for RingHost {
             return;
         }
         self.not_before = self.not_before.max(now);
-        // What keeps others going comes before what the program wants.
+        // Frames for other nodes come before those of the program.
         if let Some(node) = self.owed() {
             return self.acknowledge(now, node, checker, effects);
         }
@@ -644,7 +660,7 @@ impl Host for RingHost {
         let owed = self.owed().or_else(|| self.pushable()).or_else(|| self.datagram_due()).map(|_| clock);
         let next = script.next(|flow| self.is_blocked(flow));
         let send = next.map(|next| Time::from_ps(next.not_before_ps).max(clock));
-        // Where the ring is full, what leaves next makes room.
+        // If the ring is full, the next sent frame makes room.
         let news = if owed.is_none() && send.is_none() && self.transmit.free() == 0 {
             self.memory.next_visible()
         } else {
@@ -653,7 +669,7 @@ impl Host for RingHost {
         [arrival, owed, send, news].into_iter().flatten().min()
     }
 
-    /// Whether a pair has stalled: the window is used up, and what would give it back was lost.
+    /// Whether a pair of nodes has stalled: the window is used up, and the frame that would open it was lost.
     fn is_stuck(&self, checker: &Checker) -> bool {
         let is_stalled = |(to, peer): (&u16, &Peer)| {
             peer.outbound.is_used_up() && checker.frames.is_excused(self.node, *to)
@@ -680,13 +696,17 @@ impl Host for RingHost {
         self.reap(checker);
         let (node, unread) = (self.node, self.arrivals.len() + self.unreported.len());
         if unread > 0 {
-            checker.fail(Check::Drained, || format!("node {node}: {unread} frames came and were not read"));
+            checker.fail(Check::Drained, || {
+                format!("node {node}: {unread} frames arrived, and the driver did not read them")
+            });
         }
         let raised = figures::raised(self);
         checker.frames.finish(node, &raised).into_iter().for_each(|wrong| hold(Some(wrong), checker));
         let unsent = self.direct.is_sending || self.transmit.free() != TRANSMIT_DESCRIPTORS;
         if unsent {
-            checker.fail(Check::Drained, || format!("node {node}: frames that were posted were never sent"));
+            checker.fail(Check::Drained, || {
+                format!("node {node}: the card never sent some of the posted frames")
+            });
         }
         for (peer_node, peer) in &self.peers {
             let waiting = peer.send_queue.len();
@@ -695,26 +715,26 @@ impl Host for RingHost {
                 checker.on_stalled_pair(node, *peer_node);
             } else if waiting > 0 {
                 checker.fail(Check::FlowControl, || {
-                    format!("node {node}: {waiting} messages to node {peer_node} never left")
+                    format!("node {node}: the driver never sent {waiting} messages to node {peer_node}")
                 });
             }
         }
     }
 }
 
-/// Something was wrong, as somebody saw who looked at it from outside.
+/// Fails the check if the frame checker found something wrong.
 fn hold(wrong: Option<String>, checker: &mut Checker) {
     wrong.into_iter().for_each(|wrong| checker.fail(Check::FlowControl, || wrong));
 }
 
-/// The status of an answer.
+/// The status of a reply.
 fn status_of(answer: &[u8]) -> Option<u32> {
     Reply::from_bytes(answer).map(|reply| reply.status)
 }
 
 fn bytes_of<T: ToBytes>(value: &T) -> Vec<u8> {
     let mut bytes = vec![0; T::BYTES];
-    // Exactly as long as the value.
+    // The buffer has exactly the length of the value.
     let _ = value.to_bytes(&mut bytes);
     bytes
 }

@@ -1,4 +1,4 @@
-//! What crosses the boundary of a model, counted outside of it.
+//! Counts the traffic at a model's interface, outside the model.
 
 use std::collections::BTreeMap;
 
@@ -8,29 +8,29 @@ use niclab_spec::report::TrafficStats;
 /// Interrupts by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interrupts {
-    /// For messages that asked for one.
+    /// For messages that requested one.
     pub message: u64,
     /// For slices that the program waited for.
     pub armed: u64,
-    /// For packets whose senders are not authorized.
+    /// For packets from unauthorized senders.
     pub unauthorized: u64,
-    /// For programs of the card that it was given.
+    /// For firmware reloads.
     pub handed_over: u64,
     /// For frames in a ring.
     pub frames: u64,
 }
 
 impl Interrupts {
-    /// None.
+    /// No interrupts.
     pub const NONE: Self = Self { message: 0, armed: 0, unauthorized: 0, handed_over: 0, frames: 0 };
 
-    /// Of every cause.
+    /// Sum over all causes.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.message + self.armed + self.unauthorized + self.handed_over + self.frames
     }
 
-    /// By the names that live runs use; what never happened is not there.
+    /// By the names of live runs, without causes that never occurred.
     #[must_use]
     pub fn by_name(&self) -> BTreeMap<String, u64> {
         let Self { message, armed, unauthorized, handed_over, frames } = *self;
@@ -43,7 +43,7 @@ impl Interrupts {
         ])
     }
 
-    /// Those of another port, too.
+    /// Adds the interrupts of another port.
     pub const fn add(&mut self, other: &Self) {
         self.message += other.message;
         self.armed += other.armed;
@@ -53,33 +53,33 @@ impl Interrupts {
     }
 }
 
-/// What crossed the boundary of the model, counted outside of it.
+/// The traffic at the model's interface, counted outside the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// DMA writes and their bytes.
+    /// Number of DMA writes.
     pub dma_writes: u64,
-    /// Bytes of them.
+    /// Bytes of DMA writes.
     pub dma_bytes: u64,
     /// Bytes of DMA reads.
     pub read_bytes: u64,
-    /// Bytes that the program stored: bursts into requester pages and registers.
+    /// Bytes of programmed I/O: bursts into requester pages, and registers.
     pub pio_bytes: u64,
-    /// Launches.
+    /// Number of posts.
     pub launches: u64,
-    /// Frames sent.
+    /// Number of frames sent.
     pub sent_frames: u64,
-    /// Their bytes.
+    /// Bytes of frames sent.
     pub sent_bytes: u64,
-    /// Frames that arrived.
+    /// Number of frames received.
     pub received_frames: u64,
-    /// Their bytes.
+    /// Bytes of frames received.
     pub received_bytes: u64,
-    /// Frames that arrived and could not be delivered.
+    /// Number of frames that arrived and could not be delivered.
     pub dropped_frames: u64,
 }
 
 impl Tally {
-    /// Frames and bytes, as reports have them.
+    /// Frames and bytes in the form of reports.
     #[must_use]
     pub const fn traffic(&self) -> TrafficStats {
         TrafficStats {

@@ -1,10 +1,10 @@
-//! A program whose messages go over TCP: a conventional NIC, and a stack whose computing the profile prices. Messages
-//! are parts of the stream to a node, each behind a tag by which programs know it.
+//! A program whose messages go over TCP, with a conventional NIC and a stack whose computing time is in the profile.
+//! The messages are parts of the stream to a node. Each follows a tag by which programs identify it.
 //!
-//! The processor does one thing at a time: it takes the next frame that the card has stored, else sends the next
-//! segment, else wakes the program, which reads what is there, else lets it write. Each is one step, so that what comes
-//! meanwhile waits no longer than for the end of that. Two departures: an interrupt does not break into a step, and
-//! sent frames are not reported by interrupts.
+//! The processor does one step at a time, the first of these that is possible: it takes the next frame that the card
+//! has stored, sends the next segment, wakes the program to read received data, or lets the program write. So an
+//! arriving frame waits at most for the end of one step. The model differs from real stacks in two points: an interrupt
+//! does not interrupt a step, and no interrupt reports sent frames.
 
 pub mod connection;
 mod segment;
@@ -30,10 +30,10 @@ use super::ethernet::{Function, figures};
 use super::{Effects, Host, InlinePacket, Refused, Sum};
 use crate::checker::{Check, Checker};
 
-/// Bytes of the tag in front of a message's payload.
+/// Bytes of the tag before a message's payload.
 const TAG_BYTES: usize = 16;
 
-/// What the stack's computing takes, picoseconds.
+/// Computing times of the stack, in picoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Prices {
     system_call: u64,
@@ -44,7 +44,7 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// Those of a platform.
+    /// The times of a platform.
     #[must_use]
     pub const fn new(stack: &Stack) -> Self {
         Self {
@@ -57,16 +57,16 @@ impl Prices {
     }
 }
 
-/// The connection to another node, and what is in its streams.
+/// The connection to another node and the messages in its streams.
 struct Peer {
     connection: Connection,
-    /// Messages that are written whole or in part and not sent whole: the byte behind each.
+    /// Messages that are not completely sent, each with the number of the byte after its end.
     outgoing: VecDeque<(u64, TraceTag)>,
-    /// What the program has read of the message that it is reading.
+    /// The received part of the message that the program is reading.
     message: Vec<u8>,
 }
 
-/// A message of which a part is not written yet.
+/// A message that is not completely written.
 struct Writing {
     to: u16,
     bytes: Vec<u8>,
@@ -84,21 +84,21 @@ pub struct TcpHost {
     terms: Terms,
     cpu_driven: bool,
     peers: BTreeMap<u16, Peer>,
-    /// Frames that are stored, and when the host can see each; of a CPU-driven card, those that wait in it.
+    /// Stored frames, with the times at which the host can see them; of a CPU-driven card, the frames that wait in it.
     arrivals: VecDeque<(Time, InlinePacket)>,
-    /// Messages that are on their way to here, by flow and number.
+    /// Messages in flight to this node, by flow and number.
     coming: BTreeMap<(u32, u64), TraceTag>,
     writing: Option<Writing>,
-    /// When the NIC has read the last frame that it was told of: until then it needs no doorbell.
-    told_until: Time,
-    /// Until when the driver was at work: what comes by then needs no interrupt.
+    /// Time at which the NIC has read the last notified frame. Until then no doorbell is needed.
+    notified_until: Time,
+    /// End of the driver's last work. Frames until then need no interrupt.
     driver_until: Time,
-    /// The program waits for data, and has to be woken.
+    /// The program waits for data and must be woken.
     is_blocked: bool,
 }
 
 impl TcpHost {
-    /// An idle host, which sends over those of `flows` that begin at it. `mtu_bytes` is the least of all links.
+    /// An idle host. It sends on those of `flows` that begin at it. `mtu_bytes` is the smallest of all links.
     #[must_use]
     pub fn new(
         node: u16,
@@ -125,7 +125,7 @@ impl TcpHost {
             arrivals: VecDeque::new(),
             coming: BTreeMap::new(),
             writing: None,
-            told_until: Time::ZERO,
+            notified_until: Time::ZERO,
             driver_until: Time::ZERO,
             is_blocked: false,
         }
@@ -140,7 +140,7 @@ impl TcpHost {
         })
     }
 
-    /// The host computes. It has nothing else to do until then.
+    /// Keeps the host busy with computing for the given time.
     fn compute(&mut self, crossing: Crossing, (bytes, ps): (u64, u64)) {
         self.function.nic.software(crossing, self.bus.clock(), (bytes, ps), &mut self.bus);
     }
@@ -149,14 +149,14 @@ impl TcpHost {
         self.function.nic.copy(self.bus.clock(), bytes as u64, &mut self.bus);
     }
 
-    /// A transfer of the card goes on until then: a driver that drives it waits.
+    /// A transfer of the card ends at `end`. The driver of a CPU-driven card waits for it.
     fn wait_for_transfer(&mut self, end: Time) {
         if self.cpu_driven {
             self.bus.wait_until(end);
         }
     }
 
-    /// The driver takes the next frame, and the stack what is in it.
+    /// The driver takes the next frame, and the stack processes it.
     fn take_frame(&mut self, now: Time, visible: Time, packet: &InlinePacket) {
         let bytes = packet.frame.len() as u64;
         self.function.nic.ledger_mut().attribute(packet.message);
@@ -196,14 +196,14 @@ impl TcpHost {
         self.function.nic.ledger_mut().attribute(message);
         self.compute(Crossing::HostSend, (bytes, self.prices.segment_send));
         let prepared = self.bus.clock();
-        let has_doorbell = self.told_until <= prepared;
-        self.told_until = self.function.nic.fetch(prepared, bytes, has_doorbell, &mut self.bus);
-        self.wait_for_transfer(self.told_until);
+        let has_doorbell = self.notified_until <= prepared;
+        self.notified_until = self.function.nic.fetch(prepared, bytes, has_doorbell, &mut self.bus);
+        self.wait_for_transfer(self.notified_until);
         let tally = &mut self.function.tally;
         tally.doorbells += u64::from(has_doorbell);
         tally.sent_frames += 1;
         tally.sent_bytes += bytes;
-        let passage = Passage::from(self.told_until);
+        let passage = Passage::from(self.notified_until);
         effects.frames.push_back(InlinePacket {
             frame: frame.into(),
             message,
@@ -212,8 +212,9 @@ impl TcpHost {
         });
     }
 
-    /// The program reads from that node what is there of one message. `hears` is told of a message that is whole.
-    fn read(&mut self, from: u16, hears: impl FnOnce(&Flow, &Mark, &[u8])) {
+    /// The program reads the received part of one message from that node. Calls `on_message` if the message is
+    /// complete.
+    fn read(&mut self, from: u16, on_message: impl FnOnce(&Flow, &Mark, &[u8])) {
         self.function.nic.ledger_mut().attribute(None);
         if std::mem::take(&mut self.is_blocked) {
             self.compute(Crossing::HostReceive, (0, self.prices.wake_up));
@@ -227,11 +228,11 @@ impl TcpHost {
             self.function.nic.ledger_mut().complete(&tag, self.bus.clock());
         }
         if let Some(flow) = self.flows.get(mark.flow as usize) {
-            hears(flow, &mark, &bytes[TAG_BYTES..]);
+            on_message(flow, &mark, &bytes[TAG_BYTES..]);
         }
     }
 
-    /// The program writes the next part of its message, a segment's worth: the system copies it, and sends it before it
+    /// The program writes the next part of its message, one segment long. The system copies it and sends it before it
     /// copies more.
     fn write(&mut self, writing: &mut Writing) {
         self.function.nic.ledger_mut().attribute(Some(writing.tag));
@@ -244,16 +245,16 @@ impl TcpHost {
         self.copy(part.len());
         let at = self.bus.clock();
         let peer = self.peer(writing.to);
-        let behind = peer.connection.write(part);
+        let end_number = peer.connection.write(part);
         peer.connection.watch_window(at);
         if writing.written == 0 {
             let rest = writing.bytes.len() - part.len();
-            peer.outgoing.push_back((behind + rest as u64, writing.tag));
+            peer.outgoing.push_back((end_number + rest as u64, writing.tag));
         }
         writing.written = end;
     }
 
-    /// The program begins its next message, if it has one by now.
+    /// The program begins its next message, if it has one.
     fn begin_message(&mut self, now: Time, script: &mut Script, checker: &mut Checker) -> Option<Writing> {
         let next = script.next(|_| false).filter(|next| Time::from_ps(next.not_before_ps) <= now)?;
         let flow = self.flows.get(next.flow as usize).copied()?;
@@ -272,12 +273,12 @@ impl TcpHost {
         Some(Writing { to: flow.to.node, bytes, written: 0, tag })
     }
 
-    /// The first connection of which this is true.
+    /// The first connection for which `is_it` is true.
     fn first(&self, is_it: impl Fn(&Connection) -> bool) -> Option<u16> {
         self.peers.iter().find(|(_, peer)| is_it(&peer.connection)).map(|(node, _)| *node)
     }
 
-    /// Whether the program can go on with what it writes.
+    /// Whether the program can continue its write.
     fn can_write(&self) -> bool {
         let Some(writing) = &self.writing else { return false };
         self.peers.get(&writing.to).is_none_or(|peer| peer.connection.room() > 0)
@@ -285,10 +286,10 @@ impl TcpHost {
 }
 
 impl Peer {
-    /// Reads on in the message that is being read. Says how much was read, and the message if it is whole.
+    /// Reads more of the current message. Returns the number of bytes read, and the message if it is complete.
     fn read(&mut self) -> (usize, Option<(Mark, Vec<u8>)>) {
         let before = self.message.len();
-        // Twice: its tag, which says how long it is, and the rest.
+        // First its tag, which has the length, then the rest.
         for _ in 0..2 {
             let all = mark_of(&self.message).map_or(TAG_BYTES, |mark| TAG_BYTES + mark.bytes as usize);
             self.message.append(&mut self.connection.read(all - self.message.len()));
@@ -299,15 +300,15 @@ impl Peer {
         (count, whole.map(|mark| (mark, std::mem::take(&mut self.message))))
     }
 
-    /// The message of a segment: the last that ends in it, or the one of which it is.
+    /// The message of a segment: the last one that ends in it, or the one of which it is a part.
     fn tag_of(&mut self, segment: &connection::Segment, bytes: usize) -> Option<TraceTag> {
         if bytes == 0 {
             return None;
         }
         let end = segment.first.wrapping_add(bytes as u32);
-        let is_sent = |behind: u64| end.wrapping_sub(behind as u32) as i32 >= 0;
+        let is_sent = |after: u64| end.wrapping_sub(after as u32) as i32 >= 0;
         let mut ended = None;
-        while let Some(&(_, tag)) = self.outgoing.front().filter(|(behind, _)| is_sent(*behind)) {
+        while let Some(&(_, tag)) = self.outgoing.front().filter(|(after, _)| is_sent(*after)) {
             ended = Some(tag);
             self.outgoing.pop_front();
         }
@@ -319,7 +320,7 @@ const fn key_of(tag: &TraceTag) -> (u32, u64) {
     ((tag.number >> 32) as u32, tag.number & 0xffff_ffff)
 }
 
-/// What a message's tag says, if all of it is there.
+/// The mark in a message's tag, if the tag is complete.
 fn mark_of(message: &[u8]) -> Option<Mark> {
     let (tag, _) = message.split_first_chunk::<TAG_BYTES>()?;
     let word = |at: usize| u32::from_le_bytes([tag[at], tag[at + 1], tag[at + 2], tag[at + 3]]);
@@ -329,7 +330,7 @@ fn mark_of(message: &[u8]) -> Option<Mark> {
 
 impl Host for TcpHost {
     fn open(&mut self, _: &PortPlan, _: u32, _: &mut Checker, _: &mut Effects) -> Result<(), Refused> {
-        // Connections stand.
+        // Connections exist from the start.
         Ok(())
     }
 
@@ -382,7 +383,7 @@ impl Host for TcpHost {
         if self.bus.clock() > now {
             return;
         }
-        // A host that had nothing to do begins now.
+        // An idle host begins now.
         self.bus.wait_until(now);
         let is_visible = self.arrivals.front().is_some_and(|(visible, _)| *visible <= now);
         if is_visible {
@@ -425,7 +426,7 @@ impl Host for TcpHost {
             (None, Some(_)) => self.can_write().then_some(clock),
             (None, None) => next(),
         };
-        // It goes to sleep when it finds nothing to do.
+        // The program goes to sleep when it has nothing to do.
         let sleeps = (own.is_none() && self.writing.is_none() && !self.is_blocked).then_some(clock);
         [arrival, own, sleeps].into_iter().flatten().min()
     }
@@ -450,7 +451,10 @@ impl Host for TcpHost {
         if unread + unsent + usize::from(self.writing.is_some()) > 0 {
             let node = self.node;
             checker.fail(Check::Drained, || {
-                format!("node {node}: {unread} streams end in a message, {unsent} connections are not done")
+                format!(
+                    "node {node}: {unread} streams end inside a message, \
+                     {unsent} connections have unacknowledged or unread data"
+                )
             });
         }
     }

@@ -1,4 +1,4 @@
-//! Adversarial cards in the simulator: whatever they do breaks no promise, and is the same again.
+//! Adversarial cards in the simulator break no promise, and behave the same with the same seed.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn config(model: NicModel, seed: u64, adversarial: Option<u64>) -> SimConfig {
 }
 
 #[test]
-fn a_swarm_of_adversarial_cards_of_each_model_is_sound() {
+fn swarm_of_adversarial_cards_of_each_model_holds_all_checks() {
     for model in NicModel::all() {
         let swarm = Swarm::of(Some(model), Some(7), 1, 30, 2);
         assert!(swarm.is_sound(), "{swarm}");
@@ -22,7 +22,7 @@ fn a_swarm_of_adversarial_cards_of_each_model_is_sound() {
 }
 
 #[test]
-fn a_failure_of_an_adversarial_swarm_says_how_to_see_it_again() {
+fn failed_adversarial_swarm_prints_the_command_to_reproduce_it() {
     let mut swarm = Swarm::of(Some(NicModel::default()), Some(9), 4, 1, 1);
     swarm.runs[0].broken.push(niclab_spec::report::Checked {
         name: "drained".into(),
@@ -32,10 +32,10 @@ fn a_failure_of_an_adversarial_swarm_says_how_to_see_it_again() {
     assert!(swarm.to_string().contains("--seed 4 --nic ultra --adversarial 9"), "{swarm}");
 }
 
-/// Each kind happened on some node, as often as before where the seed is the same.
+/// Each kind of behaviour occurs on some node. With the same seed, it occurs equally often.
 #[test]
-fn the_same_seed_is_adversarial_in_the_same_way() {
-    // A lossless run whose every message has company.
+fn same_seed_gives_the_same_adversarial_behaviour() {
+    // A lossless run with many messages, each with an interrupt.
     let seed = (1..).find(|&seed| {
         let config = config(NicModel::default(), seed, None);
         config.nodes.len() > 3 && config.workload.count > 50 && config.workload.interrupt_every == 1

@@ -1,5 +1,5 @@
-//! Faults of devices in simulations: each befalls what it says and nothing else, the checker excuses them and still
-//! finds a model that is broken, and the same seed gives the same faults.
+//! Device faults in simulations. Each fault affects only its own message, the checker excuses it and still finds a
+//! broken model, and the same seed gives the same faults.
 
 use crate::tampered::{Tamper, Tampered};
 use niclab_sim::run::{Options, run};
@@ -24,7 +24,7 @@ fn sound(config: &SimConfig) -> Report {
 }
 
 #[test]
-fn a_fault_befalls_the_message_that_was_named() {
+fn fault_is_applied_to_the_named_message() {
     let stale = DeviceFaults { stale_at: vec![5, 100], ..DeviceFaults::default() };
     let short = DeviceFaults { short_at: vec![7], ..DeviceFaults::default() };
     let bad = DeviceFaults { bad_status_at: vec![1], ..DeviceFaults::default() };
@@ -45,14 +45,14 @@ fn a_fault_befalls_the_message_that_was_named() {
 }
 
 #[test]
-fn invalid_value_is_refused_where_no_driver_runs() {
+fn invalid_value_is_refused_without_a_driver_in_a_guest() {
     let faults = DeviceFaults { invalid_value_at: vec![1], ..DeviceFaults::default() };
     let refused = run(&config(WorkloadKind::Stream, faults), &Options::default()).err().unwrap();
     assert!(refused.to_string().contains("`invalid_value`"), "{refused}");
 }
 
 #[test]
-fn interrupts_that_are_lost_or_duplicated_are_no_difference_in_the_ledger() {
+fn lost_and_duplicated_interrupts_keep_the_ledger_balanced() {
     let faults = DeviceFaults {
         lost_interrupt_at: vec![1, 2],
         duplicated_interrupt_at: vec![5],
@@ -64,18 +64,18 @@ fn interrupts_that_are_lost_or_duplicated_are_no_difference_in_the_ledger() {
 }
 
 #[test]
-fn a_late_completion_makes_a_ping_pong_later_by_as_much() {
+fn late_completion_delays_a_ping_pong_by_the_same_time() {
     let of = |delay_at: Vec<u64>| {
         let faults = DeviceFaults { delay_at, delay_ns: 3_000, ..DeviceFaults::default() };
         config(WorkloadKind::PingPong, faults)
     };
     let late_ps = sound(&of(vec![50])).model.time_ps - sound(&of(Vec::new())).model.time_ps;
-    // The card has charged the host for receiving the message already, while it was late.
+    // The card has already charged the host for receiving the message during the delay.
     assert_eq!(late_ps, 3_000_000 - of(Vec::new()).profile.host.receive_ps.value);
 }
 
 #[test]
-fn the_same_seed_gives_the_same_bytes_and_another_other_faults() {
+fn same_seed_gives_the_same_faults_and_another_seed_others() {
     let faults = DeviceFaults { stale: 0.05, delay: 0.05, short: 0.05, ..DeviceFaults::default() };
     let config = config(WorkloadKind::Stream, faults);
     let first = sound(&config);
@@ -85,7 +85,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_other_faults() {
     assert_ne!(other.nodes[1].device_fault_log, first.nodes[1].device_fault_log);
 }
 
-/// A lossless workload amid faults of every kind on every node; none when the seed draws cards of another model.
+/// A lossless workload with faults of every kind on every node; none if the seed gives cards of another model.
 fn amid_faults(seed: u64, model: &str) -> Option<SimConfig> {
     let faults = DeviceFaults {
         stale: 0.01,
@@ -102,7 +102,7 @@ fn amid_faults(seed: u64, model: &str) -> Option<SimConfig> {
 }
 
 #[test]
-fn the_judge_excuses_faults_of_devices() {
+fn checker_excuses_device_faults() {
     let drawn = |model| (1..=140).filter_map(move |seed| Some((seed, amid_faults(seed, model)?)));
     for (seed, config) in drawn("ultra").chain(drawn("match")) {
         let recording = recording(&config);
@@ -114,7 +114,7 @@ fn the_judge_excuses_faults_of_devices() {
 }
 
 #[test]
-fn a_broken_model_is_found_amid_faults_of_devices() {
+fn broken_model_is_found_despite_device_faults() {
     let all = Tamper::ALL.map(|tamper| (tamper, "ultra")).into_iter();
     for (tamper, model) in all.chain(Tamper::AMID_FAULTS.map(|tamper| (tamper, "match"))) {
         let is_found = |seed: u64| {

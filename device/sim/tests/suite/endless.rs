@@ -1,4 +1,4 @@
-//! A run that would go on for ever is ended, and says what goes round.
+//! The simulator ends an endless run and reports which events repeat.
 
 use std::collections::VecDeque;
 
@@ -10,16 +10,16 @@ use niclab_model::time::{Span, Time};
 use niclab_sim::run::{Options, run};
 use niclab_spec::{ClusterFile, Faults, SimConfig, Source, Workload, WorkloadKind};
 
-/// What never rests.
+/// What repeats without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Restless {
-    /// A deadline that has always come.
+    /// A deadline that is always due.
     Deadline,
-    /// A frame that goes again whenever one arrives.
+    /// A frame that is sent again for each frame that arrives.
     Answer,
 }
 
-/// A card that never rests.
+/// A card that never becomes idle.
 struct RestlessNic {
     restless: Restless,
     nic: AnyNic,
@@ -68,12 +68,12 @@ impl Nic for RestlessNic {
 
 crate::observed_as_its_nic!(RestlessNic);
 
-/// What the check says of a run with a card that never rests.
+/// The detail of the failed check in a run with such a card.
 fn said(restless: Restless) -> String {
     let workload = Workload { count: 10, ..Workload::new(WorkloadKind::PingPong) };
     let file = ClusterFile { nodes: Some(2), ..ClusterFile::default() };
     let config = SimConfig::new(&Source::default().resolve(&file).unwrap(), "test", &workload);
-    // Two cards answer each other, but one is enough to look at the clock.
+    // Two cards must answer each other, but a single card with the deadline is enough.
     let is_restless = |node| restless == Restless::Answer || node == 1;
     let wrap = move |node, nic| if is_restless(node) { RestlessNic::boxed(restless, nic) } else { nic };
     let [said, others @ ..] = [0, 1, 2].map(|threads| {
@@ -88,14 +88,14 @@ fn said(restless: Restless) -> String {
 }
 
 #[test]
-fn a_deadline_that_is_always_due_ends_the_run_with_the_name_of_its_node() {
+fn deadline_that_is_always_due_ends_the_run_and_names_its_node() {
     let said = said(Restless::Deadline);
     assert!(said.contains("no end: no message was sent or received in"), "{said}");
     assert!(said.contains("which took 0 ps, node 1 had 100000: 100000 deadlines of its card"), "{said}");
 }
 
 #[test]
-fn two_cards_that_answer_each_other_end_the_run_with_what_goes_round() {
+fn endless_answers_end_the_run_and_name_the_repeating_events() {
     let said = said(Restless::Answer);
     assert!(said.contains("no end: no message was sent or received in"), "{said}");
     for kind in ["frames sent", "frames through the switch", "frames received"] {
@@ -103,12 +103,13 @@ fn two_cards_that_answer_each_other_end_the_run_with_what_goes_round() {
     }
 }
 
-/// A message of 2,880 bytes in packets of four, whose sender goes back a window of a hundred for whatever is missing.
-/// Links lose every fifth frame: it takes more events than there may be without any progress.
+/// A message of 2,880 bytes in packets of four. The sender resends a window of a hundred packets for each missing one,
+/// and links lose every fifth frame. So the run takes more events than are allowed without progress.
 #[test]
-fn a_message_that_is_stored_byte_by_byte_is_no_endless_run() {
+fn message_in_tiny_packets_is_not_reported_as_endless() {
     let text = "nodes = 2\n\
-        nic = { model = \"inic\", inic = { assembly = \"conf4\", packet_bytes = 4, outstanding_limit = 102, retries = 10000 } }";
+        nic = { model = \"inic\", inic = { assembly = \"conf4\", \
+        packet_bytes = 4, outstanding_limit = 102, retries = 10000 } }";
     let file: ClusterFile = Source::from_text("test", text.to_owned()).parse().unwrap();
     let workload =
         Workload { count: 1, warmup: 0, message_bytes: 2_880, ..Workload::new(WorkloadKind::AllToAll) };

@@ -1,4 +1,4 @@
-//! Cards take other programs while workloads run over them.
+//! Firmware reloads of cards under load.
 
 use niclab_model::models::MODELS;
 use niclab_model::random::Random;
@@ -6,8 +6,7 @@ use niclab_sim::run::{Options, Outcome, run};
 use niclab_spec::sim::SimHandOver;
 use niclab_spec::{ClusterFile, Faults, NicModel, SimConfig, Source, Workload, WorkloadKind};
 
-/// A cluster of this model on the platform that its paper measured on, and so many programs drawn for it, one after the
-/// other.
+/// A cluster of this model on its paper's platform, with `count` reloads of random programs.
 fn config(model: &'static niclab_model::nic::registry::Model, count: usize, faults: Faults) -> SimConfig {
     let source = Source::from_text("handed over", format!("nodes = 4\n[nic]\nmodel = \"{}\"\n", model.name));
     let cluster = source.resolve(&source.parse::<ClusterFile>().unwrap()).unwrap();
@@ -41,13 +40,13 @@ fn hand_overs(outcome: &Outcome) -> Vec<u64> {
 }
 
 #[test]
-fn programs_follow_one_another_under_load() {
+fn consecutive_firmware_reloads_complete_under_load() {
     let models: Vec<_> = MODELS.iter().filter(|model| model.programs.is_some()).collect();
     assert!(!models.is_empty());
     let lossy = Faults { loss: 0.02, duplicate: 0.02, ..Faults::default() };
     for (model, faults) in models.iter().flat_map(|model| [(model, Faults::default()), (model, lossy)]) {
         let outcome = sound(&config(model, 6, faults));
-        // All of them in the measured part, where the programs of the cards take their milliseconds.
+        // All reloads take place in the measured part, which takes milliseconds of model time.
         assert_eq!(hand_overs(&outcome), [6; 4], "{}", model.name);
         let again = sound(&config(model, 6, faults));
         assert_eq!(
@@ -59,7 +58,7 @@ fn programs_follow_one_another_under_load() {
 }
 
 #[test]
-fn a_card_that_takes_no_program_says_so() {
+fn reload_of_a_card_without_firmware_fails_with_the_reason() {
     let mut refused =
         config(MODELS.iter().find(|model| model.programs.is_some()).unwrap(), 1, Faults::default());
     let fixed = NicModel::default();
@@ -70,5 +69,5 @@ fn a_card_that_takes_no_program_says_so() {
     let outcome = run(&refused, &Options::default()).unwrap();
     let broken: Vec<&str> =
         outcome.report.checks.iter().filter(|it| !it.held).map(|checked| checked.detail.as_str()).collect();
-    assert!(broken.iter().any(|detail| detail.contains("take no other program")), "{broken:?}");
+    assert!(broken.iter().any(|detail| detail.contains("cannot load firmware")), "{broken:?}");
 }

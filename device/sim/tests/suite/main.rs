@@ -1,8 +1,8 @@
-//! All tests of the package from outside, in one program: linked once.
+//! All integration tests of the package in one program, which is linked once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
-/// A card that does something else than the one inside of it, `self.nic`, and looks as that one to who looks on.
+/// Implements `Observed` for a wrapper of a card: every query goes to the wrapped card `self.nic`.
 macro_rules! observed_as_its_nic {
     ($wrapper:ty) => {
         impl niclab_model::nic::Observed for $wrapper {

@@ -1,4 +1,4 @@
-//! Match cards: every kind of workload, received in every way, holds every check, whatever links do.
+//! Match cards: every kind of workload, with every way of receiving, holds every check on any link.
 
 use niclab_sim::run::{Options, run};
 use niclab_spec::report::Report;
@@ -31,7 +31,7 @@ fn a_ping_pong_is_counted_exactly() {
 }
 
 #[test]
-fn every_kind_ends_with_all_messages_received_in_every_way() {
+fn every_workload_completes_with_every_way_of_receiving() {
     let random =
         Workload { neighbours: Some(3), message_bytes: 6_000, ..Workload::new(WorkloadKind::Random) };
     let ring = Workload { neighbours: Some(4), ..Workload::new(WorkloadKind::NeighbourExchange) };
@@ -54,7 +54,7 @@ fn every_kind_ends_with_all_messages_received_in_every_way() {
 }
 
 #[test]
-fn a_link_that_loses_doubles_damages_and_reorders_loses_nothing() {
+fn messages_survive_loss_duplication_corruption_and_reordering() {
     let faults = Faults { loss: 0.05, duplicate: 0.05, corrupt: 0.05, reorder: 0.05, ..Faults::default() };
     for receive in Receive::OF_LISTS {
         let workload =
@@ -68,7 +68,7 @@ fn a_link_that_loses_doubles_damages_and_reorders_loses_nothing() {
 }
 
 #[test]
-fn a_queue_of_a_few_frames_lets_everything_pass_in_the_end() {
+fn switch_queue_of_three_frames_loses_no_message() {
     let kind = WorkloadKind::NeighbourExchange;
     let workload = Workload {
         count: 60,
@@ -84,7 +84,7 @@ fn a_queue_of_a_few_frames_lets_everything_pass_in_the_end() {
 }
 
 #[test]
-fn megabytes_arrive_whole() {
+fn messages_of_a_megabyte_arrive_intact() {
     let workload = Workload { count: 5, message_bytes: 1 << 20, ..Workload::new(WorkloadKind::Stream) };
     for receive in Receive::OF_LISTS {
         let report = sound(&config(2, &Workload { receive, ..workload.clone() }));
@@ -93,7 +93,7 @@ fn megabytes_arrive_whole() {
 }
 
 #[test]
-fn each_nth_message_interrupts() {
+fn every_tenth_message_raises_an_interrupt() {
     let workload = Workload { count: 100, interrupt_every: 10, ..Workload::new(WorkloadKind::PingPong) };
     let report = sound(&config(2, &workload));
     for node in &report.nodes {
@@ -102,7 +102,7 @@ fn each_nth_message_interrupts() {
 }
 
 #[test]
-fn what_its_card_has_no_room_for_is_refused() {
+fn port_that_exceeds_the_card_memory_is_refused() {
     let mut config = config(2, &Workload::new(WorkloadKind::PingPong));
     config.workload.slices = 8;
     config.workload.receive = Receive::Get;

@@ -1,4 +1,4 @@
-//! A timeline holds what the report holds, and watching changes nothing.
+//! A timeline sums to the report, and an observer changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use niclab_sim::run::{Options, run, run_observed};
 use niclab_spec::{ClusterFile, SimConfig, Source, Workload, WorkloadKind};
 use serde_json::Value;
 
-/// Counts, bytes, price and waiting by kind of crossing.
+/// Count, bytes, price and waiting time for each kind of transaction.
 type Sums = BTreeMap<String, [u64; 4]>;
 
 fn sums_of(timeline: &Value) -> Sums {
@@ -24,7 +24,7 @@ fn sums_of(timeline: &Value) -> Sums {
 }
 
 #[test]
-fn a_timeline_sums_to_the_report_and_a_capture_holds_every_frame() {
+fn timeline_sums_to_the_report_and_capture_has_every_frame() {
     let workload = Workload { count: 100, warmup: 10, ..Workload::new(WorkloadKind::PingPong) };
     let file = ClusterFile { nodes: Some(2), ..ClusterFile::default() };
     let config = SimConfig::new(&Source::default().resolve(&file).unwrap(), "test", &workload);
@@ -32,7 +32,11 @@ fn a_timeline_sums_to_the_report_and_a_capture_holds_every_frame() {
     let (mut timeline, mut capture) = (Vec::new(), Vec::new());
     let observer = Observer::new(&names, Some(Box::new(&mut timeline)), Some(Box::new(&mut capture)));
     let outcome = run_observed(&config, &Options::default(), Some(observer.unwrap())).unwrap();
-    assert_eq!(outcome.report, run(&config, &Options::default()).unwrap().report, "watching changes nothing");
+    assert_eq!(
+        outcome.report,
+        run(&config, &Options::default()).unwrap().report,
+        "an observer changes nothing"
+    );
 
     let timeline: Value = serde_json::from_slice(&timeline).unwrap();
     assert_eq!(timeline["otherData"]["stages_lost"], 0);

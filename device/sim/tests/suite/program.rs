@@ -1,4 +1,4 @@
-//! The program `niclab-sim`: its exit codes, what it prints, and that it prints the same each time.
+//! The program `niclab-sim`: its exit codes and its output, which is the same each time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn write(folder: &Path, workload: &Workload) -> String {
 }
 
 #[test]
-fn a_report_is_printed_or_written_the_same_each_time() {
+fn report_on_standard_output_equals_the_written_file() {
     let folder = tempfile::tempdir().unwrap();
     let config = write(folder.path(), &Workload { count: 10, ..Workload::new(WorkloadKind::Stream) });
     let printed = program(&["--config", &config]);
@@ -34,7 +34,7 @@ fn a_report_is_printed_or_written_the_same_each_time() {
 }
 
 #[test]
-fn what_cannot_be_run_ends_with_2_and_says_why() {
+fn invalid_input_ends_with_exit_code_2_and_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let bad = write(folder.path(), &Workload { message_bytes: 9, ..Workload::new(WorkloadKind::Stream) });
     let missing =
@@ -51,13 +51,13 @@ fn what_cannot_be_run_ends_with_2_and_says_why() {
 }
 
 #[test]
-fn a_recording_is_replayed_from_the_ports_that_it_names() {
+fn recording_is_replayed_on_the_recorded_ports() {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("run.jsonl");
     let lines = [
         r#"{"niclab_recording": 2, "nodes": 2}"#,
         r#"{"model_time_ps": 0, "node": 0, "port": 5, "to": 1, "to_port": 3, "bytes": 16}"#,
-        // The port was routed anew meanwhile: in the simulator another one takes this over.
+        // The port was rerouted in the recorded run. In the simulator another port sends this message.
         r#"{"model_time_ps": 9, "node": 0, "port": 5, "to": 1, "to_port": 0, "bytes": 8}"#,
         r#"{"model_time_ps": 9, "node": 0, "port": 0, "to": 0, "to_port": 7, "bytes": 8, "interrupt": true}"#,
         r#"{"model_time_ps": 5000000, "node": 1, "port": 2, "to": 0, "bytes": 64, "interrupt": true}"#,
@@ -76,11 +76,11 @@ fn a_recording_is_replayed_from_the_ports_that_it_names() {
     assert_eq!(launches(1).get(&2), Some(&1));
     assert_eq!((report.nodes[0].messages_received, report.nodes[1].messages_received), (2, 2));
     assert_eq!(report.nodes[0].interrupts["message"], 2);
-    assert!(report.model.time_ps > 5_000_000, "no earlier than it was recorded");
+    assert!(report.model.time_ps > 5_000_000, "messages are sent no earlier than in the recording");
 }
 
 #[test]
-fn a_swarm_prints_the_same_on_any_number_of_threads() {
+fn swarm_output_does_not_depend_on_the_number_of_threads() {
     let run = |threads: &str| program(&["--swarm", "20", "--seed", "3", "--threads", threads]);
     let one = run("1");
     assert_eq!((one.status.code(), &one.stdout), (Some(0), &run("4").stdout));

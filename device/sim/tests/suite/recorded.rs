@@ -1,4 +1,4 @@
-//! What a recording has of each model: every message once, whatever the network does to its frames.
+//! Recordings of each model contain every message once, on any network.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ struct Seen {
     messages: Vec<Recorded>,
 }
 
-/// A card whose frames are looked at, as a live shell shows them to whoever records.
+/// A card whose frames the test sees, as a live shell shows them to a recorder.
 struct Shown {
     nic: AnyNic,
     seen: Arc<Mutex<Seen>>,
@@ -65,12 +65,12 @@ fn config(model: &str, workload: &Workload) -> SimConfig {
 }
 
 #[test]
-fn every_model_says_which_messages_begin_and_each_is_recorded_once() {
+fn each_message_of_every_model_is_recorded_once() {
     for model in MODELS {
         let largest = (model.limits)(&niclab_model::nic::registry::Values::defaults(model)).max_message_bytes;
-        // Longer than a frame, where a message can be.
+        // Longer than one frame, if the model supports such messages.
         let bytes = largest.min(5_000) as u32 / 8 * 8;
-        // Where a message has no words beside its payload, a workload's tag is part of it.
+        // If a message has no words besides its payload, the workload's tag is part of the payload.
         let has_no_words = model.has(FEATURE_POSTS) || model.has(FEATURE_RINGS);
         let tag_bytes = if has_no_words { 16 } else { 0 };
         let workload = Workload {
@@ -80,7 +80,7 @@ fn every_model_says_which_messages_begin_and_each_is_recorded_once() {
             ..Workload::new(WorkloadKind::AllToAll)
         };
         let mut config = config(model.name, &workload);
-        // Where nothing is sent again, a pair whose acknowledgement is lost sends no more.
+        // A model without retransmission stops a pair whose acknowledgement is lost, so it runs without faults.
         for node in config.nodes.iter_mut().filter(|_| !model.has(FEATURE_RINGS)) {
             node.link.faults = Faults { loss: 0.05, duplicate: 0.05, ..Faults::default() };
         }
@@ -92,12 +92,12 @@ fn every_model_says_which_messages_begin_and_each_is_recorded_once() {
             let of_node = || messages.iter().filter(|message| message.node == number);
             assert_eq!(of_node().count() as u64, node.messages_sent, "{} node {number}", model.name);
             for to in (0..4).filter(|to| *to != number) {
-                // Where senders are held back by messages of programs, these are empty.
+                // Credit messages of programs have no payload.
                 let sizes: Vec<u32> =
                     of_node().filter(|m| m.to == to && m.bytes > 0).map(|message| message.bytes).collect();
                 assert_eq!(sizes, [bytes + tag_bytes; 60], "{}: {number} to {to}", model.name);
             }
-            // Where messages have no words of their own, their receivers ask for interrupts.
+            // If messages have no words of their own, their receivers request interrupts.
             let is_asked = of_node().any(|message| message.interrupt);
             assert_eq!(is_asked, !has_no_words, "{}", model.name);
         }
@@ -105,7 +105,7 @@ fn every_model_says_which_messages_begin_and_each_is_recorded_once() {
 }
 
 #[test]
-fn what_is_replayed_is_as_long_as_what_was_recorded() {
+fn replayed_messages_have_the_recorded_lengths() {
     let recorded = [16, 24, 64, 40];
     let line = |bytes| {
         format!(r#"{{"model_time_ps": 0, "node": 0, "port": 0, "to": 1, "to_port": 0, "bytes": {bytes}}}"#)

@@ -1,4 +1,4 @@
-//! Ordinary frames of stations beside cards, and masters on a node's bus beside its card.
+//! Ordinary frames of MAC endpoints, and peer devices on a node's bus.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -20,11 +20,11 @@ use serde_json::Value;
 
 const FRAME_BYTES: usize = 60;
 
-/// What a station heard: its node, the destination, and when the frame was there in picoseconds.
+/// A received frame: node, destination, and arrival time in picoseconds.
 type Heard = Arc<Mutex<Vec<(u16, Mac, u64)>>>;
 
-/// A card beside which there is a station, on a card of its own. That of node 0 sends these frames, one for each
-/// message that its program launches.
+/// A card with a MAC endpoint on a peer device. Node 0's endpoint sends these frames, one for each message that its
+/// program posts.
 struct Station {
     node: u16,
     nic: AnyNic,
@@ -53,7 +53,7 @@ impl Nic for Station {
             let mut frame = header.emit().to_vec();
             frame.resize(FRAME_BYTES, 0);
             self.sent += 1;
-            // A tail that comes later: whoever hears it has it then.
+            // The last byte leaves later than the first. The receiver has the frame when the last byte arrives.
             let (at, tail) = (now, now + Span::from_ns(100));
             let (node, number) = (self.node, self.sent);
             let message = Some(TraceTag { node, port: 0, number, launched: now, bytes: FRAME_BYTES as u32 });
@@ -105,7 +105,7 @@ impl Observed for Station {
     }
 }
 
-/// Four nodes, of which the last has a card without stations, while the station of node 0 sends to these addresses.
+/// Runs four nodes, of which the last has a card without MAC endpoints. Node 0's endpoint sends to these addresses.
 fn outcome(
     to_send: &[Mac],
     faults: Faults,
@@ -137,7 +137,7 @@ fn line<'a>(ledger: &'a [LedgerEntry], crossing: &str) -> Option<&'a LedgerEntry
 }
 
 #[test]
-fn a_station_reaches_functions_and_stations_by_their_addresses_and_all_of_them_by_one() {
+fn endpoint_frames_reach_their_unicast_and_broadcast_receivers() {
     let to_send = [
         mac_of_node(1),
         mac_of_station(1, 7),
@@ -155,8 +155,8 @@ fn a_station_reaches_functions_and_stations_by_their_addresses_and_all_of_them_b
     assert_eq!(whom.len(), 4, "{whom:?}");
     let nodes = &outcome.report.nodes;
     let received = |node: &NodeFigures| (node.ethernet.received_frames, node.ethernet.dropped_frames);
-    // Node 0: what is for all and for its own function. Others: for all, for an address that nobody knows; node 1: its
-    // own.
+    // Node 0 receives the broadcast and the frame to its own function. The others receive the broadcast and the frame
+    // to an unknown address; node 1 also receives the frame to its own function.
     let counts: Vec<_> = nodes.iter().map(received).collect();
     assert_eq!(counts, [(2, 0), (3, 0), (2, 0), (2, 1)]);
     for node in nodes {
@@ -169,17 +169,17 @@ fn a_station_reaches_functions_and_stations_by_their_addresses_and_all_of_them_b
         assert_eq!(node.ethernet.received_bytes, 60 * frames);
         assert_eq!(node.ethernet.sent_frames, 0);
     }
-    // The function beside the station hears it as soon as all of it is there, and not over the link.
+    // The function on the endpoint's own node gets the broadcast as soon as its last byte has left, without the link.
     let least = |node: usize| nodes[node].ethernet_model_latency.min_ps;
     assert!(least(0) < least(1), "{} and {}", least(0), least(1));
-    // Each of these seven was sent once; what its own node heard of the one for all never left it.
+    // The link counts each of these seven frames once: the own node's copy of the broadcast never crosses it.
     let (plain, _) = self::outcome(&[], Faults::default(), None);
     let frames_in = |outcome: &Outcome| outcome.report.fabric.frames_in;
     assert_eq!(frames_in(&outcome) - frames_in(&plain), 7);
 }
 
 #[test]
-fn damaged_frames_of_stations_reach_nobody() {
+fn damaged_frames_of_endpoints_are_dropped() {
     let to_send = [mac_of_node(1), mac_of_station(1, 0), BROADCAST];
     let (outcome, heard) = outcome(&to_send, Faults { corrupt: 1.0, ..Faults::default() }, None);
     assert!(heard.iter().all(|(node, ..)| *node == 2), "{heard:?}");
@@ -188,7 +188,7 @@ fn damaged_frames_of_stations_reach_nobody() {
 }
 
 #[test]
-fn peripherals_are_part_of_reports_and_have_tracks_in_timelines() {
+fn peer_devices_appear_in_reports_and_timelines() {
     let names: Vec<String> = (0..4).map(|node| format!("node{node}")).collect();
     let mut timeline = Vec::new();
     let observer = Observer::new(&names, Some(Box::new(&mut timeline)), None).unwrap();
@@ -225,7 +225,7 @@ fn peripherals_are_part_of_reports_and_have_tracks_in_timelines() {
 }
 
 #[test]
-fn without_stations_a_report_is_what_it_was() {
+fn report_without_endpoints_has_no_fields_for_them() {
     let (outcome, heard) = outcome(&[], Faults::default(), None);
     assert!(heard.is_empty());
     for node in &outcome.report.nodes {

@@ -1,4 +1,4 @@
-//! A swarm holds every check, says the same each time on any number of threads, and finds what is broken on purpose.
+//! A swarm holds every check, prints the same on any number of threads, and finds bugs that are seeded in cards.
 
 use crate::tampered::{Tamper, Tampered};
 use niclab_abi::config::FEATURE_SLICES;
@@ -12,13 +12,13 @@ fn random_configurations_hold_every_check() {
     assert!(swarm.is_sound(), "{swarm}");
 }
 
-/// All but what only cards with groups do.
+/// All workloads except those that need cards with groups.
 fn drawn_kinds() -> impl Iterator<Item = WorkloadKind> {
     WorkloadKind::ALL.into_iter().filter(|kind| !matches!(kind, WorkloadKind::Reduce | WorkloadKind::Echo))
 }
 
 #[test]
-fn a_swarm_draws_every_kind_over_both_functions() {
+fn swarm_has_every_workload_over_both_functions() {
     let drawn = |kind, function| {
         let is_it = |seed| {
             let workload = configuration(seed).workload;
@@ -34,7 +34,7 @@ fn a_swarm_draws_every_kind_over_both_functions() {
 }
 
 #[test]
-fn a_swarm_draws_every_kind_received_in_every_way_by_match_cards() {
+fn swarm_has_every_workload_and_way_of_receiving_of_match_cards() {
     for kind in drawn_kinds() {
         for receive in Receive::OF_LISTS {
             let is_it = |seed| {
@@ -48,7 +48,7 @@ fn a_swarm_draws_every_kind_received_in_every_way_by_match_cards() {
 }
 
 #[test]
-fn a_swarm_of_one_model_draws_that_model_alone() {
+fn swarm_of_one_model_has_only_that_model() {
     for model in NicModel::all() {
         let of_it = |seed| configuration_of(seed, Some(model)).nodes[0].nic.model;
         assert!((1..=100).all(|seed| of_it(seed) == model), "{model:?}");
@@ -57,27 +57,27 @@ fn a_swarm_of_one_model_draws_that_model_alone() {
     }
 }
 
-/// Of this seed one card has a slow link, and letters wait 1 us at first: what goes again must not fill the link for
-/// ever.
+/// With this seed one card has a slow link, and messages wait 1 us before the first retransmission. The retransmissions
+/// must not fill the link for ever.
 #[test]
-fn letters_that_go_again_leave_room_for_their_acknowledgements() {
+fn retransmissions_leave_room_for_acknowledgements() {
     let run = run_seed_of(Some(model("mailbox")), None, 3_788, &Options::default());
     assert!(run.broken.is_empty() && run.events < 1_000_000, "{run:?}");
 }
 
 #[test]
-fn a_swarm_is_the_same_on_any_number_of_threads() {
+fn swarm_does_not_depend_on_the_number_of_threads() {
     let one = Swarm::new(7, 40, 1).to_string();
     for threads in [2, 5] {
         assert_eq!(Swarm::new(7, 40, threads).to_string(), one);
     }
 }
 
-/// Most runs that may pass before a fault is found.
+/// Maximum number of runs within which a bug must be found.
 const MAX_RUNS: u64 = 1_000;
 
-/// The first seed whose run finds the fault in a card of this model, and by which checks. With `is_drawn`, of the seeds
-/// that come to this model by themselves.
+/// The first seed whose run finds the bug in a card of this model, and the failed checks. With `is_drawn`, only seeds
+/// that choose this model at random.
 fn found(tamper: Tamper, model: NicModel, is_drawn: bool) -> (u64, Vec<String>) {
     let broken = |seed: u64| {
         if is_drawn && configuration(seed).nodes[0].nic.model != model {
@@ -97,7 +97,7 @@ fn model(name: &str) -> NicModel {
 }
 
 #[test]
-fn each_fault_put_into_a_model_is_found() {
+fn each_seeded_bug_of_a_model_is_found() {
     let ultra = Tamper::ALL.map(|tamper| (tamper, "ultra"));
     let matching = Tamper::MATCH.map(|tamper| (tamper, "match"));
     for (tamper, name) in ultra.into_iter().chain(matching) {
@@ -108,7 +108,7 @@ fn each_fault_put_into_a_model_is_found() {
 }
 
 #[test]
-fn each_fault_of_a_receive_queue_is_found_in_every_card_that_has_one() {
+fn each_receive_queue_bug_is_found_in_every_card_that_has_one() {
     for model in NicModel::all().filter(|model| model.has(FEATURE_SLICES)) {
         for tamper in Tamper::SLICES {
             let (_, names) = found(tamper, model, false);

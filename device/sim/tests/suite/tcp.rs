@@ -1,5 +1,4 @@
-//! Streams over TCP: what they take in model time on the platform of the GAMMA paper's figure 1, and that all comes on
-//! any network.
+//! Streams over TCP: their model time on the platform of the GAMMA paper's figure 1, and their delivery on any network.
 
 use niclab_sim::run::{Options, RunError, run};
 use niclab_spec::report::Report;
@@ -8,7 +7,7 @@ use niclab_spec::{
 };
 
 const PROFILE: &str = "fast-ethernet-3c905-pii300";
-/// Bytes of a message that no payload is.
+/// Bytes of a message's tag, which is not payload.
 const TAG_BYTES: u32 = 16;
 
 fn config(nodes: u32, kind: WorkloadKind, bytes: u32) -> SimConfig {
@@ -43,7 +42,7 @@ fn megabytes_per_s(config: &SimConfig) -> f64 {
     f64::from(config.workload.message_bytes + TAG_BYTES) / one_way_us(config)
 }
 
-/// The same with other terms.
+/// The same configuration with other TCP terms.
 fn with(config: &SimConfig, tcp: TcpTerms) -> SimConfig {
     SimConfig { workload: Workload { tcp, ..config.workload.clone() }, ..config.clone() }
 }
@@ -53,13 +52,13 @@ fn on(config: &SimConfig, forwarding: Forwarding) -> SimConfig {
 }
 
 #[test]
-fn the_shortest_message_takes_what_the_stack_was_fitted_to() {
+fn shortest_message_takes_the_time_that_the_stack_was_fitted_to() {
     let us = one_way_us(&ping_pong(TAG_BYTES));
     assert!((us - 77.4).abs() < 0.1, "{us}");
 }
 
 #[test]
-fn long_messages_go_as_fast_as_half_duplex_lets_them() {
+fn long_messages_reach_the_half_duplex_rate() {
     let long = ping_pong(1 << 20);
     let full = megabytes_per_s(&on(&long, Forwarding::CutThrough));
     let half = megabytes_per_s(&long);
@@ -70,23 +69,23 @@ fn long_messages_go_as_fast_as_half_duplex_lets_them() {
     assert!(captured < 0.8 * half, "{captured}");
 }
 
-/// Sizes at which throughput is half of that of long messages, within a step of which.
+/// Sizes at which throughput is half of that of long messages, each within one step of sizes.
 #[test]
-fn the_second_segment_throws_throughput_back_below_half() {
+fn second_segment_reduces_throughput_below_half() {
     let rate = |bytes| megabytes_per_s(&ping_pong(bytes));
     let half = rate(1 << 20) / 2.0;
-    assert!(rate(1_000) < half && rate(1_460) > half, "one segment reaches it");
-    assert!(rate(1_500) < half && rate(1_750) > half, "two do so again");
+    assert!(rate(1_000) < half && rate(1_460) > half, "one segment reaches half");
+    assert!(rate(1_500) < half && rate(1_750) > half, "two segments reach it again");
 }
 
 #[test]
-fn nagles_algorithm_and_acknowledgements_that_wait_hold_the_rest_of_a_message_for_200_ms() {
-    // 5,000 bytes: the fourth segment is not full. What three acknowledge once they are read lets it go.
+fn nagle_and_delayed_acks_hold_the_last_segment_for_200_ms() {
+    // Of 5,000 bytes the fourth segment is not full. It leaves when the three before it are read and acknowledged.
     let plain = one_way_us(&ping_pong(5_000));
     let nagle = TcpTerms { nagle: true, ..TcpTerms::default() };
     let held = one_way_us(&with(&ping_pong(5_000), nagle));
     assert!(held > plain + 50.0 && held < 2_000.0, "{plain} {held}");
-    // Two messages, the second behind the first, of which nobody sends an answer: nothing but the time-out lets it go.
+    // Two messages in a row without an answer. The second one leaves only after the timeout of the acknowledgement.
     let mut stream = config(2, WorkloadKind::Stream, 100);
     stream.workload.tcp = nagle;
     let both = sound(&stream).model.time_ps;
@@ -95,9 +94,9 @@ fn nagles_algorithm_and_acknowledgements_that_wait_hold_the_rest_of_a_message_fo
 }
 
 #[test]
-fn a_processor_that_drives_transfers_has_less_throughput() {
+fn cpu_driven_transfers_reduce_throughput() {
     let driven = TcpTerms { cpu_driven: true, ..TcpTerms::default() };
-    // On a processor that is slow enough for its time to be what is short.
+    // On a processor that is slow enough to be the bottleneck.
     let file = ClusterFile {
         nodes: Some(2),
         profile: Some("fast-ethernet-3c595-p133".to_owned()),
@@ -113,7 +112,7 @@ fn a_processor_that_drives_transfers_has_less_throughput() {
 }
 
 #[test]
-fn windows_of_two_segments_wait_for_acknowledgements() {
+fn windows_of_two_segments_reduce_throughput() {
     let narrow = TcpTerms { window_bytes: 4_096, ..TcpTerms::default() };
     let wide = megabytes_per_s(&ping_pong(65_536));
     let narrow = megabytes_per_s(&with(&ping_pong(65_536), narrow));
@@ -121,7 +120,7 @@ fn windows_of_two_segments_wait_for_acknowledgements() {
 }
 
 #[test]
-fn all_comes_once_and_in_order_on_any_network() {
+fn tcp_data_arrives_once_and_in_order_on_any_network() {
     let kinds = [WorkloadKind::AllToAll, WorkloadKind::Incast, WorkloadKind::Random, WorkloadKind::Stream];
     for (seed, kind) in (1..).zip(kinds) {
         for forwarding in [Forwarding::CutThrough, Forwarding::RepeaterWithoutCapture] {
@@ -147,11 +146,11 @@ fn the_same_seed_gives_the_same_bytes() {
     let config = config(3, WorkloadKind::AllToAll, 5_000);
     assert_eq!(sound(&config).to_json(), sound(&config).to_json());
     let other = SimConfig { seed: config.seed + 1, ..config.clone() };
-    assert_ne!(sound(&config).model.time_ps, sound(&other).model.time_ps, "collisions are drawn");
+    assert_ne!(sound(&config).model.time_ps, sound(&other).model.time_ps, "collisions are random");
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_tcp_configurations_are_refused() {
     let mut file = ClusterFile { nodes: Some(2), ..ClusterFile::default() };
     let workload = Workload { function: Function::Tcp, ..Workload::new(WorkloadKind::PingPong) };
     let cluster = Source::default().resolve(&file).unwrap();

@@ -1,4 +1,5 @@
-//! One simulation by phases, on any number of threads, is the one that is carried out event by event, byte for byte.
+//! A simulation that several threads process by phases equals the one that one thread processes event by event, byte
+//! for byte.
 
 use niclab_sim::run::{Options, Outcome, run};
 use niclab_sim::swarm::{configuration_of, recording};
@@ -11,8 +12,8 @@ fn on_threads(config: &SimConfig, threads: usize) -> Option<Outcome> {
     run(config, &options).ok()
 }
 
-/// Whether it was carried out by phases on so many threads. They must have seen what is seen event by event: every
-/// count, time and verdict.
+/// Whether `threads` threads processed it by phases. Asserts that every count, time and check equals that of one
+/// thread.
 fn is_divided(config: &SimConfig, threads: usize, one: &Outcome, what: &str) -> bool {
     let several = on_threads(config, threads).unwrap();
     assert_eq!(several.report.to_json(), one.report.to_json(), "{what} on {threads} threads");
@@ -20,7 +21,8 @@ fn is_divided(config: &SimConfig, threads: usize, one: &Outcome, what: &str) -> 
     several.threads == threads.min(config.nodes.len())
 }
 
-/// Compares seeds of a swarm event by event and on 1, 2 and 5 threads; how many runs were by phases, of how many.
+/// Compares seeds of a swarm event by event and on 1, 2 and 5 threads. Returns the number of runs by phases, and of all
+/// runs.
 fn compared(seeds: std::ops::RangeInclusive<u64>, model: Option<NicModel>) -> (u32, u32) {
     let (mut divided, mut runs) = (0, 0);
     for seed in seeds {
@@ -36,13 +38,13 @@ fn compared(seeds: std::ops::RangeInclusive<u64>, model: Option<NicModel>) -> (u
 }
 
 #[test]
-fn any_number_of_threads_sees_the_same_of_every_seed() {
+fn every_seed_gives_the_same_on_any_number_of_threads() {
     let (divided, runs) = compared(1..=60, None);
-    assert!(3 * divided > runs, "{divided} of {runs} runs were carried out by phases");
+    assert!(3 * divided > runs, "{divided} of {runs} runs were processed by phases");
 }
 
 #[test]
-fn any_number_of_threads_sees_the_same_of_every_model() {
+fn every_model_gives_the_same_on_any_number_of_threads() {
     for model in NicModel::all() {
         let (divided, runs) = compared(1..=6, Some(model));
         println!("{}: {divided} of {runs}", model.name);
@@ -50,7 +52,7 @@ fn any_number_of_threads_sees_the_same_of_every_model() {
 }
 
 #[test]
-fn any_number_of_threads_sees_the_same_of_more_nodes_than_share_a_link() {
+fn clusters_of_41_nodes_give_the_same_on_any_number_of_threads() {
     for kind in [WorkloadKind::NeighbourExchange, WorkloadKind::Incast, WorkloadKind::Random] {
         let neighbours = (kind != WorkloadKind::Incast).then_some(6);
         let workload = Workload { count: 20, neighbours, ..Workload::new(kind) };
@@ -64,9 +66,9 @@ fn any_number_of_threads_sees_the_same_of_more_nodes_than_share_a_link() {
     }
 }
 
-/// Over the Ethernet function, whose nodes take little memory: the last node's number is the largest that 16 bits hold.
+/// The Ethernet function is used because its nodes take little memory. The last node has the largest number of 16 bits.
 #[test]
-fn there_can_be_as_many_nodes_as_numbers() {
+fn cluster_of_65536_nodes_runs_and_one_more_is_refused() {
     let workload = Workload {
         function: Function::Ethernet,
         count: 1,
@@ -87,5 +89,5 @@ fn there_can_be_as_many_nodes_as_numbers() {
     );
     assert_eq!((one.report.nodes.len(), one.report.fabric.frames_out), (65_536, 2 * 65_536));
     config.nodes.push(config.nodes[0].clone());
-    assert!(on_threads(&config, 1).is_none(), "one more has no number");
+    assert!(on_threads(&config, 1).is_none(), "one more node has no number");
 }

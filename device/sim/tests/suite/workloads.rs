@@ -1,4 +1,4 @@
-//! Every kind of workload runs to its end, holds every check, and gives the same bytes each time.
+//! Every kind of workload completes, holds every check, and gives the same bytes each time.
 
 use niclab_sim::run::{Options, RunError, run};
 use niclab_spec::report::Report;
@@ -27,19 +27,19 @@ fn a_ping_pong_is_counted_exactly() {
     }
     let latency = report.model.latency;
     assert_eq!(latency.count, 400);
-    // Nothing meets anything, so that each message takes as long as every other, and the run as long as all of them.
+    // No two messages contend, so all have the same latency, and the run takes at least the sum of all latencies.
     assert_eq!((latency.min_ps, latency.sum_ps), (latency.max_ps, 400 * latency.max_ps));
     assert!(report.model.is_exact && report.model.time_ps >= latency.sum_ps);
 }
 
-/// Neither the numbers of frames nor how far a card is in what it does round and round matter.
+/// Neither frame numbers nor the positions in the card's ring buffers matter.
 #[test]
-fn what_a_part_takes_does_not_depend_on_what_was_sent_before_it() {
+fn measured_time_does_not_depend_on_the_warmup() {
     let nic = NicConfig::of(NicModel::named("grim").unwrap());
     for (nodes, kind) in [(2, WorkloadKind::PingPong), (2, WorkloadKind::Stream), (4, WorkloadKind::Incast)] {
         let file = ClusterFile { nodes: Some(nodes), nic: nic.clone(), ..ClusterFile::default() };
         let cluster = Source::default().resolve(&file).unwrap();
-        // After as many as are released at a time.
+        // After multiples of the number of messages that a receiver releases at a time.
         let parts = [16, 32, 48, 80].map(|warmup| {
             let workload = Workload { count: 24, warmup, message_bytes: 10_000, ..Workload::new(kind) };
             let report = sound(&SimConfig::new(&cluster, "test", &workload));
@@ -50,9 +50,9 @@ fn what_a_part_takes_does_not_depend_on_what_was_sent_before_it() {
     }
 }
 
-/// Nothing but the wire keeps frames apart, and both cards send as fast as they receive.
+/// Only the wire spaces the frames, and both cards send as fast as they receive.
 #[test]
-fn a_fifo_of_a_few_frames_is_never_overrun_at_the_speed_of_the_wire() {
+fn fifo_of_a_few_frames_never_overflows_at_wire_speed() {
     for (profile, fifo_bytes) in
         [("fast-ethernet-p133", 2_048), ("fast-ethernet-p133", 4_096), ("fast-ethernet-pii350", 4_096)]
     {
@@ -74,7 +74,7 @@ fn a_fifo_of_a_few_frames_is_never_overrun_at_the_speed_of_the_wire() {
 }
 
 #[test]
-fn every_kind_ends_with_all_messages_received() {
+fn every_workload_ends_with_all_messages_received() {
     let random = Workload { neighbours: Some(3), message_bytes: 64, ..Workload::new(WorkloadKind::Random) };
     let ring = Workload { neighbours: Some(4), ..Workload::new(WorkloadKind::NeighbourExchange) };
     for (nodes, workload, expected) in [
@@ -92,7 +92,7 @@ fn every_kind_ends_with_all_messages_received() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_bytes_and_another_another_run() {
+fn same_seed_gives_the_same_bytes_and_another_seed_others() {
     let workload = Workload { count: 100, neighbours: Some(4), ..Workload::new(WorkloadKind::Random) };
     let mut config = config(12, &workload);
     let first = sound(&config).to_json();
@@ -102,7 +102,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_another_run() {
 }
 
 #[test]
-fn ordinary_networking_is_priced_beside_the_models() {
+fn ethernet_function_is_priced_like_the_models() {
     let workload =
         Workload { function: Function::Ethernet, count: 100, ..Workload::new(WorkloadKind::PingPong) };
     let ethernet = sound(&config(2, &workload));
@@ -120,7 +120,7 @@ fn ordinary_networking_is_priced_beside_the_models() {
 }
 
 #[test]
-fn each_so_manieth_message_interrupts() {
+fn every_tenth_message_raises_an_interrupt() {
     let workload = Workload { count: 100, interrupt_every: 10, ..Workload::new(WorkloadKind::PingPong) };
     let report = sound(&config(2, &workload));
     for node in &report.nodes {
@@ -129,14 +129,14 @@ fn each_so_manieth_message_interrupts() {
 }
 
 #[test]
-fn impossible_workloads_are_refused_before_anything_runs() {
+fn impossible_workloads_are_refused_before_the_run() {
     let error = run(&config(10, &Workload::new(WorkloadKind::AllToAll)), &Options::default()).unwrap_err();
     assert!(matches!(error, RunError::Workload(_)), "{error}");
     assert!(error.to_string().contains("at most 9 nodes"), "{error}");
 }
 
 #[test]
-fn a_run_past_the_end_of_model_time_is_an_error() {
+fn run_past_the_end_of_model_time_is_an_error() {
     let days = |count: u64, threads: usize| {
         let mut config = config(2, &Workload { count, warmup: 0, ..Workload::new(WorkloadKind::PingPong) });
         // Each message takes two days.

@@ -1,4 +1,4 @@
-//! What waits for model time to pass, while others do something all the time.
+//! Work that waits for model time, while other nodes are active all the time.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn set_faults(lab: &Lab, node: &str, faults: Faults) {
     assert!(matches!(set, Answer::Done), "{set:?}");
 }
 
-/// Two further nodes send to and fro until a message has come.
+/// Two further nodes exchange messages until a message has arrived.
 fn arrives_amid_others(lab: &Lab, receiver: &mut GuestPort) {
     let others = [lab.guest(2).unwrap(), lab.guest(3).unwrap()];
     let [mut a, mut b] = pair([&others[0], &others[1]]);
@@ -35,8 +35,8 @@ fn arrives_amid_others(lab: &Lab, receiver: &mut GuestPort) {
         if let Some(message) = receiver.try_receive() {
             break message;
         }
-        assert!(begin.elapsed() < TIMEOUT, "held up by {messages} messages of others");
-        // One at a time, so that none of these ever waits for a deadline itself.
+        assert!(begin.elapsed() < TIMEOUT, "delayed by {messages} messages of other nodes");
+        // One message at a time, so that none of these waits for a deadline.
         messages += 1;
         assert!(a.try_launch(&[messages], [messages, 7], 0));
         a.announce();
@@ -44,7 +44,7 @@ fn arrives_amid_others(lab: &Lab, receiver: &mut GuestPort) {
         b.release(messages);
         b.announce();
         if messages.is_multiple_of(u64::from(SLICES) / 4) {
-            // Their queue is never full: by the answer the card has seen what was released.
+            // Their queue never fills: with the reply, the card has seen the releases.
             others[1].statistics().unwrap();
         }
     };
@@ -52,39 +52,39 @@ fn arrives_amid_others(lab: &Lab, receiver: &mut GuestPort) {
 }
 
 #[test]
-fn a_letter_that_found_nobody_is_repeated_whatever_others_do() {
+fn message_without_receiver_is_resent_despite_other_traffic() {
     let lab = lab("mailbox");
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let mut sender = GuestPort::open(&guests[0], SLICES).unwrap();
     sender.route(1, sender.number()).unwrap();
     assert!(sender.try_launch(&[42], [1, 2], 0));
     sender.announce();
-    // It has left by the answer, and found nobody.
+    // With the reply, the message has left, and no port has received it.
     guests[0].statistics().unwrap();
     let mut receiver = GuestPort::open(&guests[1], SLICES).unwrap();
     receiver.authorize(0, sender.number(), SLICES / 2).unwrap();
     arrives_amid_others(&lab, &mut receiver);
 }
 
-/// What `act` has sent is held back by a fault at the first look, and arrives at the second, without another frame and
-/// without quiet.
+/// A fault delays the frame that `act` sends at the first check. It arrives at the second check, without another frame
+/// and without an idle fabric.
 fn arrives_at_the_second_look(
     lab: &Lab,
     act: impl FnOnce(&mut World<'_>),
     mut arrived: impl FnMut() -> bool,
 ) {
     const BETWEEN: Duration = Duration::from_secs(1);
-    // Held all the while, so that no thread of the daemon does anything.
+    // This thread holds the lock throughout, so that no thread of the daemon does anything.
     let mut world = lab.daemon().shell().world();
     let mut standing = Standing::default();
     act(&mut world);
-    assert!(!world.pass_by(&mut standing, BETWEEN) && !arrived(), "it is seen for the first time");
+    assert!(!world.pass_by(&mut standing, BETWEEN) && !arrived(), "the first check only notes the frame");
     assert!(world.pass_by(&mut standing, BETWEEN) && arrived());
     assert!(!world.pass_by(&mut standing, BETWEEN));
 }
 
 #[test]
-fn messages_that_a_fault_holds_back_arrive_though_nothing_is_quiet() {
+fn delayed_messages_arrive_on_a_busy_fabric() {
     let lab = lab("ultra");
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut sender, mut receiver] = pair([&guests[0], &guests[1]]);
@@ -97,7 +97,7 @@ fn messages_that_a_fault_holds_back_arrive_though_nothing_is_quiet() {
 }
 
 #[test]
-fn ethernet_frames_that_a_fault_holds_back_arrive_though_nothing_is_quiet() {
+fn delayed_ethernet_frames_arrive_on_a_busy_fabric() {
     let lab = lab("ultra");
     let (mut from, mut to) = (lab.ethernet(0, 0).unwrap(), lab.ethernet(1, 0).unwrap());
     set_faults(&lab, "node1", Faults { reorder: 1.0, ..Faults::default() });

@@ -1,5 +1,4 @@
-//! Descriptor queues through the real socket: chains go to a model and come back, and what a guest must not do is
-//! counted.
+//! Descriptor queues over the real socket: chains go to a model and return, and violations of a guest are counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +24,7 @@ fn loopback(lab: &Lab) -> Arc<ClusterGuest> {
     guest
 }
 
-/// How often something crossed the bus of node 0, and how many bytes it was.
+/// Number of transactions of this kind on the bus of node 0, and their bytes.
 fn crossings(lab: &Lab, crossing: Crossing) -> (u64, u64) {
     let world = lab.daemon().shell().world();
     let line = world.nodes[0].card.nic.ledger().line(crossing);
@@ -43,12 +42,12 @@ fn next_used(ring: &mut DriverRing) -> Option<(u16, u32)> {
 }
 
 #[test]
-fn chains_go_to_the_model_and_come_back_with_what_it_wrote() {
+fn chains_return_with_the_data_of_the_model() {
     let lab = lab(1);
     let guest = loopback(&lab);
     let memory = guest.memory();
     let (from, to) = (memory.allocate(4_096, 8).unwrap(), memory.allocate(4_096, 8).unwrap());
-    // More than the card takes at a time, so that it comes back for the others by itself.
+    // More chains than the card takes at a time, so that it must fetch the others by itself.
     const CHAINS: u64 = 3 * MOST as u64;
     for chain in 0..CHAINS {
         memory.slice(from + 64 * chain, 40).unwrap().copy_from(&[chain as u8 + 1; 40]);
@@ -87,7 +86,7 @@ fn chains_go_to_the_model_and_come_back_with_what_it_wrote() {
 }
 
 #[test]
-fn hostile_chains_are_counted_and_harm_nobody_else() {
+fn hostile_chains_are_counted_and_do_not_affect_other_nodes() {
     let lab = lab(3);
     let guest = loopback(&lab);
     let bystanders = [lab.guest(1).unwrap(), lab.guest(2).unwrap()];
@@ -109,7 +108,7 @@ fn hostile_chains_are_counted_and_harm_nobody_else() {
     for name in ["descriptor_outside_memory", "ring_loop", "ring_descriptor_index"] {
         until(name, || violations(&lab, 0).contains_key(name));
     }
-    // The same chain again and again: as many as the queue has descriptors are taken, and the card takes fewer.
+    // The same chain many times: the device takes at most a queue's number of descriptors, and the card takes fewer.
     guest.with_descriptor_rings(|transmit, _| {
         transmit.write_descriptor(3, buffer(memory, 8, false), 0, 0).unwrap();
         (0..200).for_each(|_| present(transmit, 3));
@@ -123,7 +122,7 @@ fn hostile_chains_are_counted_and_harm_nobody_else() {
 }
 
 #[test]
-fn a_reset_takes_all_chains_back() {
+fn reset_removes_all_chains_from_the_card() {
     let lab = lab(1);
     let guest = loopback(&lab);
     let memory = guest.memory().allocate(64, 8).unwrap();
@@ -140,7 +139,7 @@ fn a_reset_takes_all_chains_back() {
     until("all chains", || taken() == Some(0));
     lab.daemon().shell().world().host_reset(0);
     assert_eq!(taken(), Some(MOST));
-    guest.with_descriptor_rings(|_, receive| assert!(next_used(receive).is_none(), "nothing is given back"));
+    guest.with_descriptor_rings(|_, receive| assert!(next_used(receive).is_none(), "no chain is returned"));
 }
 
 /// Two rings of the DEC 21140 in a guest's memory, and buffers of 64 bytes.
@@ -153,7 +152,7 @@ struct Rings {
 const ENTRIES: u64 = 8;
 
 impl Rings {
-    /// Rings, or chains, that a card walks.
+    /// Rings for a card to walk, one unchained and one chained.
     fn new(lab: &Lab) -> Self {
         let guest = lab.guest(0).unwrap();
         let allocate = |bytes| guest.memory().allocate(bytes, 8).unwrap();
@@ -171,8 +170,8 @@ impl Rings {
         self.guest.memory().atomics(self.first[queue] + entry * BYTES, 2).unwrap()
     }
 
-    /// Gives one to the card: 40 bytes to send, or room of 64 for what comes. The first ring is one of pieces in a row,
-    /// the second a chain.
+    /// Gives a descriptor to the card: 40 bytes to send, or room for 64 bytes. The first ring is contiguous, the second
+    /// is a chain.
     fn give(&self, queue: usize, number: u64) {
         let entry = number % ENTRIES;
         let is_last = entry == ENTRIES - 1;
@@ -193,7 +192,7 @@ impl Rings {
         words[0].store(u64::from(control) << 32 | u64::from(OWN), Ordering::Release);
     }
 
-    /// The status of one that the card has given back.
+    /// The status of a descriptor that the card has returned.
     fn status(&self, queue: usize, number: u64) -> Option<u32> {
         let word = self.words(queue, number % ENTRIES)[0].load(Ordering::Acquire);
         (word as u32 & OWN == 0 && word != 0).then_some(word as u32)
@@ -208,7 +207,7 @@ impl Rings {
 }
 
 #[test]
-fn rings_in_guest_memory_are_walked_for_a_poll_demand() {
+fn poll_demand_makes_the_card_walk_rings_in_guest_memory() {
     let lab = lab(1);
     let rings = Rings::new(&lab);
     let memory = rings.guest.memory();
@@ -241,22 +240,25 @@ fn rings_in_guest_memory_are_walked_for_a_poll_demand() {
     assert!(violations(&lab, 0).is_empty());
     let all = 2 * ROUNDS * ENTRIES;
     let (fetched, bytes) = crossings(&lab, Crossing::DescriptorFetch);
-    assert!(fetched >= all && bytes == fetched * BYTES, "and those that were looked at in vain: {fetched}");
+    assert!(
+        fetched >= all && bytes == fetched * BYTES,
+        "including polls that found no descriptor: {fetched}"
+    );
     assert_eq!(crossings(&lab, Crossing::DescriptorWriteBack), (all, all * 8));
 }
 
-/// Rings that were found broken.
+/// Number of rings that were found broken.
 fn refused(lab: &Lab) -> u64 {
     lab.daemon().shell().world().nodes[0].card.statistics().refused
 }
 
 #[test]
-fn rings_without_end_harm_nobody_else() {
+fn endless_rings_do_not_affect_other_nodes() {
     let lab = lab(3);
     let rings = Rings::new(&lab);
     let bystanders = [lab.guest(1).unwrap(), lab.guest(2).unwrap()];
     let [mut a, mut b] = pair([&bystanders[0], &bystanders[1]]);
-    // A chain that leads back to itself, of which every descriptor is the card's again as soon as it is done with.
+    // A chain that leads back to itself. Every descriptor is the card's again as soon as the card has returned it.
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let _stop = Stop(&is_over);
@@ -273,7 +275,7 @@ fn rings_without_end_harm_nobody_else() {
             stream(&mut a, &mut b, 20);
         }
     });
-    assert_eq!(refused(&lab), 0, "a ring that is strange is not broken");
+    assert_eq!(refused(&lab), 0, "an unusual ring is not broken");
     assert!(violations(&lab, 1).is_empty() && violations(&lab, 2).is_empty());
 }
 
@@ -283,7 +285,7 @@ fn rings_that_lead_out_of_memory_stop() {
     let rings = Rings::new(&lab);
     let bystanders = [lab.guest(1).unwrap(), lab.guest(2).unwrap()];
     let [mut a, mut b] = pair([&bystanders[0], &bystanders[1]]);
-    // And their data is nobody's.
+    // The buffers are outside of memory as well.
     rings.store(1, 0, CHAINED | 40, u32::MAX - 4_095, u32::MAX - 7);
     rings.store(0, 0, CHAINED | 40, u32::MAX - 4_095, u32::MAX - 7);
     rings.demand();

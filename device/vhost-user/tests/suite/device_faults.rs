@@ -1,4 +1,4 @@
-//! Faults of the device, as a guest sees them: in the configuration, and on a running daemon.
+//! Device faults as a guest sees them: in the configuration, and set on a running daemon.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ fn faulty(faults: DeviceFaults) -> (Lab, [Arc<ClusterGuest>; 2], [GuestPort; 2])
     (lab, guests, ports)
 }
 
-/// Sends messages whose payload and tag is their number, and waits until the card has written them.
+/// Sends messages with their number as payload and tag, and waits until the card has stored them.
 fn send(lab: &Lab, from: &mut GuestPort, numbers: impl IntoIterator<Item = u64>, code: u16) {
     let before = stats(lab, 1).messages_received;
     let mut count = 0;
@@ -40,7 +40,7 @@ fn slice(guest: &ClusterGuest, port: &GuestPort, index: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_stale_slice_keeps_its_old_status_and_those_after_it_come() {
+fn stale_slice_keeps_its_old_status_and_later_slices_arrive() {
     let (lab, guests, [mut a, mut b]) = faulty(DeviceFaults { stale_at: vec![2], ..DeviceFaults::default() });
     send(&lab, &mut a, 1..=3, 0);
     assert_eq!(b.try_receive().unwrap().tag(), [1, 1]);
@@ -57,7 +57,7 @@ fn a_stale_slice_keeps_its_old_status_and_those_after_it_come() {
 }
 
 #[test]
-fn a_short_slice_says_that_all_is_well() {
+fn short_slice_has_a_valid_status() {
     let (lab, _guests, [mut a, mut b]) =
         faulty(DeviceFaults { short_at: vec![1], ..DeviceFaults::default() });
     send(&lab, &mut a, [7, 8], 0);
@@ -82,7 +82,7 @@ fn invalid_value_is_out_of_range_in_a_valid_slice() {
 }
 
 #[test]
-fn a_late_completion_comes_when_model_time_has_passed() {
+fn late_completion_arrives_after_its_model_time() {
     let faults = DeviceFaults { delay_at: vec![1], delay_ns: 50_000, ..DeviceFaults::default() };
     let (lab, _guests, [mut a, mut b]) = faulty(faults);
     send(&lab, &mut a, [1, 2], 0);
@@ -94,7 +94,7 @@ fn a_late_completion_comes_when_model_time_has_passed() {
 }
 
 #[test]
-fn a_late_completion_does_not_wait_for_others_to_be_quiet() {
+fn late_completion_arrives_while_other_nodes_are_active() {
     let faults = DeviceFaults { delay_at: vec![1], ..DeviceFaults::default() };
     let lab = lab_with(4, |config| config.nodes[1].device_faults = faults);
     let guests: Vec<_> = (0..4).map(|node| lab.guest(node).unwrap()).collect();
@@ -108,7 +108,7 @@ fn a_late_completion_does_not_wait_for_others_to_be_quiet() {
 }
 
 #[test]
-fn a_port_is_closed_only_after_its_late_completion() {
+fn port_is_closed_only_after_its_late_completion() {
     let faults = DeviceFaults { delay_at: vec![1], ..DeviceFaults::default() };
     let (lab, guests, [mut a, b]) = faulty(faults);
     send(&lab, &mut a, [1], 0);
@@ -119,7 +119,7 @@ fn a_port_is_closed_only_after_its_late_completion() {
 }
 
 #[test]
-fn interrupts_are_lost_and_duplicated_and_counted() {
+fn lost_and_duplicated_interrupts_are_counted() {
     let faults = DeviceFaults {
         lost_interrupt_at: vec![1],
         duplicated_interrupt_at: vec![3],
@@ -136,14 +136,14 @@ fn interrupts_are_lost_and_duplicated_and_counted() {
 }
 
 #[test]
-fn a_stale_status_line_tells_what_was_before() {
+fn stale_status_line_shows_the_previous_counts() {
     let (lab, _guests, [mut a, mut b]) =
         faulty(DeviceFaults { stale_at: vec![2], ..DeviceFaults::default() });
     for (number, notified) in [(1, 1), (2, 1), (3, 3)] {
         assert!(b.try_launch(&[number], [0, 0], CODE_NOTIFY));
         b.announce();
         until("a message", || a.try_receive().is_some());
-        // Answered when what the launch caused is carried out to its end, the line included.
+        // The reply comes when all effects of the post are done, including the status line.
         stats(&lab, 1);
         assert_eq!(b.status_line().notified, notified);
     }
@@ -151,7 +151,7 @@ fn a_stale_status_line_tells_what_was_before() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_faults_and_another_gives_others() {
+fn same_seed_gives_the_same_faults_and_another_seed_others() {
     let fates = |seed: u64| {
         let lab = lab_with(2, |config| {
             config.seed = seed;
@@ -189,12 +189,12 @@ fn faults_change_while_the_daemon_runs() {
     assert!(b.try_receive().is_none());
     assert_eq!(set(DeviceFaults::default()), Answer::Done);
     send(&lab, &mut a, [3], 0);
-    assert!(b.try_receive().is_none(), "slice 2 never comes");
+    assert!(b.try_receive().is_none(), "slice 2 never arrives");
     assert_eq!(stats(&lab, 1).device_faults, [("stale".to_owned(), 1)].into());
 }
 
 #[test]
-fn clients_that_change_device_faults_at_once_lose_no_change() {
+fn concurrent_changes_of_device_faults_are_all_applied() {
     let lab = lab(1);
     let node = &lab.config().nodes[0].name;
     std::thread::scope(|scope| {
@@ -220,7 +220,7 @@ fn clients_that_change_device_faults_at_once_lose_no_change() {
 }
 
 #[test]
-fn impossible_faults_and_unknown_nodes_are_refused_by_name() {
+fn invalid_faults_and_unknown_nodes_are_refused_by_name() {
     let lab = lab(2);
     let refusal = |node: &str, faults: DeviceFaults| {
         let request = Request::SetDeviceFaults { node: node.to_owned(), faults };
@@ -231,6 +231,6 @@ fn impossible_faults_and_unknown_nodes_are_refused_by_name() {
     };
     let message = refusal("node1", DeviceFaults { stale: f64::NAN, ..DeviceFaults::default() });
     assert!(message.contains("`stale`") && message.contains("NaN"), "{message}");
-    let message = refusal("nobody", DeviceFaults::default());
-    assert!(message.contains("nobody") && message.contains("node1"), "{message}");
+    let message = refusal("node9", DeviceFaults::default());
+    assert!(message.contains("node9") && message.contains("node1"), "{message}");
 }

@@ -14,7 +14,7 @@ const NONE: u64 = 0;
 const MERGEABLE: u64 = 1 << 15;
 
 #[test]
-fn frames_reach_their_address_and_broadcasts_everybody_else() {
+fn frames_reach_their_address_and_broadcasts_all_other_nodes() {
     let lab = lab(3);
     let mut guests: Vec<EthernetGuest> = (0..3).map(|node| lab.ethernet(node, MERGEABLE).unwrap()).collect();
     let unicast = frame(lab.mac(0), lab.mac(2), 60);
@@ -22,13 +22,13 @@ fn frames_reach_their_address_and_broadcasts_everybody_else() {
     assert_eq!(guests[2].receive(TIMEOUT).unwrap(), (Offload::default(), unicast));
     let broadcast = frame(lab.mac(0), [0xff; 6], 1514);
     assert!(guests[0].send(&broadcast).unwrap());
-    assert_eq!(guests[1].receive(TIMEOUT).unwrap().1, broadcast, "and nothing before it");
+    assert_eq!(guests[1].receive(TIMEOUT).unwrap().1, broadcast, "the broadcast is the first frame");
     assert_eq!(guests[2].receive(TIMEOUT).unwrap().1, broadcast);
     assert!(guests[0].try_receive().unwrap().is_none());
 }
 
 #[test]
-fn offloads_pass_where_both_ends_take_them_over() {
+fn offloads_pass_if_both_ends_support_them() {
     let lab = lab(2);
     let mut from = lab.ethernet(0, Negotiated::OFFERED).unwrap();
     let mut to = lab.ethernet(1, Negotiated::OFFERED).unwrap();
@@ -42,7 +42,7 @@ fn offloads_pass_where_both_ends_take_them_over() {
     assert_eq!((counters.frames_in, counters.bytes_in), (15, 15 * 54 + 20_000));
 }
 
-/// A frame with these VLAN tags behind its addresses.
+/// A frame with these VLAN tags after its addresses.
 fn tagged(mut frame: Vec<u8>, tags: &[u16]) -> Vec<u8> {
     let bytes = tags.iter().flat_map(|tag| [tag.to_be_bytes(), [0, 100]].concat());
     frame.splice(12..12, bytes.collect::<Vec<_>>());
@@ -71,7 +71,7 @@ fn vlan_tags_do_not_count_towards_the_mtu() {
 }
 
 #[test]
-fn long_frames_with_a_vlan_tag_are_cut_into_full_frames() {
+fn long_frames_with_a_vlan_tag_are_split_into_full_frames() {
     let lab = lab(2);
     let mut from = lab.ethernet(0, Negotiated::OFFERED).unwrap();
     let mut to = lab.ethernet(1, Negotiated::OFFERED).unwrap();
@@ -98,9 +98,9 @@ fn each_frame_doorbell_and_interrupt_is_priced_once() {
         assert!(guests[from].send(&frame(lab.mac(from), lab.mac(to), 60 + 70 * index)).unwrap());
         guests[to].receive(TIMEOUT).unwrap();
     }
-    // Nobody is connected there: no host, no price.
+    // No guest is connected there, so the ledger has no price for its host.
     assert!(guests[0].send(&frame(lab.mac(0), lab.mac(2), 60)).unwrap());
-    // A doorbell is counted when it is heard, and priced when its thread gets to work.
+    // The daemon counts a doorbell when it is rung, and prices it when the doorbell's thread runs.
     until("the frame without a receiver and all doorbells", || {
         let world = lab.daemon().shell().world();
         let is_priced = |node| doorbells_priced(&world, node) == world.common.ethernet.doorbells(node);
@@ -123,8 +123,8 @@ fn each_frame_doorbell_and_interrupt_is_priced_once() {
     assert!(world.common.ethernet.doorbells(0) >= 11);
 }
 
-/// How long messages of a ping-pong waited for a node's host, each behind a long frame of the Ethernet functions where
-/// there is one.
+/// How long messages of a ping-pong waited for a node's host. With `with_frames`, each follows a long frame of the
+/// Ethernet functions.
 fn waited_ps(with_frames: bool) -> u64 {
     const MESSAGES: u64 = 20;
     let lab = lab(2);
@@ -148,10 +148,10 @@ fn waited_ps(with_frames: bool) -> u64 {
 }
 
 #[test]
-fn the_two_functions_of_a_card_wait_for_one_host_and_bus() {
+fn both_functions_of_a_card_contend_for_one_host_and_bus() {
     assert_eq!(waited_ps(false), 0);
     let waited = waited_ps(true);
-    // The receiving host copies the frame while the message behind it arrives.
+    // The receiving host copies the frame while the message after it arrives.
     assert!(waited > 20 * 100_000, "{waited} ps");
 }
 
@@ -160,7 +160,7 @@ fn doorbells_priced(world: &World, node: usize) -> u64 {
 }
 
 #[test]
-fn a_plain_receiver_gets_segments_with_checksums() {
+fn receiver_without_offloads_gets_segments_with_checksums() {
     let lab = lab(2);
     let mut from = lab.ethernet(0, Negotiated::OFFERED).unwrap();
     let mut to = lab.ethernet(1, NONE).unwrap();
@@ -198,7 +198,7 @@ fn frames_wait_for_buffers_and_the_wait_is_bounded() {
 }
 
 #[test]
-fn faults_show_and_end() {
+fn each_link_fault_has_its_effect() {
     let lab = lab(2);
     let mut from = lab.ethernet(0, MERGEABLE).unwrap();
     let mut to = lab.ethernet(1, MERGEABLE).unwrap();
@@ -210,7 +210,7 @@ fn faults_show_and_end() {
     from.send(&frame(lab.mac(0), lab.mac(1), 60)).unwrap();
     until("the frame is lost", || stats(&lab, 1).link_events.get("lost") == Some(&1));
     set(niclab_spec::Faults { reorder: 1.0, ..Default::default() });
-    // Nothing overtakes it: it arrives when the fabric was quiet.
+    // No frame overtakes it: it arrives when the fabric is idle.
     from.send(&frame(lab.mac(0), lab.mac(1), 61)).unwrap();
     assert_eq!(to.receive(TIMEOUT).unwrap().1.len(), 61);
     set(niclab_spec::Faults { corrupt: 1.0, ..Default::default() });
@@ -222,7 +222,7 @@ fn faults_show_and_end() {
 }
 
 #[test]
-fn faults_are_changed_one_by_one_read_back_and_refused_by_name() {
+fn faults_are_changed_separately_and_invalid_ones_refused() {
     let lab = lab(2);
     let name = lab.config().nodes[1].name.clone();
     let ask = |request: &Request| niclab_device::monitor::answer(lab.daemon().shell(), request);
@@ -251,7 +251,7 @@ fn faults_are_changed_one_by_one_read_back_and_refused_by_name() {
         (name.as_str(), FaultsChange { corrupt: Some(1.5), ..Default::default() }, "`corrupt` is 1.5"),
         (&name, FaultsChange { reorder: Some(f64::NAN), ..Default::default() }, "`reorder` is NaN"),
         (&name, FaultsChange { delay_ns: Some(u64::MAX), ..Default::default() }, "`delay_ns`"),
-        ("nobody", FaultsChange::default(), "`nobody`"),
+        ("node9", FaultsChange::default(), "`node9`"),
     ] {
         match change(node, wrong) {
             Answer::Error { message } => assert!(message.contains(part), "{message}"),
@@ -262,11 +262,11 @@ fn faults_are_changed_one_by_one_read_back_and_refused_by_name() {
 }
 
 #[test]
-fn nobody_sends_in_the_name_of_a_port() {
+fn ethernet_frame_in_the_name_of_a_port_is_discarded() {
     let lab = lab(2);
     let mut from = lab.ethernet(0, MERGEABLE).unwrap();
     let mut to = lab.ethernet(1, MERGEABLE).unwrap();
-    // Whatever the protocol: a model that comes later is not to be forged either.
+    // This holds for any protocol, so that frames of later models cannot be forged either.
     for protocol in 0..=u8::MAX {
         let mut forged = frame(lab.mac(0), lab.mac(1), 100);
         forged[12..14].copy_from_slice(&0x88b5_u16.to_be_bytes());

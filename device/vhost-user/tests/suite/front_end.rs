@@ -1,5 +1,5 @@
-//! Front ends that do what they must not, as a QEMU gone wrong would: each against a daemon of its own, the program as
-//! it is installed, over its sockets. The daemon lives, other nodes go on, and what happened is counted or said.
+//! Front ends that violate the protocol, as a faulty QEMU would. Each runs against a daemon of its own: the installed
+//! program, over its sockets. The daemon survives, other nodes continue, and the daemon counts or logs the violation.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -25,7 +25,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 const MEMORY_BYTES: u64 = 4 << 20;
 
-/// A daemon for four: node 0 is hostile, node 1 its partner, nodes 2 and 3 must not notice.
+/// A daemon for four nodes: node 0 is hostile, node 1 its partner, and nodes 2 and 3 must not be affected.
 struct Scene {
     daemon: Process,
     hostile: Arc<ClusterGuest>,
@@ -51,13 +51,14 @@ impl Scene {
         }
     }
 
-    /// Waits for a violation of node 0, and checks that the others go on.
+    /// Waits for a violation of node 0, and checks that the other nodes continue.
     fn assert_counted(&mut self, name: &str) {
         until(name, || self.daemon.violations(0).contains_key(name));
         self.assert_others_go_on();
     }
 
-    /// The hostile front end is hung up on, the daemon says why, the others go on, and node 0 can come back.
+    /// Checks that the daemon closes the hostile connection and logs why, the others continue, and node 0 can connect
+    /// again.
     fn assert_refused(&mut self, why: &str) {
         self.daemon.wait_for_log(why);
         until("the connection's end", || !self.daemon.connected(0).0);
@@ -75,7 +76,7 @@ fn memory_file(memory: &GuestMemory) -> File {
     File::from(borrowed.try_clone_to_owned().unwrap())
 }
 
-/// Writes one message of the protocol as it is told: also nonsense. `flags` beside the version.
+/// Writes one message of the protocol without checks, so it may be invalid. `flags` are set in addition to the version.
 fn send(stream: &UnixStream, request: FrontendReq, flags: u32, body: &[u8], descriptors: &[BorrowedFd<'_>]) {
     let header = [request as u32, 1 | flags, body.len() as u32].map(u32::to_ne_bytes).concat();
     let raw: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
@@ -88,7 +89,7 @@ fn send(stream: &UnixStream, request: FrontendReq, flags: u32, body: &[u8], desc
 
 const NEED_REPLY: u32 = 8;
 
-/// The same, acknowledged: zero is success.
+/// The same with an acknowledgement: zero is success.
 fn acknowledged(
     stream: &UnixStream,
     request: FrontendReq,
@@ -99,14 +100,14 @@ fn acknowledged(
     answer(stream)
 }
 
-/// The next answer, which is one word.
+/// The next reply, which is one word.
 fn answer(mut stream: &UnixStream) -> u64 {
     let mut bytes = [0; 20];
     stream.read_exact(&mut bytes).unwrap();
     u64::from_ne_bytes(bytes[12..].try_into().unwrap())
 }
 
-/// Gives queue `queue` of `guest` another call or kick.
+/// Gives queue `queue` of `guest` a new call or kick descriptor.
 fn give(guest: &ClusterGuest, request: FrontendReq, queue: u64, descriptor: impl AsFd) -> u64 {
     acknowledged(guest.connection().stream(), request, &queue.to_ne_bytes(), &[descriptor.as_fd()])
 }
@@ -116,31 +117,31 @@ fn borrow(event: &EventFd) -> BorrowedFd<'_> {
     unsafe { BorrowedFd::borrow_raw(event.as_raw_fd()) }
 }
 
-/// An event that makes whoever writes to it wait: its counter is full.
+/// An event whose counter is full, so that a writer blocks.
 fn full_event() -> EventFd {
     let event = EventFd::new(0).unwrap();
     event.write(u64::MAX - 1).unwrap();
     event
 }
 
-/// Takes the non-blocking flag off, which both ends share.
+/// Clears the non-blocking flag, which both ends share.
 fn make_blocking(event: &EventFd) {
     // SAFETY: the descriptor is open, and the command takes plain flags.
     assert_eq!(unsafe { libc::fcntl(event.as_raw_fd(), libc::F_SETFL, libc::O_RDWR) }, 0);
 }
 
 #[test]
-fn memory_cut_short_under_the_rings() {
+fn memory_cut_short_under_the_rings_ends_the_connection() {
     let mut scene = Scene::new();
     memory_file(scene.hostile.memory()).set_len(0).unwrap();
-    // The device looks for a request, and its ring is gone.
+    // The device polls for a request, and its ring is gone.
     scene.hostile.with_control_ring(|ring| ring.ring().unwrap());
     scene.assert_counted("memory_vanished");
     scene.assert_refused("a page of the guest's memory is gone");
 }
 
 #[test]
-fn memory_cut_short_under_what_another_node_sends() {
+fn memory_cut_short_during_a_receive_ends_the_connection() {
     let mut scene = Scene::new();
     let partner = scene.daemon.guest(1);
     let [mut from, _to] = pair([&partner, &scene.hostile]);
@@ -149,12 +150,12 @@ fn memory_cut_short_under_what_another_node_sends() {
     from.announce();
     scene.assert_counted("memory_vanished");
     partner.statistics().unwrap();
-    assert!(scene.daemon.connected(1).0, "the sender did nothing wrong");
+    assert!(scene.daemon.connected(1).0, "the sender is not to blame");
     scene.assert_refused("a page of the guest's memory is gone");
 }
 
 #[test]
-fn ethernet_memory_cut_short() {
+fn ethernet_memory_cut_short_ends_the_connection() {
     let mut scene = Scene::new();
     let hostile = scene.daemon.ethernet(0);
     let mut other = scene.daemon.ethernet(1);
@@ -172,7 +173,7 @@ fn ethernet_memory_cut_short() {
 }
 
 #[test]
-fn a_memory_table_that_points_behind_its_files_end() {
+fn memory_table_beyond_the_end_of_its_file_is_refused() {
     let mut scene = Scene::new();
     let mut regions = scene.hostile.memory().regions().unwrap();
     regions[0].memory_size += PAGE_BYTES;
@@ -181,7 +182,7 @@ fn a_memory_table_that_points_behind_its_files_end() {
 }
 
 #[test]
-fn memory_that_is_no_file_in_memory() {
+fn memory_that_is_not_a_memory_file_is_refused() {
     let mut scene = Scene::new();
     let mut regions = scene.hostile.memory().regions().unwrap();
     let zero = File::options().read(true).write(true).open("/dev/zero").unwrap();
@@ -191,7 +192,7 @@ fn memory_that_is_no_file_in_memory() {
 }
 
 #[test]
-fn the_bars_file_cannot_be_cut() {
+fn bar_file_cannot_be_resized() {
     let mut scene = Scene::new();
     let bar = scene.hostile.bar().region(0).unwrap();
     // SAFETY: the mapped BAR keeps the descriptor open.
@@ -207,25 +208,25 @@ fn the_bars_file_cannot_be_cut() {
 }
 
 #[test]
-fn calls_that_would_make_the_device_wait() {
+fn blocking_call_events_do_not_block_the_device() {
     let mut scene = Scene::new();
     let event = full_event();
     for queue in 0..5 {
         assert_eq!(give(&scene.hostile, FrontendReq::SET_VRING_CALL, queue, borrow(&event)), 0);
     }
     make_blocking(&event);
-    // Each answer is an interrupt: the front end itself finds it by looking.
+    // Each reply raises an interrupt, and the front end finds the reply by polling.
     for _ in 0..10 {
         scene.hostile.request(OP_PING, &[]).unwrap();
     }
     scene.assert_others_go_on();
     assert!(event.read().unwrap() >= u64::MAX - 1);
     scene.hostile.request(OP_PING, &[]).unwrap();
-    assert_eq!(event.read().unwrap(), 1, "and it is called as ever");
+    assert_eq!(event.read().unwrap(), 1, "later calls work");
 }
 
 #[test]
-fn one_blocking_kick_for_all_queues() {
+fn one_blocking_kick_for_all_queues_does_not_block_the_device() {
     let mut scene = Scene::new();
     let kick = EventFd::new(0).unwrap();
     for queue in 0..5 {
@@ -237,7 +238,7 @@ fn one_blocking_kick_for_all_queues() {
     let mut ping = [0; Request::BYTES];
     Request { operation: OP_PING, body_bytes: 0 }.to_bytes(&mut ping);
     memory.slice(request, ping.len()).unwrap().copy_from(&ping);
-    // One ring each: four of the five queues find that it was taken already, and must not wait for another one.
+    // One ring each time: four of the five queues find the event consumed already, and must not wait for another one.
     for _ in 0..10 {
         scene.hostile.with_control_ring(|ring| {
             let request = Buffer { address: request, bytes: Request::BYTES as u32, writable: false };
@@ -253,7 +254,7 @@ fn one_blocking_kick_for_all_queues() {
 }
 
 #[test]
-fn descriptors_that_are_no_events() {
+fn descriptors_that_are_not_events_are_refused() {
     let mut scene = Scene::new();
     let (reader, writer) = std::io::pipe().unwrap();
     for (request, descriptor) in
@@ -271,7 +272,7 @@ fn descriptors_that_are_no_events() {
 }
 
 #[test]
-fn kicks_replaced_while_they_are_signalled() {
+fn kick_replaced_while_signalled_is_no_longer_watched() {
     let mut scene = Scene::new();
     let watched = scene.daemon.watched();
     let mut kept = Vec::new();
@@ -282,7 +283,8 @@ fn kicks_replaced_while_they_are_signalled() {
         kick.write(1).unwrap();
         kept.push(kick);
     }
-    // A descriptor that were still watched would be signalled for ever: the front end holds its end.
+    // If the daemon still watched a descriptor, it would be signalled for ever, because the front end holds the other
+    // end.
     assert_eq!(scene.daemon.watched(), watched);
     let before = scene.daemon.stats(0).doorbells;
     kept.last().unwrap().write(1).unwrap();
@@ -290,16 +292,16 @@ fn kicks_replaced_while_they_are_signalled() {
     scene.assert_others_go_on();
 }
 
-/// Whether nothing comes any more.
+/// Whether the daemon has closed the connection.
 fn is_hung_up(mut stream: &UnixStream) -> bool {
     stream.set_read_timeout(Some(crate::common::TIMEOUT)).unwrap();
-    // Reset, where something was left unread on the other side.
+    // The connection is reset if the daemon left data unread.
     stream
         .read(&mut [0; 1])
         .map_or_else(|error| error.kind() == ErrorKind::ConnectionReset, |bytes| bytes == 0)
 }
 
-/// A front end that has asked what is offered, and the answer.
+/// A front end that has asked what is offered, and the reply.
 fn offered(socket: PathBuf, request: FrontendReq) -> (UnixStream, u64) {
     let stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(crate::common::TIMEOUT)).unwrap();
@@ -310,7 +312,7 @@ fn offered(socket: PathBuf, request: FrontendReq) -> (UnixStream, u64) {
 }
 
 #[test]
-fn features_that_were_not_offered() {
+fn features_that_were_not_offered_are_refused() {
     let mut scene = Scene::new();
     for socket in [scene.daemon.cluster_socket(1), scene.daemon.ethernet_socket(1)] {
         let (stream, features) = offered(socket, FrontendReq::GET_FEATURES);
@@ -325,8 +327,8 @@ fn features_that_were_not_offered() {
     scene.daemon.guest(1).statistics().unwrap();
 }
 
-/// The library lets a front end accept protocol features that were not offered. None of what they would allow does
-/// anything.
+/// The library accepts protocol features that were not offered. None of the messages that they would allow has an
+/// effect.
 #[test]
 fn protocol_features_that_were_not_offered_unlock_nothing() {
     let mut scene = Scene::new();
@@ -335,16 +337,16 @@ fn protocol_features_that_were_not_offered_unlock_nothing() {
     let [cluster, ethernet] = [scene.daemon.cluster_socket(1), scene.daemon.ethernet_socket(1)];
     let features = offered(cluster.clone(), FrontendReq::GET_PROTOCOL_FEATURES).1;
     assert_eq!(features & VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS.bits(), 0);
-    // The Ethernet function does not offer to speak of protocol features at all.
+    // The Ethernet function does not offer protocol features at all.
     let of_ethernet = offered(ethernet.clone(), FrontendReq::GET_FEATURES).1;
     assert_eq!(of_ethernet & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits(), 0);
     let taken = |socket: &PathBuf| {
-        until("the last one's end", || scene.daemon.connected(1) == (false, false));
+        until("the end of the last connection", || scene.daemon.connected(1) == (false, false));
         let (stream, features) = offered(socket.clone(), FrontendReq::GET_FEATURES);
         let all = VhostUserProtocolFeatures::all().bits().to_ne_bytes();
         send(&stream, FrontendReq::SET_PROTOCOL_FEATURES, 0, &all, &[]);
         send(&stream, FrontendReq::SET_FEATURES, 0, &features.to_ne_bytes(), &[]);
-        // A table for the log to be of: one region of the file.
+        // A table for the log: one region of the file.
         let table = [1, 0, MEMORY_BYTES, 1 << 40, 0].map(u64::to_ne_bytes).concat();
         send(&stream, FrontendReq::SET_MEM_TABLE, 0, &table, &[file.as_fd()]);
         stream
@@ -357,7 +359,7 @@ fn protocol_features_that_were_not_offered_unlock_nothing() {
         (FrontendReq::POSTCOPY_ADVISE, words(0), false),
         (FrontendReq::POSTCOPY_LISTEN, words(0), false),
         (FrontendReq::GPU_SET_SOCKET, words(0), true),
-        // The region is there already, and one behind the file's end is refused as it is in a table.
+        // The region exists already. A region beyond the file's end is refused as in a table.
         (FrontendReq::ADD_MEM_REG, [0, 0, MEMORY_BYTES, 1 << 40, 0].map(u64::to_ne_bytes).concat(), true),
         (
             FrontendReq::ADD_MEM_REG,
@@ -372,7 +374,7 @@ fn protocol_features_that_were_not_offered_unlock_nothing() {
             send(&stream, *request, 0, body, if *has_file { &files } else { &[] });
             assert!(is_hung_up(&stream), "{request:?}");
         }
-        // These are answered: with an error, and with nothing.
+        // These get a reply: an error, or an empty one.
         let stream = taken(socket);
         send(&stream, FrontendReq::SET_DEVICE_STATE_FD, 0, &words(1), &[file.as_fd()]);
         assert_eq!(answer(&stream), 0x101, "an error, and no descriptor");
@@ -382,9 +384,9 @@ fn protocol_features_that_were_not_offered_unlock_nothing() {
         let mut empty = [1; 12];
         (&stream).read_exact(&mut empty).unwrap();
         assert_eq!(empty[8..], [0; 4], "no bytes, and no descriptor");
-        // A reset of the device is none of another's business.
+        // A reset of the device affects no other connection.
         send(&stream, FrontendReq::RESET_DEVICE, 0, &[], &[]);
-        // Regions can be added, each of them checked, until there are as many as a table may have.
+        // Regions can be added, each of them checked, up to the maximum number of a table.
         let mut added = 0;
         while added < 1_000 {
             let address = (added + 1) << 32;
@@ -408,7 +410,7 @@ fn protocol_features_that_were_not_offered_unlock_nothing() {
     scene.daemon.guest(1).statistics().unwrap();
 }
 
-/// Has the device ask over another channel for its BAR to be mapped, and takes the request without an answer.
+/// Has the device request the mapping of its BAR over another channel, and reads the request without answering.
 fn take_mapping_request(guest: &ClusterGuest) -> UnixStream {
     let (mut mute, theirs) = UnixStream::pair().unwrap();
     mute.set_read_timeout(Some(crate::common::TIMEOUT)).unwrap();
@@ -417,7 +419,7 @@ fn take_mapping_request(guest: &ClusterGuest) -> UnixStream {
         let features = connection.features().to_ne_bytes();
         let stream = connection.stream();
         assert_eq!(acknowledged(stream, FrontendReq::SET_BACKEND_REQ_FD, &[], &[theirs.as_fd()]), 0);
-        // The device starts anew, and wants its BAR mapped once more.
+        // The device starts again, and requests the mapping of its BAR again.
         assert_eq!(acknowledged(stream, FrontendReq::SET_FEATURES, &features, &[]), 0);
     }
     guest.statistics().unwrap();
@@ -428,34 +430,33 @@ fn take_mapping_request(guest: &ClusterGuest) -> UnixStream {
 }
 
 #[test]
-fn a_mapping_request_that_outlives_its_connection() {
+fn mapping_request_that_outlives_its_connection_does_not_block() {
     let daemon = Process::start(2);
     let guest = daemon.guest(0);
     let mute = take_mapping_request(&guest);
     drop(guest);
     until("the connection's end", || !daemon.connected(0).0);
     daemon.guest(1).statistics().unwrap();
-    // With its end of the channel the front end is gone, and the next one is asked.
+    // With its end of the channel closed, the front end is gone, and the daemon asks the next one.
     drop(mute);
     daemon.guest(0).statistics().unwrap();
 }
 
 #[test]
-fn a_mapping_request_that_is_never_answered() {
+fn unanswered_mapping_request_is_counted_and_may_be_late() {
     let mut scene = Scene::new();
     let mut mute = take_mapping_request(&scene.hostile);
     scene.hostile.statistics().unwrap();
     scene.assert_counted("map_unanswered");
     scene.daemon.wait_for_log("has not answered the request to map the BAR");
-    // It may come late.
+    // The answer may be late.
     scene.daemon.forget_log();
     mute.write_all(&[9_u32, 1 | 4, 8, 0, 0].map(u32::to_ne_bytes).concat()).unwrap();
     scene.daemon.wait_for_log("the BAR stands in the guest's address space");
     scene.hostile.statistics().unwrap();
 }
 
-/// The words of a guest's BAR, without the word by which the device says from moment to moment whether it wants a
-/// doorbell.
+/// The words of a guest's BAR without the doorbell word, which the device changes at any time.
 fn bar_words(guest: &ClusterGuest) -> Vec<u64> {
     let words = guest.bar().words().iter().map(|word| word.load(Ordering::Relaxed));
     let mut words: Vec<u64> = words.collect();
@@ -464,8 +465,8 @@ fn bar_words(guest: &ClusterGuest) -> Vec<u64> {
     words
 }
 
-/// Guests of one node, one after the other and over resets: each stores into all of the BAR, and the next finds what
-/// the first one found.
+/// Guests of one node, one after the other and with resets. Each stores into the whole BAR, and the next one finds the
+/// same contents as the first.
 fn assert_nothing_is_left(connect: impl Fn() -> Arc<ClusterGuest>) {
     let mut fresh = None;
     for round in 0..3 {
@@ -489,18 +490,18 @@ fn assert_nothing_is_left(connect: impl Fn() -> Arc<ClusterGuest>) {
 }
 
 #[test]
-fn next_guest_finds_nothing_of_the_one_before_in_its_bar() {
+fn next_guest_finds_no_old_data_in_its_bar() {
     for model in MODELS {
         let lab = lab_with(1, |config| config.nodes[0].nic.model = (*model).into());
         assert_nothing_is_left(|| lab.guest(0).unwrap());
     }
-    // And in the sandbox.
+    // The same in the sandbox.
     let daemon = Process::start(1);
     assert_nothing_is_left(|| daemon.guest(0));
     assert_eq!(daemon.count_in_log("cannot be given back"), 0);
 }
 
-/// How long a slice of the processor's time a thread asks for; 0 for the caller. Nothing where the thread has ended.
+/// Scheduler slice that a thread requests; thread 0 is the caller. None if the thread has ended.
 fn slice_ns(thread: i32) -> Option<u64> {
     let mut attributes = [0_u64; 7];
     let bytes = size_of_val(&attributes);
@@ -513,15 +514,15 @@ fn slice_ns(thread: i32) -> Option<u64> {
 }
 
 #[test]
-fn the_daemon_is_in_its_sandbox() {
+fn all_daemon_threads_are_in_the_sandbox() {
     let daemon = Process::start(2);
     daemon.wait_for_log("sandbox: ");
     let guest = daemon.guest(0);
-    // Each thread, whenever it was started.
+    // Each thread, started at any time.
     let threads = || std::fs::read_dir(format!("/proc/{}/task", daemon.id())).unwrap().map(Result::unwrap);
     let mut looked_at = 0;
     for thread in threads() {
-        // Some are short: what has ended meanwhile has no status.
+        // A thread may have ended in the meantime. It then has no status.
         let Ok(status) = std::fs::read_to_string(thread.path().join("status")) else { continue };
         let has = |line: &str| status.lines().any(|of_status| of_status == line);
         assert!(has("Seccomp:\t2") && has("NoNewPrivs:\t1"), "{status}");
@@ -529,7 +530,7 @@ fn the_daemon_is_in_its_sandbox() {
     }
     assert!(looked_at > 2, "{looked_at} threads");
     guest.statistics().unwrap();
-    // What is asked of the kernel for all threads was asked before.
+    // A request to the kernel for all threads was made earlier.
     let granted = std::thread::spawn(|| {
         let _short = ShortSlice::take();
         slice_ns(0)
@@ -540,7 +541,7 @@ fn the_daemon_is_in_its_sandbox() {
         let slice = slice_ns(thread.parse().unwrap());
         assert!(slice.is_none() || slice == granted, "thread {thread}: {slice:?}");
     }
-    // It says so by itself, too.
+    // The program reports the sandbox as well.
     let program = env!("CARGO_BIN_EXE_niclab-device");
     let said = std::process::Command::new(program).arg("sandbox").output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
@@ -551,7 +552,7 @@ fn the_daemon_is_in_its_sandbox() {
 }
 
 #[test]
-fn a_daemon_in_its_sandbox_takes_its_sockets_away() {
+fn sandboxed_daemon_removes_its_sockets() {
     let daemon = Process::start(1);
     let socket = daemon.cluster_socket(0);
     drop(daemon.guest(0));
@@ -561,22 +562,22 @@ fn a_daemon_in_its_sandbox_takes_its_sockets_away() {
 }
 
 #[test]
-fn connections_leave_nothing_behind() {
+fn connections_leave_no_descriptor_open() {
     let daemon = Process::start(2);
-    // What is made once and kept.
+    // The first connections create what the process keeps.
     drop((daemon.guest(0), daemon.ethernet(0)));
     until("both are gone", || daemon.connected(0) == (false, false));
     let before = daemon.descriptors();
     for _ in 0..100 {
         drop((daemon.guest(0), daemon.ethernet(0)));
     }
-    // At most as many: the monitor's own connections, which ask, come and go.
+    // The count may be lower, because the monitor's own connections come and go.
     until("all are gone", || daemon.connected(0) == (false, false) && daemon.descriptors() <= before);
 }
 
 #[test]
 fn descriptors_of_a_full_cluster_are_within_the_count() {
-    // All nodes of a daemon are connected while its descriptors are counted.
+    // All nodes are connected when the descriptors are counted.
     let open = |nodes: u16, queues| {
         let daemon = Process::with_queues(nodes, queues);
         let connect = |node| (daemon.guest(node), daemon.ethernet(node));
@@ -587,7 +588,7 @@ fn descriptors_of_a_full_cluster_are_within_the_count() {
         let (few, many) = (open(2, queues), open(5, queues));
         let of_a_node = (many - few) / 3;
         let counted = descriptors::DAEMON_PER_NODE + descriptors::of_queue_pairs(queues);
-        // QEMU's memory tables have more regions than this front end's, each with a descriptor.
+        // QEMU's memory tables have more regions than those of this front end, and each region has a descriptor.
         let counted = counted - 8..=counted;
         assert!(counted.contains(&of_a_node), "{of_a_node} for each node, counted {counted:?}");
         assert!(few - 2 * of_a_node <= descriptors::DAEMON_BASE, "{few} for two nodes, {of_a_node} for each");
@@ -595,10 +596,10 @@ fn descriptors_of_a_full_cluster_are_within_the_count() {
 }
 
 #[test]
-fn no_descriptor_left_to_connect() {
+fn listener_pauses_when_no_descriptor_is_left() {
     let daemon = Process::start(2);
     let guest = daemon.guest(1);
-    // Those that are open stay so, and no other is given.
+    // Open descriptors stay open, and the kernel grants no other one.
     daemon.limit_descriptors(3);
     let waiting = [
         UnixStream::connect(daemon.cluster_socket(0)).unwrap(),
@@ -616,7 +617,7 @@ fn no_descriptor_left_to_connect() {
 }
 
 #[test]
-fn rings_that_are_nowhere() {
+fn ring_addresses_outside_of_memory_are_refused() {
     let daemon = Process::start(1);
     let memory = Arc::new(GuestMemory::new(MEMORY_BYTES).unwrap());
     for spoilt in 0..3 {
@@ -634,7 +635,7 @@ fn rings_that_are_nowhere() {
 }
 
 #[test]
-fn memory_that_goes_and_comes_while_others_use_theirs() {
+fn vanishing_memory_of_one_node_does_not_affect_others() {
     let mut scene = Scene::new();
     for round in 0..20 {
         let guest = scene.daemon.guest(1);

@@ -1,4 +1,4 @@
-//! Cards of a running daemon take other programs while guests send: nothing is lost, and the loads end.
+//! Firmware reloads of a running daemon while guests send: no message is lost, and the reloads complete.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -51,7 +51,7 @@ impl Program {
     }
 }
 
-/// A program of the model that delivers every message once.
+/// An image of the model's firmware that delivers every message once.
 fn reliable(model: &'static Model, random: &mut Random) -> Vec<u8> {
     let programs = model.programs.as_ref().unwrap();
     loop {
@@ -63,7 +63,7 @@ fn reliable(model: &'static Model, random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// Models whose cards take programs.
+/// Models with firmware.
 fn models() -> impl Iterator<Item = &'static Model> {
     MODELS.iter().copied().filter(|model| model.programs.is_some())
 }
@@ -81,7 +81,7 @@ fn programs_of(model: &'static Model) -> (Lab, [Program; 2]) {
 }
 
 #[test]
-fn loads_end_and_lose_nothing_while_guests_send() {
+fn reloads_complete_and_lose_no_message_under_load() {
     for model in models() {
         let (lab, [mut from, mut to]) = programs_of(model);
         (0..ROOMS).for_each(|room| to.post(room));
@@ -116,16 +116,16 @@ fn loads_end_and_lose_nothing_while_guests_send() {
                 }
                 is_over.load(Ordering::Relaxed) && received == sent
             };
-            until("all messages have come", is_done);
+            until("all messages", is_done);
         });
     }
 }
 
-/// A program that posts no room may merely have lost its core: before its messages are given up as much wall time goes
-/// by as model time, whatever deadlines fire meanwhile. Here they do, as the card has no memory for what is sent and
-/// sent again.
+/// A program that posts no room may only have lost its core. So the card gives its messages up only after at least as
+/// much wall time as model time, even if deadlines fire early. They do here, because the card has no memory for
+/// retransmitted messages.
 #[test]
-fn a_load_waits_for_a_program_as_long_in_wall_time_as_in_model_time() {
+fn reload_waits_for_a_program_in_wall_time_and_model_time() {
     for model in models() {
         let (lab, [mut from, _to]) = programs_of(model);
         for room in 0..MORE_THAN_FIT {
@@ -140,7 +140,7 @@ fn a_load_waits_for_a_program_as_long_in_wall_time_as_in_model_time() {
         let Answer::Loaded { model_time_ps } = answered else { panic!("{answered:?}") };
         let wall = begin.elapsed();
         assert!(fires(&lab) > before, "{before:?}");
-        // What frames and crossings take passes in no wall time.
+        // The model time of frames and transactions takes no wall time.
         assert!(wall.as_nanos() * 1_000 > u128::from(model_time_ps) * 9 / 10, "{wall:?}, {model_time_ps} ps");
     }
 }

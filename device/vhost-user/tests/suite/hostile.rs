@@ -1,5 +1,5 @@
-//! Guests and front ends that do what they must not. The daemon never panics, names and counts the violation, and two
-//! other nodes go on.
+//! Guests and front ends that violate the rules. The daemon never panics, names and counts the violation, and two other
+//! nodes continue.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -22,7 +22,7 @@ const NEXT: u16 = VRING_DESC_F_NEXT as u16;
 const WRITE: u16 = VRING_DESC_F_WRITE as u16;
 const INDIRECT: u16 = VRING_DESC_F_INDIRECT as u16;
 
-/// A lab of four: node 0 is hostile, node 1 its partner, nodes 2 and 3 must not notice.
+/// A lab of four nodes: node 0 is hostile, node 1 its partner, and nodes 2 and 3 must not be affected.
 struct Scene {
     lab: Lab,
     hostile: Arc<ClusterGuest>,
@@ -39,7 +39,7 @@ impl Scene {
         Self { lab, hostile, bystanders, ports }
     }
 
-    /// Waits for a violation of node 0, and checks that the others go on.
+    /// Waits for a violation of node 0, and checks that the other nodes continue.
     fn assert_counted(&mut self, name: &str) {
         until(name, || violations(&self.lab, 0).contains_key(name));
         self.assert_others_go_on();
@@ -57,7 +57,7 @@ fn buffer(address: u64, bytes: u32) -> Buffer {
     Buffer { address, bytes, writable: false }
 }
 
-/// Hands the ring a head, rings, and leaves it at that.
+/// Offers a head in the ring and rings, without waiting for the result.
 fn present(ring: &mut DriverRing, head: u16) {
     ring.offer(head).unwrap();
     ring.publish().unwrap();
@@ -65,7 +65,7 @@ fn present(ring: &mut DriverRing, head: u16) {
 }
 
 #[test]
-fn a_chain_that_loops() {
+fn chain_that_loops_is_counted() {
     let mut scene = Scene::new();
     let memory = scene.hostile.memory().allocate(64, 8).unwrap();
     scene.hostile.with_control_ring(|ring| {
@@ -79,7 +79,7 @@ fn a_chain_that_loops() {
 }
 
 #[test]
-fn indices_out_of_range() {
+fn indices_out_of_range_are_counted() {
     let mut scene = Scene::new();
     let memory = scene.hostile.memory().allocate(64, 8).unwrap();
     scene.hostile.with_control_ring(|ring| {
@@ -92,7 +92,7 @@ fn indices_out_of_range() {
 }
 
 #[test]
-fn an_available_index_that_ran_ahead() {
+fn available_index_beyond_the_ring_is_counted() {
     let mut scene = Scene::new();
     scene.hostile.with_control_ring(|ring| {
         ring.skip(10_000);
@@ -103,7 +103,7 @@ fn an_available_index_that_ran_ahead() {
 }
 
 #[test]
-fn indirect_tables_nested_chained_and_crooked() {
+fn nested_chained_and_misaligned_indirect_tables_are_counted() {
     let mut scene = Scene::new();
     let table = scene.hostile.memory().allocate(4096, 16).unwrap();
     scene.hostile.with_control_ring(|ring| {
@@ -125,7 +125,7 @@ fn indirect_tables_nested_chained_and_crooked() {
 }
 
 #[test]
-fn buffers_outside_of_memory() {
+fn buffers_outside_of_memory_are_refused() {
     let mut scene = Scene::new();
     let end = scene.hostile.memory().end();
     scene.hostile.with_control_ring(|ring| {
@@ -152,12 +152,12 @@ fn buffers_outside_of_memory() {
 }
 
 #[test]
-fn the_bar_named_as_a_buffer() {
+fn bar_as_a_buffer_is_refused() {
     let mut scene = Scene::new();
     let bar = scene.hostile.bar().region(0x8_0000_0000).unwrap();
     let mut regions = scene.hostile.memory().regions().unwrap();
     regions.push(bar);
-    // What QEMU does once the BAR is mapped.
+    // QEMU does this once the BAR is mapped.
     scene.hostile.connection().set_memory(&regions).unwrap();
     let good = scene.hostile.memory().allocate(64, 64).unwrap();
     let open = PortOpen {
@@ -173,7 +173,7 @@ fn the_bar_named_as_a_buffer() {
 }
 
 #[test]
-fn control_messages_cut_short() {
+fn truncated_control_requests_are_refused() {
     let mut scene = Scene::new();
     let refused = |result: Result<Vec<u8>, FrontendError>| match result {
         Err(FrontendError::Refused { status, .. }) => status,
@@ -187,7 +187,7 @@ fn control_messages_cut_short() {
     assert_eq!(refused(scene.hostile.request(99, &[])), STATUS_BAD_OPERATION);
     let memory = scene.hostile.memory().allocate(64, 8).unwrap();
     scene.hostile.with_control_ring(|ring| {
-        // A header of three bytes; and no room for any reply.
+        // A header of three bytes, and a chain without room for a reply.
         ring.write_descriptor(10, buffer(memory, 3), NEXT, 11).unwrap();
         ring.write_descriptor(11, buffer(memory + 8, 8), WRITE, 0).unwrap();
         present(ring, 10);
@@ -199,7 +199,7 @@ fn control_messages_cut_short() {
 }
 
 #[test]
-fn launch_words_with_bad_codes() {
+fn launch_words_with_invalid_codes_are_refused() {
     let mut scene = Scene::new();
     let partner = scene.lab.guest(1).unwrap();
     let [mut port, mut other] = pair([&scene.hostile, &partner]);
@@ -220,7 +220,7 @@ fn launch_words_with_bad_codes() {
     port.announce();
     until("the refusal", || port.status_line().refusal == Some(Refusal::Release));
     assert!(other.try_receive().is_none());
-    // Sequence numbers from nowhere are no launches.
+    // Unexpected sequence numbers are no posts.
     let page = scene.hostile.page_of(WINDOW_REQUESTER, port.number()).unwrap();
     for word in scene.hostile.bar().page(page) {
         word.store(launch_word(0xfff, 0xdead_beef), std::sync::atomic::Ordering::Relaxed);
@@ -231,7 +231,7 @@ fn launch_words_with_bad_codes() {
 }
 
 #[test]
-fn a_flood_of_doorbells_and_launches() {
+fn flood_of_doorbells_and_posts_does_not_affect_other_nodes() {
     let mut scene = Scene::new();
     let partner = scene.lab.guest(1).unwrap();
     let [mut port, _other] = pair([&scene.hostile, &partner]);
@@ -241,7 +241,7 @@ fn a_flood_of_doorbells_and_launches() {
         let (stop, port) = (&stop, &mut port);
         scope.spawn(move || {
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                // Never looks whether the page is full.
+                // The thread never checks whether the page is full.
                 port.launch_raw(8 << 3, &[1; 10]);
                 hostile.ring();
             }
@@ -254,7 +254,7 @@ fn a_flood_of_doorbells_and_launches() {
 }
 
 #[test]
-fn event_buffers_that_cannot_be_written() {
+fn event_buffers_that_are_not_writable_are_counted() {
     let mut scene = Scene::new();
     let memory = scene.hostile.memory().allocate(64, 8).unwrap();
     let partner = scene.lab.guest(1).unwrap();
@@ -273,7 +273,7 @@ fn event_buffers_that_cannot_be_written() {
 }
 
 #[test]
-fn vhost_user_messages_cut_short() {
+fn truncated_vhost_user_messages_do_not_affect_other_nodes() {
     let mut scene = Scene::new();
     let garbage: [&[u8]; 5] = [
         &[1, 0, 0, 0],
@@ -283,7 +283,7 @@ fn vhost_user_messages_cut_short() {
         &[8, 0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0, 99, 0, 0, 0],
     ];
     for node in 0..2 {
-        // Node 1 is free; node 0's connection is held, so that these wait for their turn.
+        // Node 1 is free. Node 0's connection is in use, so these connections wait.
         for (bytes, socket) in garbage.iter().flat_map(|bytes| {
             [(bytes, scene.lab.cluster_socket(node)), (bytes, scene.lab.ethernet_socket(node))]
         }) {
@@ -298,7 +298,7 @@ fn vhost_user_messages_cut_short() {
 }
 
 #[test]
-fn a_guest_that_vanishes_in_the_middle() {
+fn frames_to_a_vanished_guest_are_dropped() {
     let mut scene = Scene::new();
     let partner = scene.lab.guest(1).unwrap();
     let [mut port, other] = pair([&scene.hostile, &partner]);
@@ -317,7 +317,7 @@ fn a_guest_that_vanishes_in_the_middle() {
 }
 
 #[test]
-fn ethernet_chains_of_all_bad_kinds() {
+fn invalid_ethernet_chains_of_each_kind_are_counted() {
     let lab = lab(3);
     let mut hostile = lab.ethernet(0, niclab_device::ethernet::Negotiated::OFFERED).unwrap();
     let mut others = [lab.ethernet(1, 0).unwrap(), lab.ethernet(2, 0).unwrap()];
@@ -345,13 +345,13 @@ fn ethernet_chains_of_all_bad_kinds() {
 }
 
 #[test]
-fn ethernet_receive_buffers_of_all_bad_kinds() {
+fn invalid_ethernet_receive_buffers_are_counted() {
     let lab = lab(2);
     let mut hostile = lab.ethernet(0, 1 << 15).unwrap();
     let mut other = lab.ethernet(1, 0).unwrap();
     let end = hostile.memory().end();
     let ring = hostile.receive_ring();
-    // Every descriptor is already offered; each now turns bad under the device's eyes.
+    // Every descriptor is already offered. Each becomes invalid while the device uses it.
     for descriptor in 0..ring.size() {
         let (bad, flags) = match descriptor % 4 {
             0 => (buffer(end - 10, 2048), WRITE),

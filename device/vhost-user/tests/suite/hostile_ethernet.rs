@@ -1,4 +1,4 @@
-//! Ethernet functions of guests that do what they must not, or merely have no room.
+//! Ethernet functions of guests that violate the rules, or have no room.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use niclab_device::ring::Buffer;
 use niclab_model::fabric::ethernet::BROADCAST;
 use virtio_bindings::virtio_net::VIRTIO_NET_F_MRG_RXBUF;
 
-/// A node that has nothing to do with it gets its answer, or else the front end times out.
+/// Checks that an unrelated node gets its reply. Otherwise the front end times out.
 fn assert_bystander_is_answered(lab: &Lab, node: usize) {
     let bystander = lab.guest(node).unwrap();
     bystander.statistics().unwrap();
 }
 
 #[test]
-fn a_receive_queue_with_less_room_than_the_next_frame() {
+fn frame_waits_for_room_in_the_receive_queue() {
     let lab = lab(3);
     // 256 buffers of 64 bytes: ten frames of 1,500 bytes take 24 each, and 16 are left, too few for the eleventh.
     let mut receiver = lab.ethernet_with(0, 256, 64, 1 << VIRTIO_NET_F_MRG_RXBUF).unwrap();
@@ -29,7 +29,7 @@ fn a_receive_queue_with_less_room_than_the_next_frame() {
         assert!(sender.send(frame).unwrap());
     }
     assert_bystander_is_answered(&lab, 2);
-    // And all of them arrive once the guest goes on.
+    // All of them arrive when the guest receives again.
     for frame in &frames {
         assert_eq!(&receiver.receive(TIMEOUT).unwrap().1, frame);
     }
@@ -37,7 +37,7 @@ fn a_receive_queue_with_less_room_than_the_next_frame() {
 }
 
 #[test]
-fn a_frame_for_which_no_receive_queue_will_ever_have_room() {
+fn frame_larger_than_the_whole_receive_queue_is_dropped() {
     let lab = lab(3);
     let mut receiver = lab.ethernet_with(0, 16, 64, 1 << VIRTIO_NET_F_MRG_RXBUF).unwrap();
     let mut sender = lab.ethernet(1, 0).unwrap();
@@ -50,7 +50,7 @@ fn a_frame_for_which_no_receive_queue_will_ever_have_room() {
 }
 
 #[test]
-fn long_frames_in_more_segments_than_a_frame_may_have() {
+fn long_frame_with_too_many_segments_is_discarded() {
     let lab = lab(2);
     let mut hostile = lab.ethernet_with(0, 256, 66_000, Negotiated::OFFERED).unwrap();
     let mut other = lab.ethernet(1, 0).unwrap();
@@ -73,7 +73,7 @@ fn long_frames_in_more_segments_than_a_frame_may_have() {
 }
 
 #[test]
-fn a_doorbell_that_says_it_was_rung_more_often_than_can_be() {
+fn doorbell_with_an_impossible_count_is_harmless() {
     let lab = lab(2);
     let mut hostile = lab.ethernet(0, 0).unwrap();
     for ring in [hostile.transmit_ring().kick.try_clone(), hostile.receive_ring().kick.try_clone()] {
@@ -86,7 +86,7 @@ fn a_doorbell_that_says_it_was_rung_more_often_than_can_be() {
     assert_bystander_is_answered(&lab, 1);
 }
 
-/// The Ethernet function of a node, whose queues and buffers lie in memory that other nodes have as well.
+/// The Ethernet function of a node whose queues and buffers are in memory that it shares with other nodes.
 struct Function {
     receive: DriverRing,
     transmit: DriverRing,
@@ -109,8 +109,8 @@ impl Function {
     }
 }
 
-/// A cluster whose nodes 0 and 1 share one memory. What the device stores for node 1 changes what node 0 sends, just
-/// between the check of a frame and its copy: as a race would, but each time.
+/// A cluster whose nodes 0 and 1 share one memory. The device's stores for node 1 change the frame of node 0 between
+/// its check and its copy, as a race would, but every time.
 fn shared_memory() -> (Lab, Arc<GuestMemory>, [Function; 2]) {
     let lab = lab(2);
     let memory = Arc::new(GuestMemory::new(1 << 20).unwrap());
@@ -127,11 +127,11 @@ fn frame_that_changes_after_its_check_is_not_forged() {
     let wire = Station::put(&lab, 1);
     let place = memory.allocate(4_096, 64).unwrap() + 64;
     let mut sent = frame(lab.mac(0), BROADCAST, 100);
-    // Moved down by four bytes it is a frame of the cluster.
+    // Moved down by four bytes, it becomes a frame of the cluster.
     sent[16..18].copy_from_slice(&[0x88, 0xb5]);
     let bytes = [&[0; HEADER_BYTES], &*sent].concat();
     memory.slice(place, bytes.len()).unwrap().copy_from(&bytes);
-    // The device stores a header and the frame there: the frame, four bytes before itself.
+    // The device stores a header and the frame there, so that the frame overwrites itself four bytes lower.
     let buffer = Buffer { address: place - 4, bytes: 1_024, writable: true };
     receiver.receive.add(&[buffer]).unwrap();
     receiver.receive.notify().unwrap();
@@ -140,7 +140,7 @@ fn frame_that_changes_after_its_check_is_not_forged() {
     until("the frame", || !wire.lock().heard.is_empty());
     let mut ether_type = [0_u8; 2];
     memory.slice(place + 24, 2).unwrap().copy_to(&mut ether_type);
-    assert_eq!(ether_type, [0x88, 0xb5], "it has changed");
+    assert_eq!(ether_type, [0x88, 0xb5], "the frame in memory has changed");
     let heard = &wire.lock().heard;
     assert_eq!(heard.len(), 1);
     assert!(heard[0].1 == sent, "the frame that was checked: {:02x?}", &heard[0].1[..18]);
@@ -157,7 +157,7 @@ fn checked_head_of_a_frame_is_the_head_that_arrives() {
         for place in places {
             let at = place + HEADER_BYTES as u64;
             memory.slice(at, sent.len()).unwrap().copy_from(&sent);
-            // virtio-net's header is stored over most of the frame's own, before the frame is copied.
+            // The device stores virtio-net's header over most of the frame's own header, before it copies the frame.
             let buffer = Buffer { address: at + 2, bytes: 1_024, writable: true };
             receiver.receive.add(&[buffer]).unwrap();
             let pieces = [READ(place, HEADER_BYTES), READ(at, sent.len())];
@@ -174,6 +174,6 @@ fn checked_head_of_a_frame_is_the_head_that_arrives() {
             assert_eq!(head, sent[..14], "series: {is_series}");
         }
         let in_series = lab.daemon().shell().world().common.ethernet.states[0].series_frames;
-        assert_eq!(in_series, 2, "the first two alone");
+        assert_eq!(in_series, 2, "only the first two frames are a batch");
     }
 }

@@ -1,4 +1,5 @@
-//! Data that stays in its sender's memory until it is stored: what anybody sees is as if it had been copied on the way.
+//! Borrowed payload stays in its sender's memory until it is stored. Every observer sees the same as with copied
+//! payload.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -20,7 +21,8 @@ use crate::common::{Stop, until};
 use crate::matching::{BYTES, Side, exchange, match_lab, set_faults};
 use crate::watch::{Watching, frames};
 
-/// Pieces of memory in which regions lie, the last one first: frames of 9,000 bytes cross from one to the next.
+/// Regions consist of pieces of memory, the last one first, so that frames of 9,000 bytes cross from one piece to the
+/// next.
 const PIECE: u64 = 3 * 4096;
 const PIECES: u64 = 86;
 const REGION: u64 = PIECE * PIECES;
@@ -43,7 +45,7 @@ fn any_transfer() -> impl Strategy<Value = Transfer> {
     })
 }
 
-/// A guest whose pages this thread looks at itself.
+/// A guest whose pages this thread polls itself.
 struct Host {
     port: ListPort,
     region: u32,
@@ -55,7 +57,7 @@ struct Pair {
     hosts: [Host; 2],
 }
 
-/// Everything that anybody can see.
+/// All results that an observer can see.
 #[derive(Debug, PartialEq)]
 struct Seen {
     ledgers: Vec<Ledger>,
@@ -98,7 +100,7 @@ impl Pair {
         Part { region: self.hosts[node].region, offset, bytes }
     }
 
-    /// Looks at all pages until there is nothing more.
+    /// Polls all pages until there is no more work.
     fn settle(&self) {
         let shell = self.lab.daemon().shell();
         while [0, 1].into_iter().fold(false, |any, node| {
@@ -107,7 +109,7 @@ impl Pair {
         }) {}
     }
 
-    /// Carries out a transfer; the events of both.
+    /// Carries out a transfer. Returns the events of both sides.
     fn transfer(&mut self, transfer: &Transfer) -> Vec<Event> {
         let &Transfer { from, is_get, bytes, offset, remote_offset } = transfer;
         let node = 1 - from as u32;
@@ -161,9 +163,9 @@ impl Pair {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The twin: the same transfers, with data that is lent and with data that is copied on the way.
+    /// Compares the same transfers with borrowed and with copied payload.
     #[test]
-    fn what_is_lent_arrives_as_what_is_copied(
+    fn borrowed_payload_arrives_like_copied_payload(
         mtu_bytes in prop::sample::select(vec![256_u32, 1_500, 9_000]),
         transfers in prop::collection::vec(any_transfer(), 1..8),
     ) {
@@ -183,10 +185,10 @@ proptest! {
     }
 }
 
-/// Others have the world between two turns: what is under way then is not lent any more, whatever becomes of the
-/// memory.
+/// Other threads may run between two budgets. Frames in flight at that time are copied, and later stores into the
+/// sender's memory do not change them.
 #[test]
-fn what_is_under_way_when_a_turn_ends_is_kept() {
+fn payload_in_flight_at_the_end_of_a_budget_is_copied() {
     let mtu_bytes = 256;
     let mut pair = Pair::new(mtu_bytes, true);
     let fill = |pair: &Pair, node: usize, byte: u8| {
@@ -200,9 +202,9 @@ fn what_is_under_way_when_a_turn_ends_is_kept() {
     pair.hosts[0].port.try_launch(&put).unwrap();
     let shell = pair.lab.daemon().shell();
     let mut ends_with_frames = 0;
-    // Until a turn ends with frames under way.
+    // Until a budget ends with frames in flight.
     while ends_with_frames == 0 {
-        assert!(shell.poll_once(0).more, "the turn was long enough for all of it");
+        assert!(shell.poll_once(0).more, "one budget was enough for the whole message");
         let world = shell.world();
         let [sent, arrived] = [0, 1].map(|node| world.nodes[node].card.counts.traffic);
         ends_with_frames = sent.sent_frames - arrived.received_frames;
@@ -217,14 +219,14 @@ fn what_is_under_way_when_a_turn_ends_is_kept() {
     assert!(pair.lent_frames() > sent_frames);
 }
 
-/// Frames that came to a card and were not sound, or not next, and frames that it sent again.
+/// Number of frames that arrived damaged or out of order at a card, and of frames that it retransmitted.
 fn mishaps(lab: &Lab, node: usize) -> u64 {
     let counters = lab.daemon().shell().world().nodes[node].card.nic.counters();
     let is_it = |name: &str| ["frames_discarded", "retransmissions"].contains(&name);
     counters.iter().filter(|(name, _)| is_it(name)).map(|(_, count)| count).sum()
 }
 
-/// Whether data is lent that passes from one of the two to the other.
+/// Whether payload from one side to the other is borrowed.
 fn lends(lab: &Lab, from: &mut Side, to: &mut Side, seed: u8) -> bool {
     let before = lab.daemon().shell().world().lent_frames();
     exchange(from, to, seed, 50_000);
@@ -232,7 +234,7 @@ fn lends(lab: &Lab, from: &mut Side, to: &mut Side, seed: u8) -> bool {
 }
 
 #[test]
-fn nothing_is_lent_where_frames_are_kept_or_damaged() {
+fn payload_is_not_borrowed_on_faulty_links() {
     let lab = match_lab(2, 9_000);
     let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
     assert!(lends(&lab, &mut a, &mut b, 1));
@@ -242,11 +244,11 @@ fn nothing_is_lent_where_frames_are_kept_or_damaged() {
     }
     assert!((0..2).any(|node| mishaps(&lab, node) > 0));
     set_faults(&lab, 1, Faults::default());
-    until("data that is lent again", || lends(&lab, &mut a, &mut b, 20));
+    until("payload that is borrowed again", || lends(&lab, &mut a, &mut b, 20));
 }
 
 #[test]
-fn whoever_watches_sees_frames_whole() {
+fn observer_sees_complete_frames() {
     let lab = match_lab(2, 9_000);
     let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
     let watching = Watching::begin(&lab, WatchSubject::Capture, &[], None);
@@ -254,14 +256,14 @@ fn whoever_watches_sees_frames_whole() {
     let (file, _) = watching.end();
     let data = |(_, _, bytes, _): &(u32, bool, Vec<u8>, String)| Frame::parse(bytes).unwrap().data.len();
     let bytes: usize = frames(&file).iter().map(data).sum();
-    assert_eq!(bytes, 2 * 50_000, "on both links");
-    until("data that is lent again", || lends(&lab, &mut a, &mut b, 2));
+    assert_eq!(bytes, 2 * 50_000, "the capture has both links");
+    until("payload that is borrowed again", || lends(&lab, &mut a, &mut b, 2));
 }
 
-/// A guest stores while the card reads: what arrives is what was there at some time, and nothing is taken for damaged.
+/// A guest stores while the card reads. Each received word was in memory at some time, and no frame counts as damaged.
 #[test]
-fn a_sender_may_store_while_its_memory_is_lent() {
-    // Frames of many sizes: with short ones the turn ends while some are under way, and these are kept.
+fn sender_may_store_while_its_payload_is_borrowed() {
+    // Frames of several sizes: with short ones, the budget ends with frames in flight, which are then copied.
     for mtu_bytes in [256, 9_000] {
         let lab = match_lab(2, mtu_bytes);
         let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
@@ -290,7 +292,7 @@ fn a_sender_may_store_while_its_memory_is_lent() {
                 a.expect(Kind::Acknowledged, Outcome::Done);
                 let mut data = vec![0_u8; BYTES as usize];
                 b.port.port().guest().memory().slice(b.address, data.len()).unwrap().copy_to(&mut data);
-                // Zeros were there before the first round had come by.
+                // The zeros are from before the first round.
                 let other = data.iter().position(|byte| ![0, 0x55, 0xff].contains(byte));
                 assert_eq!(other.map(|at| (at, data[at])), None);
             }

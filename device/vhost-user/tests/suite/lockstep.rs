@@ -1,4 +1,4 @@
-//! Programs that take turns, and programs that do not keep to them.
+//! Programs in lockstep, and programs that do not keep to their grants.
 
 use std::sync::atomic::AtomicU64;
 
@@ -21,7 +21,7 @@ fn completer(port: &GuestPort) -> &[AtomicU64] {
     port.memory((0, 0)).records.completer
 }
 
-/// A program with its turns.
+/// A program with its lockstep grants.
 struct Player {
     port: GuestPort,
     turns: Turns,
@@ -51,7 +51,7 @@ impl Player {
         self.port.announce();
     }
 
-    /// Does nothing in its turns until there are no more.
+    /// Does nothing in its grants until there are no more.
     fn idle(&mut self) {
         while self.wait() != Turn::Over {
             self.end(false);
@@ -65,25 +65,27 @@ fn players(lab: &Lab) -> [Player; 2] {
 }
 
 #[test]
-fn a_message_is_seen_in_the_turn_in_which_it_is_visible() {
+fn message_is_received_in_the_grant_in_which_it_is_visible() {
     let lab = in_lockstep(2);
     let [mut a, mut b] = players(&lab);
     a.begin();
     b.begin();
-    let Turn::Now { model_ps: begin_ps } = a.wait() else { panic!("it has not begun") };
+    let Turn::Now { model_ps: begin_ps } = a.wait() else { panic!("the program has no first grant") };
     assert!(a.port.try_launch(&[1], [2, 3], 0));
     a.end(true);
-    // Both began at the same instant: this one looks before anything can have come.
+    // Both began at the same time, and this program receives before any message can have arrived.
     assert_eq!(b.wait(), Turn::Now { model_ps: begin_ps });
     assert!(b.port.try_receive().is_none());
     b.end(false);
-    let Turn::Now { model_ps } = a.wait() else { panic!("it wanted another turn") };
-    assert!(model_ps > begin_ps, "a launch takes time");
-    // It may take as long as it likes: nothing goes on meanwhile.
+    let Turn::Now { model_ps } = a.wait() else { panic!("the program has no second grant") };
+    assert!(model_ps > begin_ps, "a post takes model time");
+    // The program may take any wall time: no other program runs in the meantime.
     std::thread::yield_now();
     assert!(b.port.try_receive().is_none());
     a.end(false);
-    let Turn::Now { model_ps: there_ps } = b.wait() else { panic!("a message came") };
+    let Turn::Now { model_ps: there_ps } = b.wait() else {
+        panic!("the receiver has no grant for the message")
+    };
     assert!(there_ps > model_ps);
     assert_eq!(b.port.try_receive().unwrap().tag(), [2, 3]);
     b.end(true);
@@ -93,7 +95,7 @@ fn a_message_is_seen_in_the_turn_in_which_it_is_visible() {
 }
 
 #[test]
-fn whoever_has_no_port_any_more_is_waited_for_no_longer() {
+fn lockstep_does_not_wait_for_a_program_without_a_port() {
     for is_gone in [false, true] {
         let lab = in_lockstep(2);
         let [mut a, mut b] = players(&lab);
@@ -101,7 +103,7 @@ fn whoever_has_no_port_any_more_is_waited_for_no_longer() {
         b.begin();
         assert!(matches!(a.wait(), Turn::Now { .. }));
         if is_gone {
-            // The guest with all that it has.
+            // The guest disappears with its port.
             drop(a);
         } else {
             a.port.close().unwrap();
@@ -111,7 +113,7 @@ fn whoever_has_no_port_any_more_is_waited_for_no_longer() {
 }
 
 #[test]
-fn reports_that_belong_to_no_turn_go_unheard() {
+fn reports_that_belong_to_no_grant_are_ignored() {
     let lab = in_lockstep(2);
     let [mut a, mut b] = players(&lab);
     let lie = |player: &Player, report: u64| {
@@ -122,20 +124,24 @@ fn reports_that_belong_to_no_turn_go_unheard() {
     b.begin();
     assert!(matches!(a.wait(), Turn::Now { .. }));
     let before = load(&completer(&b.port)[COMPLETER_TURN_OFFSET as usize / 8]);
-    // Of the other's turn, of turns that are to come, of parts that are to begin, and of no kind.
+    // Reports for another program's grant, for future grants, for future begins, and of no kind.
     for number in [0, 1, 2, 7, u64::MAX >> REPORT_BITS] {
         lie(&b, number << REPORT_BITS | REPORT_ACTED);
         lie(&b, number << REPORT_BITS | REPORT_READY);
         lie(&b, number << REPORT_BITS);
     }
-    assert_eq!(load(&completer(&b.port)[COMPLETER_TURN_OFFSET as usize / 8]), before, "it had no turn");
+    assert_eq!(
+        load(&completer(&b.port)[COMPLETER_TURN_OFFSET as usize / 8]),
+        before,
+        "the false reports gave a grant"
+    );
     a.end(false);
     b.idle();
     a.idle();
 }
 
 #[test]
-fn nobody_has_turns_in_a_cluster_that_runs_freely() {
+fn cluster_without_lockstep_grants_nothing() {
     let lab = lab(2);
     let [mut a, mut b] = players(&lab);
     a.begin();
@@ -145,7 +151,7 @@ fn nobody_has_turns_in_a_cluster_that_runs_freely() {
 }
 
 #[test]
-fn whoever_does_much_in_one_turn_has_it_all_done_in_order() {
+fn many_operations_in_one_grant_take_effect_in_order() {
     let lab = in_lockstep(2);
     let [mut a, mut b] = players(&lab);
     a.begin();
@@ -175,7 +181,7 @@ fn whoever_does_much_in_one_turn_has_it_all_done_in_order() {
 }
 
 #[test]
-fn ordinary_frames_come_while_a_program_has_its_turn_and_are_answered_when_it_is_over() {
+fn ordinary_frames_arrive_in_a_grant_and_answers_after_it() {
     let lab = in_lockstep(2);
     let [mut a, mut b] = players(&lab);
     let wire = Station::put(&lab, 1);
@@ -191,7 +197,7 @@ fn ordinary_frames_come_while_a_program_has_its_turn_and_are_answered_when_it_is
     b.idle();
     a.idle();
     assert_eq!(guest.receive(TIMEOUT).unwrap().1[..12], [lab.mac(0), Station::mac(1)].concat());
-    // An answer to all, which the function beside the station hears as well.
+    // An answer to all nodes, which also reaches the Ethernet function of the endpoint's node.
     let mut other = lab.ethernet(1, 0).unwrap();
     a.begin();
     b.begin();
@@ -204,7 +210,7 @@ fn ordinary_frames_come_while_a_program_has_its_turn_and_are_answered_when_it_is
     for guest in [&mut guest, &mut other] {
         assert_eq!(guest.receive(TIMEOUT).unwrap().1[..12], [[0xff; 6], Station::mac(1)].concat());
     }
-    // However long the turn is, what waits for its end is bounded.
+    // The number of frames that wait for the end of a grant is bounded, even for a long grant.
     a.begin();
     b.begin();
     assert!(matches!(a.wait(), Turn::Now { .. }));

@@ -1,5 +1,5 @@
-//! All tests of the package from outside, in one program: linked once. `lifetime` is one by itself: it needs a process
-//! of its own.
+//! All integration tests of the package in one program, which is linked once. `lifetime` is a program of its own,
+//! because it needs its own process.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 

@@ -1,4 +1,4 @@
-//! The Match NIC through the daemon's sockets: messages of all sizes, and guests that do what they must not.
+//! The Match NIC through the daemon's sockets: messages of all sizes, and guests that violate the rules.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::{Faults, NicModel};
 use proptest::prelude::*;
 
-/// Registered memory of each side, and what is left free behind it for a second registration.
+/// Size of the registered memory of each side. The same size is free after it for a second registration.
 pub const BYTES: u64 = 1 << 20;
 
 pub fn match_lab(nodes: u16, mtu_bytes: u32) -> Lab {
@@ -28,7 +28,7 @@ pub fn match_lab(nodes: u16, mtu_bytes: u32) -> Lab {
     })
 }
 
-/// A guest with an open port and a registered mebibyte.
+/// A guest with an open port and one registered mebibyte.
 pub struct Side {
     node: u16,
     pub port: ListPort,
@@ -52,7 +52,7 @@ impl Side {
         self.port.port().number()
     }
 
-    /// So many bytes from the begin of the memory.
+    /// The first `bytes` bytes of the memory.
     pub const fn part(&self, bytes: u64) -> Part {
         Part { region: self.region, offset: 0, bytes }
     }
@@ -73,12 +73,12 @@ impl Side {
         data == pattern(seed, bytes)
     }
 
-    /// An entry of all of the memory.
+    /// An entry for all of the memory.
     pub fn entry(&self) -> Append<Part> {
         Append::put(0, self.part(BYTES))
     }
 
-    /// A put of so many bytes from the begin of the memory to `to`.
+    /// A put of the first `bytes` bytes of the memory to `to`.
     pub fn put_to(&self, to: &Self, bytes: u64) -> Put<Part> {
         Put::new(to.portal(), self.part(bytes))
     }
@@ -105,7 +105,7 @@ impl Side {
         event
     }
 
-    /// The device has taken all that was launched: what it did at once is done.
+    /// Waits until the device has taken all posts and applied their immediate effects.
     pub fn settle(&self) {
         self.port.port().guest().statistics().unwrap();
     }
@@ -134,7 +134,7 @@ pub fn set_faults(lab: &Lab, node: usize, faults: Faults) {
 }
 
 #[test]
-fn puts_of_all_sizes_arrive_whole() {
+fn puts_of_all_sizes_arrive_complete() {
     for mtu_bytes in [256, 1500, 9000] {
         let lab = match_lab(2, mtu_bytes);
         let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
@@ -147,12 +147,12 @@ fn puts_of_all_sizes_arrive_whole() {
         let counts = stats(&lab, 1).nic_counts;
         assert_eq!((counts["expected"], counts["headers"]), (12, 12), "{counts:?}");
         let world = lab.daemon().shell().world();
-        assert!(!world.is_waiting(), "a timer runs though all is acknowledged");
+        assert!(!world.is_waiting(), "a timer runs although all frames are acknowledged");
     }
 }
 
 #[test]
-fn a_get_fetches_what_an_entry_offers() {
+fn get_reads_the_memory_of_an_entry() {
     let lab = match_lab(2, 1500);
     let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
     for (seed, bytes) in [(1, 0), (2, 64), (3, 100_000), (4, BYTES)] {
@@ -171,7 +171,7 @@ fn a_get_fetches_what_an_entry_offers() {
 }
 
 #[test]
-fn what_nobody_expected_waits_for_its_receive() {
+fn unexpected_message_waits_for_its_receive() {
     let lab = match_lab(2, 1500);
     let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
     b.launch(&b.entry().overflow().threshold(2).match_bits(0, !0));
@@ -194,15 +194,15 @@ fn what_nobody_expected_waits_for_its_receive() {
 }
 
 #[test]
-fn memory_in_pieces_is_one_region() {
+fn memory_in_many_extents_is_one_region() {
     let lab = match_lab(2, 9000);
     let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
-    // Backwards, so that no two touch; more than two requests carry.
+    // In reverse order, so that no two extents touch. One request cannot carry all of them.
     let pages = BYTES / 4096 / 2;
     let mut extents: Vec<Extent> =
         (0..pages).map(|page| Extent { address: b.address + page * 8192, bytes: 4096 }).collect();
     extents.reverse();
-    // Whole pages but for both ends.
+    // All are whole pages, except at both ends.
     extents[0].address += 4096 - 100;
     extents[0].bytes = 100;
     extents.last_mut().unwrap().bytes = 3;
@@ -218,17 +218,17 @@ fn memory_in_pieces_is_one_region() {
     let mut found = vec![0; bytes as usize];
     let mut rest = &mut found[..];
     for extent in &extents {
-        let (place, behind) = rest.split_at_mut(extent.bytes as usize);
+        let (place, remaining) = rest.split_at_mut(extent.bytes as usize);
         memory.slice(extent.address, place.len()).unwrap().copy_to(place);
-        rest = behind;
+        rest = remaining;
     }
     assert!(found == pattern(9, bytes as usize));
 }
 
-/// One look at a page carries a part of a long message through, and what others launch meanwhile need not wait for its
-/// end.
+/// One poll of a page processes only a part of a long message. Posts of other nodes need not wait for the end of the
+/// message.
 #[test]
-fn a_long_message_takes_turns_with_others() {
+fn long_message_shares_the_daemon_with_other_messages() {
     let lab = match_lab(4, 1500);
     let mut sides: Vec<Side> = (0..4).map(|node| Side::new(&lab, node)).collect();
     let [a, b, c, d] = sides.as_mut_slice() else { unreachable!() };
@@ -237,15 +237,15 @@ fn a_long_message_takes_turns_with_others() {
     b.settle();
     d.settle();
     a.fill(7, BYTES as usize);
-    // Nobody rings: this thread alone looks at the pages.
+    // No doorbell is rung: only this thread polls the pages.
     let shell = lab.daemon().shell();
     a.port.try_launch(&a.put_to(b, BYTES)).unwrap();
-    assert!(shell.poll_once(0).more, "one look carries all of the message through");
+    assert!(shell.poll_once(0).more, "one poll sent the whole message");
     c.port.try_launch(&c.put_to(d, 8)).unwrap();
     shell.poll_once(2);
     assert!(d.port.try_event().is_some(), "the other message waits for the long one");
     assert!(b.port.try_event().is_none());
-    // A turn is half a millisecond by estimate, and so is a megabyte in frames of 1,500 bytes, more or less.
+    // A budget is half a millisecond by estimate, and a megabyte in frames of 1,500 bytes takes about as long.
     let mut turns = 2;
     while shell.poll_once(0).more {
         turns += 1;
@@ -256,7 +256,7 @@ fn a_long_message_takes_turns_with_others() {
 }
 
 #[test]
-fn nothing_is_lost_on_links_that_lose_double_damage_and_reorder() {
+fn messages_survive_loss_duplication_corruption_and_reordering() {
     let lab = match_lab(2, 1500);
     let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
     let faults = Faults { loss: 0.1, duplicate: 0.1, corrupt: 0.1, reorder: 0.1, ..Faults::default() };
@@ -271,7 +271,7 @@ fn nothing_is_lost_on_links_that_lose_double_damage_and_reorder() {
     until("all is acknowledged", || !lab.daemon().shell().world().is_waiting());
 }
 
-/// A lab of four: node 0 is hostile, node 1 its partner, nodes 2 and 3 must not notice.
+/// A lab of four nodes: node 0 is hostile, node 1 its partner, and nodes 2 and 3 must not be affected.
 struct Scene {
     lab: Lab,
     hostile: Side,
@@ -305,7 +305,7 @@ fn status<T: std::fmt::Debug>(result: Result<T, FrontendError>) -> u32 {
 }
 
 #[test]
-fn memory_that_is_not_the_guests_is_no_region() {
+fn memory_outside_of_the_guest_cannot_be_registered() {
     let mut scene = Scene::new();
     let Side { port, address, .. } = &scene.hostile;
     let end = port.port().guest().memory().end();
@@ -320,16 +320,16 @@ fn memory_that_is_not_the_guests_is_no_region() {
     assert_eq!(status(port.register_extents(&single_bytes)), STATUS_BAD_ADDRESS);
     assert_eq!(status(port.register(*address, 0)), STATUS_BAD_VALUE);
     assert_eq!(status(port.deregister(77)), STATUS_NOT_FOUND);
-    let of_nobody = RegionOpen { port: 5, extents: 1, bytes: 8, reserved: 0 };
+    let of_closed_port = RegionOpen { port: 5, extents: 1, bytes: 8, reserved: 0 };
     let mut body = vec![0; 24 + 16];
-    niclab_abi::ToBytes::to_bytes(&of_nobody, &mut body);
+    niclab_abi::ToBytes::to_bytes(&of_closed_port, &mut body);
     niclab_abi::ToBytes::to_bytes(&good, &mut body[24..]);
     assert_eq!(status(port.port().guest().request(OP_REGION_OPEN, &body)), STATUS_BAD_PORT);
     scene.assert_others_go_on();
 }
 
 #[test]
-fn regions_that_are_closed_are_touched_no_more() {
+fn closed_regions_are_not_accessed() {
     let mut scene = Scene::new();
     let Scene { hostile, partner, .. } = &mut scene;
     let before = hostile.put_to(partner, 64);
@@ -341,12 +341,12 @@ fn regions_that_are_closed_are_touched_no_more() {
     hostile.expect(Kind::Refused, Outcome::BadRegion);
     hostile.launch(&hostile.entry());
     hostile.expect(Kind::Refused, Outcome::BadRegion);
-    // The entry went with its memory.
+    // The entry was unlinked with its memory.
     hostile.fill(0x55, 64);
     partner.launch(&partner.put_to(hostile, 64).ack());
     partner.expect(Kind::Acknowledged, Outcome::NoMatch);
     assert!(hostile.holds(0x55, 0, 64));
-    // The name means nothing, even once the number is in use again.
+    // The old name stays invalid, even when its number is in use again.
     let again = hostile.port.register(hostile.address, BYTES).unwrap();
     assert_ne!(again, hostile.region);
     hostile.launch(&before);
@@ -355,12 +355,12 @@ fn regions_that_are_closed_are_touched_no_more() {
 }
 
 #[test]
-fn a_closed_region_ends_its_transfers() {
+fn closing_a_region_ends_its_transfers() {
     let lab = match_lab(2, 1500);
     let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
     b.launch(&b.entry());
     b.settle();
-    // The link is cut, so that the put stays under way.
+    // The link is cut, so that the put stays in flight.
     set_faults(&lab, 1, Faults { partition: true, ..Faults::default() });
     a.launch(&a.put_to(&b, BYTES).ack().sent());
     a.settle();
@@ -368,7 +368,7 @@ fn a_closed_region_ends_its_transfers() {
     set_faults(&lab, 1, Faults::default());
     let event = a.event();
     assert_eq!(event.outcome, Outcome::BadRegion, "{event:?}");
-    // The link lives on.
+    // The connection between the cards continues.
     a.region = a.port.register(a.address, BYTES).unwrap();
     a.fill(3, 500);
     b.launch(&b.entry().match_bits(8, 0));
@@ -381,7 +381,7 @@ fn a_closed_region_ends_its_transfers() {
 }
 
 #[test]
-fn what_is_beyond_a_region_is_refused() {
+fn ranges_beyond_a_region_are_refused() {
     let mut scene = Scene::new();
     let Scene { hostile, partner, .. } = &mut scene;
     let (portal, part) = (partner.portal(), hostile.part(8));
@@ -403,7 +403,7 @@ fn what_is_beyond_a_region_is_refused() {
 }
 
 #[test]
-fn a_flood_of_long_messages_delays_nobody_for_long() {
+fn flood_of_long_messages_does_not_stall_other_nodes() {
     let mut scene = Scene::new();
     let put = scene.hostile.put_to(&scene.partner, BYTES);
     let stop = AtomicBool::new(false);
@@ -412,7 +412,7 @@ fn a_flood_of_long_messages_delays_nobody_for_long() {
         let stop = &stop;
         scope.spawn(move || {
             while !stop.load(Ordering::Relaxed) {
-                // Nobody expects them, and nobody looks at the events.
+                // The target has no entry for them, and no program reads the events.
                 hostile.port.try_launch(&put);
                 hostile.port.port().guest().ring();
             }
@@ -427,7 +427,7 @@ fn a_flood_of_long_messages_delays_nobody_for_long() {
 }
 
 #[test]
-fn a_guest_that_vanishes_leaves_no_receives_behind() {
+fn vanished_guest_leaves_no_posted_receives() {
     let mut scene = Scene::new();
     let mut partner = scene.partner;
     scene.hostile.launch(&scene.hostile.entry());
@@ -440,10 +440,10 @@ fn a_guest_that_vanishes_leaves_no_receives_behind() {
     drop(scene.hostile);
     until("node 0 is gone", || !scene.lab.daemon().shell().connected()[0].cluster);
     partner.launch(&put.ack());
-    // A new guest has the same card, and none of what was posted.
+    // A new guest has the same card, and none of the posted entries.
     let mut hostile = Side::new(&scene.lab, 0);
     assert_eq!(hostile.number(), number);
-    // Whether the new one's port is open already when the put goes again is a matter of time.
+    // Timing decides whether the new port is already open when the put is retransmitted.
     let event = partner.event();
     assert_eq!((event.kind, event.moved_bytes), (Kind::Acknowledged, 0));
     assert!([Outcome::NoTarget, Outcome::NoMatch].contains(&event.outcome), "{event:?}");
@@ -456,14 +456,14 @@ fn a_guest_that_vanishes_leaves_no_receives_behind() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Commands of random words: each is answered or done, and the daemon and the others go on.
+    /// Commands of random words: each is refused or executed, and the daemon and the other nodes continue.
     #[test]
-    fn garbage_commands_are_answered(
+    fn random_commands_are_answered(
         commands in prop::collection::vec((any::<u32>(), 0..8_u32, any::<[u64; 10]>()), 1..100),
     ) {
         let mut scene = Scene::new();
         for (code, command, mut words) in commands {
-            // Half of them almost sound.
+            // Half of them are nearly valid.
             let code = if command == 0 { code } else { command | (code & 0xff << 8) };
             if code & 1 == 1 {
                 words[3] = u64::from(scene.hostile.region) | (words[3] & 7) << 40 | (words[3] >> 3 & 1) << 48;
@@ -474,7 +474,7 @@ proptest! {
             let begin = std::time::Instant::now();
             while scene.hostile.port.port_mut().try_command(code, &words).is_none() {
                 while scene.hostile.port.try_event().is_some() {}
-                assert!(begin.elapsed() < TIMEOUT, "commands are taken no more");
+                assert!(begin.elapsed() < TIMEOUT, "the card takes no more commands");
             }
             scene.hostile.port.announce();
             while scene.hostile.port.try_event().is_some() {}

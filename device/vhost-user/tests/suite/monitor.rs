@@ -1,4 +1,4 @@
-//! The monitor answers whatever others do: hold the world's lock, connect and say nothing, watch and do not read.
+//! The monitor answers even if the world's lock is held, clients connect and send nothing, or observers do not read.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -51,7 +51,7 @@ fn watch() -> Request {
 }
 
 #[test]
-fn a_world_whose_lock_is_kept_is_told_and_for_how_long() {
+fn held_lock_is_reported_with_its_duration() {
     let lab = lab(2);
     let shell = lab.daemon().shell();
     let heart = Heart::new(Duration::from_millis(10));
@@ -87,7 +87,7 @@ fn a_world_whose_lock_is_kept_is_told_and_for_how_long() {
         );
         last = held;
     }
-    // Over the socket, with the patience that it has.
+    // Over the socket, with the socket's own timeout.
     match Client::silent(&lab).ask(&Request::Heartbeat) {
         Answer::Stuck(stuck) => assert!(u128::from(stuck.wall_held_ms) >= LOCK_TIMEOUT.as_millis()),
         other => panic!("{other:?}"),
@@ -98,19 +98,19 @@ fn a_world_whose_lock_is_kept_is_told_and_for_how_long() {
 
     assert!(requests.iter().all(|request| held_ms(request).is_none()), "all are answered again");
     let world = shell.world();
-    assert!(held_ms(&Request::Heartbeat).unwrap() < last, "it is another holder");
+    assert!(held_ms(&Request::Heartbeat).unwrap() < last, "the time is that of another holder");
     drop(world);
 }
 
 #[test]
-fn whoever_is_silent_keeps_nobody_out() {
+fn silent_clients_do_not_block_others() {
     let lab = lab(2);
     let mut clients: Vec<Client> = (0..MAX_CONNECTIONS).map(|_| Client::silent(&lab)).collect();
-    // The second is silent for less long than the third.
+    // The second client is silent for a shorter time than the third.
     assert!(clients[1].is_served());
     let mut last = Client::silent(&lab);
     assert!(last.is_served());
-    assert!(clients[0].is_hung_up_on(), "who was silent for longest");
+    assert!(clients[0].is_hung_up_on(), "the longest silent client is closed");
     assert!(clients[1].is_served() && clients[2].is_served() && last.is_served());
     for _ in 0..10 * MAX_CONNECTIONS {
         clients.push(Client::silent(&lab));
@@ -128,9 +128,9 @@ fn long_requests_end_with_their_connection() {
         tasks.map(|task| name(task.unwrap()).trim().to_owned()).collect()
     };
     let threads = || names().len();
-    // Once it has answered, all its own threads are there.
+    // When the daemon has answered, all its own threads are running.
     assert!(matches!(daemon.ask(&Request::Heartbeat), Answer::Heartbeat(_)));
-    until("the question's thread ends", || names().iter().all(|name| name != "monitor-client"));
+    until("the request's thread ends", || names().iter().all(|name| name != "monitor-client"));
     let (threads_before, descriptors_before) = (threads(), daemon.descriptors());
     let mut clients = Vec::new();
     let line = serde_json::to_string(&Request::AwaitBrokenRules { seen: 0 }).unwrap() + "\n";
@@ -138,7 +138,7 @@ fn long_requests_end_with_their_connection() {
         let mut client = UnixStream::connect(daemon.monitor_socket()).unwrap();
         client.write_all(line.as_bytes()).unwrap();
         clients.push(client);
-        // A thread that has given its place back is there for a moment longer.
+        // A thread that has freed its slot still runs for a moment.
         let (threads, descriptors) = (threads() - threads_before, daemon.descriptors() - descriptors_before);
         assert!(threads <= 2 * MAX_CONNECTIONS, "{threads} threads for {} requests", clients.len());
         assert!(
@@ -147,17 +147,17 @@ fn long_requests_end_with_their_connection() {
             clients.len()
         );
     }
-    // Answered though all threads were taken, long before the requests' own patience is over.
+    // The monitor answers although all threads were in use, long before the requests' own timeout.
     assert!(matches!(daemon.ask(&Request::Heartbeat), Answer::Heartbeat(_)));
     drop(clients);
-    // By number: a thread that has just started does not have its name yet.
+    // By number, because a thread that has just started does not have its name yet.
     until("threads and descriptors end with their connections", || {
         (threads(), daemon.descriptors()) == (threads_before, descriptors_before)
     });
 }
 
 #[test]
-fn watchers_stay_and_leave_places_for_questions() {
+fn observers_stay_and_leave_connections_for_requests() {
     let lab = lab(2);
     let mut watching: Vec<Client> = (0..MAX_WATCHES).map(|_| Client::silent(&lab)).collect();
     assert!(watching.iter_mut().all(|client| client.ask(&watch()) == Answer::Watching));
@@ -168,7 +168,7 @@ fn watchers_stay_and_leave_places_for_questions() {
     }
     let _silent: Vec<Client> = (0..2 * MAX_CONNECTIONS).map(|_| Client::silent(&lab)).collect();
     assert!(Client::silent(&lab).is_served());
-    // They are told that the daemon ends, and were not before.
+    // The daemon notifies them of its end, and did not close them before.
     let ends: Vec<_> = watching
         .into_iter()
         .map(|mut client| {
@@ -180,11 +180,11 @@ fn watchers_stay_and_leave_places_for_questions() {
         })
         .collect();
     drop(lab);
-    assert!(ends.into_iter().all(|end| end.join().unwrap()), "their files are whole");
+    assert!(ends.into_iter().all(|end| end.join().unwrap()), "their files are complete");
 }
 
 #[test]
-fn a_file_at_the_sockets_place_is_left() {
+fn file_at_the_path_of_the_socket_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("precious");
     std::fs::write(&path, "text").unwrap();
@@ -194,7 +194,7 @@ fn a_file_at_the_sockets_place_is_left() {
 }
 
 #[test]
-fn the_socket_is_private() {
+fn monitor_socket_is_private() {
     let lab = lab(1);
     let mode = std::fs::metadata(&lab.config().monitor_socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);

@@ -1,5 +1,5 @@
-//! Nodes behind locks of their own: what is done in parts of them is what is done with all of them, and nothing is
-//! lost, done twice or waited for in a circle where parts meet.
+//! Lock domains: the results are the same with domains as with all nodes locked. Where domains meet, no message is lost
+//! or delivered twice, and no deadlock occurs.
 
 use crate::common::{Stop, TIMEOUT, lab_with, until};
 use niclab_abi::bar::SLOTS;
@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 
 const NODES: usize = 4;
 
-/// Both ends of a way between two nodes.
+/// Both ends of a route between two nodes.
 struct Way {
     nodes: [usize; 2],
     ends: [GuestPort; 2],
-    /// Messages launched at each end, and received there.
+    /// Number of messages posted at each end, and received there.
     launched: [u64; 2],
     received: [u64; 2],
 }
@@ -40,7 +40,7 @@ impl Way {
         is_launched
     }
 
-    /// Takes what has come to this end, in order and once.
+    /// Receives the messages that have arrived at this end, and checks that they are in order and unique.
     fn receive(&mut self, end: usize) {
         while let Some(message) = self.ends[end].try_receive() {
             let number = self.received[end];
@@ -52,7 +52,7 @@ impl Way {
     }
 }
 
-/// A laboratory of these cards and a guest on each node, which somebody polls.
+/// A lab with these cards and a guest on each node, which the test polls.
 fn polled(model: &'static Model) -> (Lab, Vec<Arc<ClusterGuest>>) {
     let lab = lab_with(NODES as u16, |config| {
         config.nodes.iter_mut().for_each(|node| node.nic.model = model.into());
@@ -69,18 +69,18 @@ fn stats(lab: &Lab) -> DaemonStats {
     }
 }
 
-/// Cards with slices, of each model that has them.
+/// Models whose cards have slices.
 fn models() -> impl Iterator<Item = &'static Model> {
     MODELS.iter().copied().filter(|model| model.has(FEATURE_SLICES))
 }
 
-/// What one thread does to some node.
+/// A step of one thread at a node.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Launch(usize, usize),
     Look(usize),
     Receive(usize),
-    /// All nodes are taken.
+    /// Locks all nodes.
     Stats,
 }
 
@@ -93,7 +93,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A port on each node that sends to the next one's. What a host does for several ports has no order but that of looks.
+/// A port on each node, which sends to the next node. A host's ports have no order among them except that of polls.
 fn ring(guests: &[Arc<ClusterGuest>]) -> Vec<GuestPort> {
     let ports: Vec<_> = guests.iter().map(|guest| GuestPort::open(guest, 64).unwrap()).collect();
     for node in 0..NODES {
@@ -104,7 +104,7 @@ fn ring(guests: &[Arc<ClusterGuest>]) -> Vec<GuestPort> {
     ports
 }
 
-/// Takes these steps: all that the daemon counts, what programs received, and how much parts did.
+/// Runs these steps. Returns the daemon's counts with the messages that programs received, and the activity in domains.
 fn take(model: &'static Model, steps: &[Step], is_watched: bool) -> (String, u64) {
     let (lab, guests) = polled(model);
     let mut ports = ring(&guests);
@@ -112,9 +112,9 @@ fn take(model: &'static Model, steps: &[Step], is_watched: bool) -> (String, u64
     let shell = lab.daemon().shell();
     let request =
         WatchRequest { subject: WatchSubject::Capture, links: Vec::new(), messages: None, live: false };
-    // Who watches sees all in one order: there are no parts.
+    // An observer sees all nodes in one order, so there are no domains.
     let watch = is_watched.then(|| shell.begin_watch(&request).unwrap());
-    // The first look takes all nodes, as whatever came before it did.
+    // The first poll locks all nodes, because the set-up did.
     shell.poll_once(0);
     let before = shell.cluster().acts_in_parts();
     for step in steps {
@@ -143,7 +143,7 @@ fn take(model: &'static Model, steps: &[Step], is_watched: bool) -> (String, u64
     });
     let in_parts = shell.cluster().acts_in_parts() - before;
     let mut counted = stats(&lab);
-    // Who watches has every frame made whole.
+    // With an observer, every frame is encoded.
     counted.nodes.iter_mut().for_each(|node| node.shortcuts.clear());
     let counted = format!("{counted:?} {received:?}");
     if let Some(watch) = watch {
@@ -155,21 +155,21 @@ fn take(model: &'static Model, steps: &[Step], is_watched: bool) -> (String, u64
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn in_parts_all_is_as_it_is_with_all(steps in prop::collection::vec(step(), 1..120)) {
+    fn domains_give_the_same_results_as_all_nodes_locked(steps in prop::collection::vec(step(), 1..120)) {
         for model in models() {
             let (parts, in_parts) = take(model, &steps, false);
             let (whole, none) = take(model, &steps, true);
             prop_assert_eq!(none, 0, "{} was watched", model.name);
             prop_assert_eq!(&parts, &whole, "{}", model.name);
-            // Whoever asks for statistics has all nodes looked at.
+            // A request for statistics polls all nodes.
             let is_any = steps.iter().any(|step| matches!(step, Step::Launch(..)))
                 && !steps.iter().any(|step| matches!(step, Step::Stats));
-            prop_assert!(!is_any || in_parts > 0, "{}: nothing was done in parts", model.name);
+            prop_assert!(!is_any || in_parts > 0, "{}: no activity in domains", model.name);
         }
     }
 }
 
-/// Each node's thread launches at both of its ends and looks at its node, until all has come.
+/// Each node's thread posts at both of its ends and polls its node, until all messages have arrived.
 fn run_ring(lab: &Lab, guests: &[Arc<ClusterGuest>], count: u64, also: impl Fn() + Sync) {
     let shell = lab.daemon().shell();
     let ways: Vec<_> = (0..NODES)
@@ -218,12 +218,12 @@ fn run_ring(lab: &Lab, guests: &[Arc<ClusterGuest>], count: u64, also: impl Fn()
 }
 
 #[test]
-fn where_parts_meet_nothing_is_lost_and_nobody_waits_for_ever() {
+fn meeting_domains_lose_no_message_and_do_not_deadlock() {
     const COUNT: u64 = 3_000;
     for model in models() {
         let (lab, guests) = polled(model);
         let shell = lab.daemon().shell();
-        // Somebody takes all nodes meanwhile.
+        // Another thread locks all nodes in between.
         run_ring(&lab, &guests, COUNT, || {
             stats(&lab);
         });
@@ -250,7 +250,7 @@ fn where_parts_meet_nothing_is_lost_and_nobody_waits_for_ever() {
 }
 
 #[test]
-fn pairs_that_have_nothing_to_do_with_one_another_need_nobody_else() {
+fn disjoint_pairs_do_not_lock_other_nodes() {
     const COUNT: u64 = 20_000;
     for model in models() {
         let (lab, guests) = polled(model);
@@ -278,18 +278,26 @@ fn pairs_that_have_nothing_to_do_with_one_another_need_nobody_else() {
         let [ended, looks, met] =
             [after.ended_parts - before.ended_parts, after.looks - before.looks, after.met - before.met];
         assert_eq!(met, 0, "{}", model.name);
-        // How often all nodes are taken for what is not of single nodes depends on wall time: deadlines are, which a
-        // thread that lost its core lets pass. Whoever asked above is one of those, and whoever asked before has one
-        // look behind it, too. Behind each one look takes all nodes, has parts again, and none else.
-        assert!(looks <= ended, "{}: {looks} looks took all nodes, for {ended} that did before", model.name);
-        // So much is done by a look at most: the slots of a page, what arrives of them, and answers.
+        // How often all nodes are locked for other reasons depends on wall time: a thread that lost its core lets
+        // deadlines pass. The two requests above lock all nodes, too. After each of these, one poll locks all nodes,
+        // and the next ones use domains again.
+        assert!(
+            looks <= ended,
+            "{}: {looks} polls locked all nodes, after {ended} other locks of all nodes",
+            model.name
+        );
+        // Maximum activity of one poll: the slots of a page, their arrivals, and answers.
         let most = looks * u64::from(SLOTS) * 4;
-        assert!(in_parts + most >= 4 * COUNT, "{}: {in_parts} in parts, {looks} looks with all", model.name);
+        assert!(
+            in_parts + most >= 4 * COUNT,
+            "{}: {in_parts} in domains, {looks} polls with all nodes locked",
+            model.name
+        );
     }
 }
 
 #[test]
-fn a_frame_to_a_node_that_another_has_waits_with_its_sender_and_arrives() {
+fn frame_to_a_locked_node_is_deferred_and_arrives() {
     for model in models() {
         let (lab, guests) = polled(model);
         let shell = lab.daemon().shell();
@@ -301,7 +309,7 @@ fn a_frame_to_a_node_that_another_has_waits_with_its_sender_and_arrives() {
         let other = shell.cluster().alone(0);
         std::thread::scope(|scope| {
             scope.spawn(|| shell.poll_once(1));
-            until("a frame that is set aside", || !shell.cluster().alone(1)[1].unsent.is_empty());
+            until("a deferred frame", || !shell.cluster().alone(1)[1].unsent.is_empty());
             drop(other);
         });
         way.receive(1);
@@ -310,7 +318,7 @@ fn a_frame_to_a_node_that_another_has_waits_with_its_sender_and_arrives() {
 }
 
 #[test]
-fn who_waits_until_all_nodes_are_given_back_needs_its_own_alone() {
+fn poll_after_a_global_lock_takes_only_its_own_node() {
     for model in models() {
         let (lab, _guests) = polled(model);
         let shell = lab.daemon().shell();
@@ -318,7 +326,7 @@ fn who_waits_until_all_nodes_are_given_back_needs_its_own_alone() {
         let before = world.lock_counts().looks;
         std::thread::scope(|scope| {
             scope.spawn(|| shell.poll_once(0));
-            // Most likely it waits by then; where it does not, it finds parts at once.
+            // The thread most likely waits by then. If it does not, it finds domains allowed at once.
             std::thread::sleep(Duration::from_millis(50));
             shell.cluster().open(&world);
             drop(world);

@@ -1,5 +1,4 @@
-//! A card that always has work gets its turns, and nobody waits for the work: not connections, not resets, not the
-//! monitor.
+//! A card with permanent work gets budgets, and connections, resets and the monitor do not wait for the work.
 
 use std::sync::Arc;
 
@@ -18,15 +17,15 @@ use niclab_spec::{NicConfig, NicModel, Value};
 
 use crate::common::{lab_with, until};
 
-/// A message whose packets are counted: 65,536 of four bytes.
+/// A message whose packets are counted: 65,536 packets of four bytes.
 const BYTES: u64 = 256 << 10;
 const PACKETS: u64 = BYTES / 4;
 
-/// More packets than a card sends in a turn.
+/// More packets than a card sends in one budget.
 const PACKETS_OF_A_TURN: u64 = 2_000;
 
-/// Four nodes with cards of this model and these parameters. No thread of the daemon has pending work resumed, if
-/// `is_alone`.
+/// Four nodes with cards of this model and these parameters. With `is_alone`, no thread of the daemon resumes pending
+/// work.
 fn lab_of(model: &str, parameters: &[(&str, Value)], is_alone: bool) -> Lab {
     let lab = lab_with(4, |config| {
         let mut nic = NicConfig::of(NicModel::named(model).unwrap());
@@ -41,7 +40,7 @@ fn lab_of(model: &str, parameters: &[(&str, Value)], is_alone: bool) -> Lab {
     lab
 }
 
-/// Cards that send packets of four bytes, and wait for no acknowledgement.
+/// Cards that send packets of four bytes, and do not wait for acknowledgements.
 fn short_packets(is_alone: bool) -> Lab {
     let unreliable = Value::Word("unreliable_ordered".to_owned());
     lab_of("inic", &[("assembly", unreliable), ("packet_bytes", Value::Number(4))], is_alone)
@@ -63,7 +62,7 @@ impl Program {
         Self { _guest: guest, port, part: Part { region, offset: 0, bytes: BYTES } }
     }
 
-    /// Posts a message to a node, and rings no doorbell.
+    /// Posts a message to a node, without a doorbell.
     fn send(&mut self, node: u32) {
         assert!(self.port.try_launch(&Send::new(node, self.part).tell_sent()).is_some());
     }
@@ -79,26 +78,29 @@ fn packets(world: &World<'_>) -> u64 {
 }
 
 #[test]
-fn a_message_of_short_packets_is_sent_in_turns() {
+fn message_in_short_packets_is_sent_in_several_budgets() {
     let lab = short_packets(true);
     let mut program = Program::new(&lab, 0);
     program.send(1);
     let mut world = lab.daemon().shell().world();
     let (mut sent, mut turns) = (0, 0);
     while sent < PACKETS {
-        assert!(world.serve_pages(0).more || packets(&world) == PACKETS, "{sent} of {PACKETS}, and no more");
+        assert!(
+            world.serve_pages(0).more || packets(&world) == PACKETS,
+            "no more work after {sent} of {PACKETS}"
+        );
         let now = packets(&world);
-        assert!((1..PACKETS_OF_A_TURN).contains(&(now - sent)), "{} packets in a turn", now - sent);
+        assert!((1..PACKETS_OF_A_TURN).contains(&(now - sent)), "{} packets in one budget", now - sent);
         (sent, turns) = (now, turns + 1);
     }
-    assert!(turns > 30, "{turns} turns");
-    // What is in flight arrives, and then there is nothing left to do.
+    assert!(turns > 30, "{turns} budgets");
+    // Frames in flight arrive, and then there is no more work.
     while world.go_on() {}
     assert!(!world.has_pending());
 }
 
 #[test]
-fn nobody_waits_for_a_card_that_has_work() {
+fn connections_and_monitor_do_not_wait_for_a_busy_card() {
     let lab = short_packets(true);
     let mut program = Program::new(&lab, 0);
     const MESSAGES: u64 = 30;
@@ -114,7 +116,7 @@ fn nobody_waits_for_a_card_that_has_work() {
 }
 
 #[test]
-fn what_is_left_pending_is_resumed_without_its_owner() {
+fn pending_work_is_resumed_without_its_owner() {
     let lab = short_packets(false);
     let mut program = Program::new(&lab, 0);
     program.send(1);
@@ -124,14 +126,14 @@ fn what_is_left_pending_is_resumed_without_its_owner() {
 }
 
 #[test]
-fn a_reset_answers_reads_that_are_deferred() {
+fn reset_answers_deferred_reads() {
     let lab = short_packets(true);
     let mut program = Program::new(&lab, 0);
     program.send(1);
     assert!(lab.daemon().shell().world().serve_pages(0).more);
     drop(program);
     let (mut from, mut to) = (Program::new(&lab, 0), Program::new(&lab, 1));
-    // Packets of the message before may still come, and take room.
+    // Packets of the previous message may still arrive, and take room.
     (0..8).for_each(|_| assert!(to.port.try_launch(&Receive::new(to.part)).is_some()));
     to.port.announce();
     from.send(1);
@@ -140,7 +142,7 @@ fn a_reset_answers_reads_that_are_deferred() {
 }
 
 #[test]
-fn rooms_that_come_late_are_filled_in_turns() {
+fn room_posted_late_is_filled_in_several_budgets() {
     let lab = short_packets(true);
     let (mut from, mut to) = (Program::new(&lab, 0), Program::new(&lab, 1));
     from.send(1);
@@ -153,11 +155,11 @@ fn rooms_that_come_late_are_filled_in_turns() {
     while world.serve_pages(1).more {
         turns += 1;
     }
-    assert!(turns > 1, "all {waiting} packets in one turn");
+    assert!(turns > 1, "all {waiting} packets in one budget");
 }
 
 #[test]
-fn the_end_of_model_time_ends_the_cluster_with_an_error() {
+fn end_of_model_time_ends_the_cluster_with_an_error() {
     let second = Value::Number(1_000_000);
     let word = Value::Word("rate_controlled".to_owned());
     let lab = lab_of("inic", &[("assembly", word), ("rate_interval_us", second)], true);
@@ -166,7 +168,7 @@ fn the_end_of_model_time_ends_the_cluster_with_an_error() {
     let shell = lab.daemon().shell();
     let mut world = shell.world();
     world.serve_pages(1);
-    // As after weeks of such packets: a minute before the end.
+    // As after weeks of such packets: one minute before the end.
     let before = Time::LIMIT.before(Span::from_ns(60_000_000_000));
     world.nodes[0].bus.wait_until(before);
     program.send(1);
@@ -175,13 +177,13 @@ fn the_end_of_model_time_ends_the_cluster_with_an_error() {
         world.serve_pages(0);
         world.pass_time();
         turns += 1;
-        assert!(turns < 10_000, "model time stands at {}", world.model_time());
+        assert!(turns < 10_000, "model time stays at {}", world.model_time());
     }
     let end = shell.end_of_time().unwrap();
     assert!(end.at > Time::LIMIT && end.at < Time::END, "{end}");
 }
 
-/// What a message to the card on the node's own bus costs, in units of work.
+/// The work of a message to the peer device on the node's bus, in units.
 fn work_of_message(lab: &Lab, handler: u32) -> u64 {
     const PAYLOAD: u32 = 48 << 10;
     let guest = lab.guest(0).unwrap();
@@ -204,10 +206,10 @@ fn work_of_message(lab: &Lab, handler: u32) -> u64 {
 }
 
 #[test]
-fn what_a_card_beside_the_nic_does_counts_as_work() {
+fn activity_of_a_peer_device_counts_as_work() {
     const NO_HANDLER: u32 = 1_000;
     let lab = lab_of("grim", &[("io_card_channel", Value::Number(1))], true);
     let (stored, refused) = (work_of_message(&lab, CHANNEL_STORE), work_of_message(&lab, NO_HANDLER));
     // Blocks of 48 KiB are looked up and copied, at 16 bytes a unit.
-    assert!(stored >= refused + (48 << 10) / 16, "{stored} units, and {refused} where nothing is stored");
+    assert!(stored >= refused + (48 << 10) / 16, "{stored} units, but {refused} without a store");
 }

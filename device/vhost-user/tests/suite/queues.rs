@@ -140,7 +140,7 @@ fn frames_leave_the_transmit_queue_of_a_pair_that_is_off() {
 }
 
 #[test]
-fn guest_without_a_pair_that_is_on_delays_nobody() {
+fn guest_with_all_pairs_off_does_not_delay_others() {
     let lab = lab(2);
     let [mut from, mut to] = guests(&lab, 2);
     (0..2).for_each(|pair| to.enable_pair(pair, false).unwrap());
@@ -190,7 +190,7 @@ fn pair_that_was_off_leaves_no_frame_waiting() {
     until("all are sent", || stats(&lab, 0).ethernet.sent_frames == 1_024);
     to.enable_pair(1, false).unwrap();
     to.connection().queue_count().unwrap();
-    // Takes what is in the queues, and rings for the buffers.
+    // Receives the frames in the queues, and rings for the returned buffers.
     let mut count = 0;
     until("the first pair's frames", || {
         count += received(&mut to).concat().len();
@@ -261,7 +261,7 @@ fn enable(queue: u32, is_on: u32) -> Vec<u8> {
     message(SET_VRING_ENABLE, &[queue, is_on].map(u32::to_ne_bytes).concat())
 }
 
-/// QEMU's virtio-net does so when the device is created, before a guest runs.
+/// QEMU's virtio-net does this when it creates the device, before a guest runs.
 #[test]
 fn queues_are_enabled_before_features_are_acknowledged() {
     const PROTOCOL_FEATURES: u64 = 1 << 30;
@@ -284,7 +284,7 @@ fn queues_are_enabled_before_features_are_acknowledged() {
 }
 
 #[test]
-fn front_end_that_enables_no_queue_of_the_node_is_hung_up_on() {
+fn front_end_that_enables_an_unknown_queue_is_disconnected() {
     let lab = lab(2);
     let mut guests = guests(&lab, 2);
     for (queue, is_on) in [(4, 1), (5, 0), (0xffff, 1), (u32::MAX, 1), (0, 2), (1, u32::MAX)] {

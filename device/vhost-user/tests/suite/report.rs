@@ -1,4 +1,4 @@
-//! What the daemon counts for a report: counters of a part of a run, latencies, ledgers, pages, exactness.
+//! The daemon's counts for a report: counters of a part of a run, latencies, ledgers, pages, exactness.
 
 use crate::common::{TIMEOUT, frame, lab, pair, stats, stream, until};
 use niclab_abi::bar::CODE_INTERRUPT;
@@ -20,7 +20,7 @@ fn entry<'a>(ledger: &'a [LedgerEntry], crossing: &str) -> &'a LedgerEntry {
 }
 
 #[test]
-fn a_measurement_holds_what_happened_since_it_began_and_nothing_else() {
+fn measurement_counts_only_what_follows_its_begin() {
     let lab = lab(2);
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut a, mut b] = pair([&guests[0], &guests[1]]);
@@ -28,7 +28,7 @@ fn a_measurement_holds_what_happened_since_it_began_and_nothing_else() {
     assert_eq!(ask(&lab, &Request::Stats).model.latency.count, 500);
     let before = ask(&lab, &Request::BeginMeasurement);
     let clocks: Vec<u64> = before.nodes.iter().map(|node| node.model_time_ps).collect();
-    assert_eq!(clocks, [before.model.time_ps; 2], "all begin at the same instant");
+    assert_eq!(clocks, [before.model.time_ps; 2], "all begin at the same time");
     assert_eq!(ask(&lab, &Request::Stats).model.latency.count, 0);
     stream(&mut a, &mut b, 300);
     let since = ask(&lab, &Request::Stats).since(&before);
@@ -36,10 +36,10 @@ fn a_measurement_holds_what_happened_since_it_began_and_nothing_else() {
     assert_eq!((sender.messages_sent, receiver.messages_received), (300, 300));
     let [page] = sender.ports.as_slice() else { panic!("{:?}", sender.ports) };
     assert_eq!((page.port, page.launches), (a.number(), 300));
-    assert!(receiver.ports.is_empty(), "a page without launches and interrupts is not named");
+    assert!(receiver.ports.is_empty(), "a page without posts and interrupts is not listed");
     assert_eq!(entry(&sender.ledger, "host_send").count, 300);
     assert_eq!(entry(&receiver.ledger, "host_receive").count, 300);
-    assert!(entry(&since.fabric.ledger, "serialization").count >= 600, "both links of the way");
+    assert!(entry(&since.fabric.ledger, "serialization").count >= 600, "both links of the route");
     assert_eq!(receiver.model_latency, since.model.latency, "only one node received");
     let latency = since.model.latency;
     assert!(latency.count == 300 && 0 < latency.min_ps && latency.min_ps <= latency.p50_ps, "{latency:?}");
@@ -48,8 +48,8 @@ fn a_measurement_holds_what_happened_since_it_began_and_nothing_else() {
 }
 
 #[test]
-fn a_clean_stream_goes_the_short_way_and_the_report_says_so() {
-    // Of 64 slices, released by sixteen: one frame with credits for each burst.
+fn fault_free_stream_takes_the_fast_path_and_is_counted_so() {
+    // With 64 slices, a receiver releases sixteen at a time: one frame with credits for each burst.
     const BURST: u64 = 16;
     const MESSAGES: u64 = 480;
     let lab = lab(2);
@@ -58,23 +58,23 @@ fn a_clean_stream_goes_the_short_way_and_the_report_says_so() {
     let before = ask(&lab, &Request::Stats);
     for burst in 1..=MESSAGES / BURST {
         stream(&mut a, &mut b, BURST);
-        // What waits for a credit goes the general way, and how much does depends on the host's threads: so nothing
-        // waits.
+        // Messages that wait for a credit take the slow path, and their number depends on the host's threads. So no
+        // message waits.
         until("credits of a burst", || stats(&lab, 1).cluster.sent_frames >= burst);
     }
     let since = ask(&lab, &Request::Stats).since(&before);
-    // Messages and the credits that come back for them.
+    // Messages, and the credits that return for them.
     let carried = |way: &str| -> u64 {
         since.nodes.iter().map(|node| node.shortcuts.get(way).copied().unwrap_or(0)).sum()
     };
-    let (unencoded, series) = (carried("unencoded"), carried("message_series"));
+    let (on_fast_path, in_batches) = (carried("unencoded"), carried("message_series"));
     let frames: u64 = since.nodes.iter().map(|node| node.cluster.sent_frames).sum();
-    assert!(frames >= MESSAGES && unencoded * 10 >= frames * 9, "{unencoded} of {frames}");
-    assert!(series * 10 >= MESSAGES * 9 && series <= MESSAGES, "{series} of {MESSAGES}");
+    assert!(frames >= MESSAGES && on_fast_path * 10 >= frames * 9, "{on_fast_path} of {frames}");
+    assert!(in_batches * 10 >= MESSAGES * 9 && in_batches <= MESSAGES, "{in_batches} of {MESSAGES}");
 }
 
 #[test]
-fn interrupts_are_told_by_cause_and_by_page() {
+fn interrupts_are_counted_by_cause_and_by_page() {
     let lab = lab(2);
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut a, mut b] = pair([&guests[0], &guests[1]]);
@@ -92,7 +92,7 @@ fn interrupts_are_told_by_cause_and_by_page() {
 }
 
 #[test]
-fn ordinary_frames_have_a_ledger_of_their_own() {
+fn ordinary_frames_have_a_separate_ledger() {
     let lab = lab(2);
     let mut from = lab.ethernet(0, 0).unwrap();
     let mut to = lab.ethernet(1, 0).unwrap();
@@ -103,7 +103,7 @@ fn ordinary_frames_have_a_ledger_of_their_own() {
     }
     let since = ask(&lab, &Request::Stats).since(&before);
     let [sender, receiver] = since.nodes.as_slice() else { panic!("{since:?}") };
-    assert!(sender.ledger.is_empty() && receiver.ledger.is_empty(), "the modelled NIC did nothing");
+    assert!(sender.ledger.is_empty() && receiver.ledger.is_empty(), "the modelled NIC has no transactions");
     assert_eq!(entry(&sender.ethernet_ledger, "dma_read").bytes, 3000);
     assert_eq!(entry(&receiver.ethernet_ledger, "dma_write").bytes, 3000);
     let latency = receiver.ethernet_model_latency;

@@ -1,4 +1,4 @@
-//! Equal frames of an Ethernet function that go together: what anybody sees is as if each had gone by itself.
+//! Batches of equal frames of an Ethernet function: every observer sees the same as with single frames.
 
 use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Offload};
@@ -18,47 +18,45 @@ use crate::report::ask;
 const NODES: usize = 3;
 const QUEUE_SIZE: u16 = 64;
 
-/// What a script does at node 0, 1 or 2, of which nobody is connected at the last.
+/// A step of a script at node 0, 1 or 2. No guest is connected at node 2.
 #[derive(Clone, Debug)]
 enum Step {
     /// Queues frames.
     Queue { from: usize, to: Whom, kind: Kind, count: usize },
-    /// The device looks at what is queued.
+    /// The device polls the queued frames.
     Transmit { from: usize },
-    /// A guest takes frames that have come, so many at the most, and leaves buffers for more; the device looks at these
-    /// or does not.
+    /// A guest receives up to `most` frames, and adds buffers for more. With `is_seen`, the device polls these buffers.
     Receive { at: usize, most: usize, is_seen: bool },
-    /// Something is changed that makes frames go by themselves, or no longer does.
+    /// Changes link faults, which exclude batches.
     Lose { at: u16, is_lossy: bool },
-    /// Single stages are kept at a node, or no longer.
+    /// Keeps up to `most` single stages at a node, or none.
     Keep { at: usize, most: usize },
-    /// A link is taken down or up.
+    /// Takes a link down or up.
     Link { at: usize, is_up: bool },
 }
 
 #[derive(Clone, Debug)]
 enum Whom {
     Node(usize),
-    Everybody,
-    Stranger,
+    All,
+    Unknown,
 }
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// A frame of so many bytes.
+    /// A frame with this number of bytes.
     Plain(usize),
-    /// One whose checksum is left to the device.
+    /// A frame whose checksum the device completes.
     Summed(usize),
-    /// One that is left to the device to cut.
+    /// A frame that the device segments.
     Long(usize),
-    /// One that says that it is a card's.
+    /// A frame that claims to be from a card.
     Forged,
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
     let node = || 0..NODES;
-    let whom =
-        prop_oneof![8 => node().prop_map(Whom::Node), 1 => Just(Whom::Everybody), 1 => Just(Whom::Stranger)];
+    let whom = prop_oneof![8 => node().prop_map(Whom::Node), 1 => Just(Whom::All), 1 => Just(Whom::Unknown)];
     let bytes = || prop_oneof![4 => Just(64_usize), 2 => 54..1_600_usize, 1 => Just(1_514_usize)];
     let kind = prop_oneof![
         10 => bytes().prop_map(Kind::Plain),
@@ -78,7 +76,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A daemon whose guests nobody but this thread serves.
+/// A daemon whose guests only this thread serves.
 struct Bench {
     lab: Lab,
     guests: [EthernetGuest; 2],
@@ -142,8 +140,8 @@ impl Bench {
         let own = self.lab.mac(from);
         let to = match *to {
             Whom::Node(node) => self.lab.mac(node),
-            Whom::Everybody => [0xff; 6],
-            Whom::Stranger => [0x52, 0x54, 0, 0, 0, 9],
+            Whom::All => [0xff; 6],
+            Whom::Unknown => [0x52, 0x54, 0, 0, 0, 9],
         };
         for number in 0..count {
             let (offload, mut frame) = match *kind {
@@ -162,7 +160,7 @@ impl Bench {
                     (Offload::default(), forged)
                 }
             };
-            // Equal frames differ in what they carry.
+            // Equal frames differ in their payload.
             if let Some(last) = frame.last_mut() {
                 *last = number as u8;
             }
@@ -173,7 +171,7 @@ impl Bench {
         self.guests[from].show().unwrap();
     }
 
-    /// Everything that anybody can see, but how many went together.
+    /// All results that an observer can see, except the number of batches.
     fn seen(&self) -> Vec<String> {
         let world = self.lab.daemon().shell().world();
         let node = |number: usize| {
@@ -200,9 +198,9 @@ impl Bench {
     }
 }
 
-/// A guest rings when it has left its first buffers, unless the device has seen them already, and a thread of the
-/// daemon's prices that when it gets to it. So that all daemons begin alike, each node has as many doorbells behind it
-/// as it then can have.
+/// A guest rings after its first buffers, unless the device has seen them already, and a daemon thread prices the
+/// doorbell later. To give all daemons the same begin, each node gets the maximum number of doorbells that it can then
+/// have.
 fn settle_doorbells(lab: &Lab, node: usize, guest: &mut EthernetGuest) {
     const MORE: u64 = 5;
     guest.receive_ring().kick.write(MORE).unwrap();
@@ -222,7 +220,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn frames_that_go_together_are_as_if_each_went_by_itself(
+    fn batched_frames_have_the_results_of_single_frames(
         steps in prop::collection::vec(any_step(), 1..40),
         takes_offloads: [bool; 2],
         queue_frames in prop_oneof![Just(64_u32), 1..4_u32],
@@ -239,7 +237,7 @@ proptest! {
 }
 
 #[test]
-fn bursts_of_equal_frames_go_together_and_the_report_says_so() {
+fn bursts_of_equal_frames_are_batched_and_counted_so() {
     let mut bench = Bench::new([1 << 15; 2], 64, true);
     for from in [0, 1] {
         for (bytes, count) in [(64, 30), (1_514, 20), (64, 1)] {
@@ -254,7 +252,7 @@ fn bursts_of_equal_frames_go_together_and_the_report_says_so() {
     assert!(
         figures.model_time_ps > 0 && bench.lab.daemon().shell().world().common.network.latest() > Time::ZERO
     );
-    // What nobody asked of the function, nobody gets.
+    // Frames that were not requested are not received.
     let before = ask(&bench.lab, &Request::Stats);
     assert!(
         ask(&bench.lab, &Request::Stats).since(&before).nodes.iter().all(|node| node.shortcuts.is_empty())
@@ -262,7 +260,7 @@ fn bursts_of_equal_frames_go_together_and_the_report_says_so() {
 }
 
 #[test]
-fn a_checksum_that_is_left_open_stays_so_in_a_series() {
+fn incomplete_checksum_stays_incomplete_in_a_batch() {
     let mut bench = Bench::new([Negotiated::OFFERED; 2], 64, true);
     let (own, to) = (bench.lab.mac(0), bench.lab.mac(1));
     bench.carry_out(&Step::Queue { from: 0, to: Whom::Node(1), kind: Kind::Summed(100), count: 3 });

@@ -1,4 +1,4 @@
-//! Ordinary frames between Ethernet functions and stations of cards.
+//! Ordinary frames between Ethernet functions and MAC endpoints of cards.
 
 use std::sync::Arc;
 
@@ -33,9 +33,9 @@ fn set_faults(lab: &Lab, node: usize, faults: Faults) {
 }
 
 #[test]
-fn what_a_station_sends_reaches_functions_and_stations_by_their_addresses() {
+fn endpoint_frames_reach_functions_and_endpoints_by_address() {
     let lab = lab(3);
-    // Node 2 keeps the card that it was made with, which has no stations.
+    // Node 2 keeps its original card, which has no MAC endpoints.
     let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
     let mut guests = guests(&lab, 3, MERGEABLE);
     let me = Station::mac(0);
@@ -45,18 +45,18 @@ fn what_a_station_sends_reaches_functions_and_stations_by_their_addresses() {
     let to_station = frame(me, Station::mac(1), 1_000);
     send(&lab, &wires[0], &to_station);
     assert_eq!(heard(&wires[1]), std::slice::from_ref(&to_station));
-    // To itself through the switch, and to the function beside it.
+    // To its own node through the switch, and by broadcast to its own function.
     let to_own_host = frame(me, lab.mac(0), 62);
     send(&lab, &wires[0], &to_own_host);
     assert_eq!(guests[0].receive(TIMEOUT).unwrap().1, to_own_host);
     let to_all = frame(me, BROADCAST, 64);
     send(&lab, &wires[0], &to_all);
     for guest in &mut guests {
-        assert_eq!(guest.receive(TIMEOUT).unwrap().1, to_all, "and nothing before it");
+        assert_eq!(guest.receive(TIMEOUT).unwrap().1, to_all, "the broadcast is the next frame");
     }
     assert_eq!(heard(&wires[1]), [to_station, to_all]);
-    assert!(heard(&wires[0]).is_empty(), "it does not hear itself");
-    // No station, no frame, whatever the address.
+    assert!(heard(&wires[0]).is_empty(), "the endpoint does not receive its own broadcast");
+    // A card without MAC endpoints gets no such frame, for any address.
     send(&lab, &wires[0], &frame(me, Station::mac(2), 66));
     assert_eq!(stats(&lab, 2).ethernet.dropped_frames, 1);
     wires[1].lock().is_deaf = true;
@@ -67,7 +67,7 @@ fn what_a_station_sends_reaches_functions_and_stations_by_their_addresses() {
     let world = lab.daemon().shell().world();
     let host_receives =
         |node: usize| world.common.ethernet.states[node].nic.ledger().line(Crossing::HostReceive).count;
-    assert_eq!([0, 1, 2].map(host_receives), [3, 3, 2], "each is priced once at each function");
+    assert_eq!([0, 1, 2].map(host_receives), [3, 3, 2], "each frame is priced once at each function");
     let on_wire = |node| world.nodes.get(node).map(|node| node.port.counters().frames_in);
     assert_eq!([0, 1, 2].map(on_wire), [Some(7), Some(0), Some(0)]);
     let card = |node: usize| world.nodes[node].card.counts.traffic;
@@ -76,7 +76,7 @@ fn what_a_station_sends_reaches_functions_and_stations_by_their_addresses() {
 }
 
 #[test]
-fn ordinary_frames_of_a_card_that_faults_befall_are_dropped_duplicated_and_put_off() {
+fn link_faults_apply_to_ordinary_frames_of_cards() {
     let lab = lab(2);
     let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
     let mut guests = guests(&lab, 2, MERGEABLE);
@@ -96,39 +96,39 @@ fn ordinary_frames_of_a_card_that_faults_befall_are_dropped_duplicated_and_put_o
     set_faults(&lab, 1, Faults { reorder: 1.0, ..Faults::default() });
     wires[1].lock().heard.clear();
     for destination in [lab.mac(1), Station::mac(1)] {
-        // Nothing overtakes either: they are there when the fabric was quiet.
+        // No frame overtakes either: they arrive when the fabric is idle.
         assert!(guests[0].send(&frame(lab.mac(0), destination, 64)).unwrap());
     }
     assert_eq!(guests[1].receive(TIMEOUT).unwrap().1.len(), 64);
-    until("the frame that was put off", || heard(&wires[1]).len() == 1);
+    until("the delayed frame", || heard(&wires[1]).len() == 1);
 }
 
 #[test]
-fn what_guests_send_to_stations_is_whole_and_what_they_send_to_all_stays_in_their_node_too() {
+fn frames_of_guests_reach_endpoints_complete_and_by_broadcast() {
     let lab = lab(3);
     let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
     let mut guests = guests(&lab, 3, Negotiated::OFFERED);
     let to_station = frame(lab.mac(0), Station::mac(1), 100);
     assert!(guests[0].send(&to_station).unwrap());
     until("the frame", || heard(&wires[1]) == [to_station.clone()]);
-    // A station of the node's own, through the switch.
+    // A MAC endpoint of the own node, through the switch.
     let to_own = frame(lab.mac(0), Station::mac(0), 102);
     assert!(guests[0].send(&to_own).unwrap());
     until("the frame of the own node", || heard(&wires[0]) == [to_own.clone()]);
     let to_all = frame(lab.mac(0), BROADCAST, 104);
     assert!(guests[0].send(&to_all).unwrap());
     for guest in &mut guests[1..] {
-        assert_eq!(guest.receive(TIMEOUT).unwrap().1, to_all, "and nothing before it");
+        assert_eq!(guest.receive(TIMEOUT).unwrap().1, to_all, "the broadcast is the next frame");
     }
-    until("both stations", || wires.iter().all(|wire| heard(wire).last() == Some(&to_all)));
+    until("both endpoints", || wires.iter().all(|wire| heard(wire).last() == Some(&to_all)));
     assert!(guests[0].try_receive().unwrap().is_none());
-    // Nothing but Ethernet functions has dropped or heard what was for a station that is not there.
+    // Only Ethernet functions drop or receive frames for an endpoint that does not exist.
     assert!(guests[0].send(&frame(lab.mac(0), Station::mac(2), 106)).unwrap());
-    until("the frame for nobody", || stats(&lab, 2).ethernet.dropped_frames == 1);
+    until("the frame without a receiver", || stats(&lab, 2).ethernet.dropped_frames == 1);
     assert_eq!(stats(&lab, 2).cluster.received_frames, 0);
     assert!([0, 1].iter().all(|node| stats(&lab, *node).ethernet.dropped_frames == 0));
 
-    // Offloads: for a station the checksum is there, and every segment by itself.
+    // Offloads: for an endpoint the checksum is complete, and each segment is a separate frame.
     wires.iter().for_each(|wire| wire.lock().heard.clear());
     let (long, checksum) = tcp(lab.mac(0), Station::mac(1), 5_000);
     let short = Offload { checksum: Some(checksum), segmentation: None };
@@ -143,8 +143,8 @@ fn what_guests_send_to_stations_is_whole_and_what_they_send_to_all_stays_in_thei
     for frame in &heard[1..] {
         assert_eq!(sum_of_tcp(frame), 0xffff, "the checksum is complete");
     }
-    assert_ne!(heard[0][50..52], long[50..52], "and so is that of the short one");
-    // A deaf card anywhere changes nothing for functions.
+    assert_ne!(heard[0][50..52], long[50..52], "the checksum of the short frame is complete, too");
+    // A card without MAC endpoints changes nothing for functions.
     wires.iter().for_each(|wire| wire.lock().is_deaf = true);
     let (long, checksum) = tcp(lab.mac(0), lab.mac(1), 5_000);
     assert!(guests[0].queue(&long_offload(checksum), &long).unwrap());
@@ -152,7 +152,8 @@ fn what_guests_send_to_stations_is_whole_and_what_they_send_to_all_stays_in_thei
     assert_eq!(guests[1].receive(TIMEOUT).unwrap(), (long_offload(checksum), long));
 }
 
-/// The ones' complement sum of TCP's pseudo header, header and payload, which is all ones where the checksum is right.
+/// The ones' complement sum of TCP's pseudo header, header and payload, which has only one bits if the checksum is
+/// right.
 fn sum_of_tcp(frame: &[u8]) -> u32 {
     let length = frame.len() as u32 - 34;
     let words =
@@ -162,7 +163,8 @@ fn sum_of_tcp(frame: &[u8]) -> u32 {
     (folded & 0xffff) + (folded >> 16)
 }
 
-/// All that the guest could send comes back, as far as it has room for it, and others are served meanwhile.
+/// The endpoint returns all frames of the guest, as far as the guest has room, and other nodes are served in the
+/// meantime.
 fn flood(lab: &Lab, wire: &Mutex<Wire>) {
     const FRAMES: usize = 5_000;
     wire.lock().answers = true;
@@ -180,17 +182,17 @@ fn flood(lab: &Lab, wire: &Mutex<Wire>) {
 }
 
 #[test]
-fn a_guest_that_floods_a_station_waits_for_it_and_nobody_else_does() {
+fn flood_of_an_endpoint_delays_only_its_sender() {
     let lab = lab(3);
     let wire = Station::put(&lab, 1);
     flood(&lab, &wire);
     until("an empty network", || !lab.daemon().shell().world().common.network.is_moving());
     let sent = lab.daemon().shell().world().nodes[1].card.counts.traffic.sent_frames;
-    assert_eq!(sent, 5_000, "each was answered");
+    assert_eq!(sent, 5_000, "each frame was answered");
 }
 
 #[test]
-fn a_guest_sends_no_more_to_a_station_before_that_has_what_it_sent_in_its_last_turn() {
+fn frames_to_an_endpoint_that_wait_are_at_most_one_budget() {
     const FRAMES: usize = 2_000;
     let lab = lab(2);
     let wire = Station::put(&lab, 1);
@@ -205,14 +207,14 @@ fn a_guest_sends_no_more_to_a_station_before_that_has_what_it_sent_in_its_last_t
         guest.flush().unwrap();
         world.transmit(0, 0);
         let waiting = world.common.ethernet.states[0].for_stations.len();
-        assert!(waiting <= 300, "{waiting} is more than a turn is long");
+        assert!(waiting <= 300, "{waiting} waiting frames exceed one budget");
     }
     while world.transmit(0, 0) {}
     assert_eq!(wire.lock().heard.len(), FRAMES);
 }
 
 #[test]
-fn a_long_frame_for_all_stations_in_the_shortest_segments_takes_no_more_memory_than_many_short_ones() {
+fn segments_of_a_broadcast_to_endpoints_have_bounded_memory() {
     const SEGMENTS: usize = 1_000;
     let lab = lab(6);
     let wires: Vec<_> = (1..6).map(|node| Station::put(&lab, node)).collect();
@@ -229,7 +231,7 @@ fn a_long_frame_for_all_stations_in_the_shortest_segments_takes_no_more_memory_t
 }
 
 #[test]
-fn reports_have_what_peripherals_cost_and_ledgers_are_turned_off_with_the_cards() {
+fn peer_device_ledgers_are_reported_and_switched_with_the_cards() {
     let lab = lab(2);
     let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
     send(&lab, &wires[0], &frame(Station::mac(0), Station::mac(1), 60));
@@ -246,12 +248,12 @@ fn reports_have_what_peripherals_cost_and_ledgers_are_turned_off_with_the_cards(
 }
 
 #[test]
-fn stations_of_a_cluster_in_lockstep_that_runs_freely_yet() {
+fn endpoints_receive_before_lockstep_begins() {
     let lab = lab_with(2, |config| config.lockstep = true);
     let wires: [Arc<Mutex<Wire>>; 2] = [Station::put(&lab, 0), Station::put(&lab, 1)];
     let mut guests = guests(&lab, 2, MERGEABLE);
     let to_all = frame(lab.mac(0), BROADCAST, 80);
     assert!(guests[0].send(&to_all).unwrap());
-    until("both stations", || wires.iter().all(|wire| heard(wire) == [to_all.clone()]));
+    until("both endpoints", || wires.iter().all(|wire| heard(wire) == [to_all.clone()]));
     assert_eq!(guests[1].receive(TIMEOUT).unwrap().1, to_all);
 }

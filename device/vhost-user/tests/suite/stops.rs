@@ -1,5 +1,5 @@
-//! Machines that stop and continue, as a debugger has them do, and drivers that reset their device, which look the same
-//! at first.
+//! Machines that stop and continue, as under a debugger, and drivers that reset their device. Both look the same at
+//! first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,8 +32,8 @@ fn is_open(lab: &Lab, node: usize) -> bool {
     lab.daemon().shell().world().nodes[node].card.is_open(0)
 }
 
-/// Starts all queues of a guest on new rings, as a driver does that has reset its device.
-fn start_anew(guest: &ClusterGuest) {
+/// Starts all queues of a guest on new rings, like a driver that has reset its device.
+fn start_new_queues(guest: &ClusterGuest) {
     let mut connection = guest.connection();
     for index in 0..connection.queues() as usize {
         let ring = DriverRing::new(guest.memory(), QUEUE_SIZE as u16).unwrap();
@@ -54,22 +54,22 @@ fn machine_stop_keeps_the_card_of_every_model() {
         let opened = guest.command(OP_PORT_OPEN, &open);
         let state = || {
             let mut counters = guest.statistics().unwrap();
-            // The kick of a poll demand may be lost in a stop, so that each start makes one.
+            // A stop may lose the kick of a poll demand, so each start makes a poll demand.
             counters.remove("poll_demands");
             (counters, is_open(&lab, 0))
         };
         let before = state();
         for _ in 0..3 {
             stop_and_continue(&guest);
-            // Answered behind the stop.
+            // The reply comes after the stop.
             guest.request(OP_PING, &[]).unwrap();
         }
         assert!(is_driver_ok(&lab, 0), "{}", model.name);
         assert_eq!(state(), before, "{}", model.name);
-        // The same messages, and then queues that are new: the driver has reset its device.
+        // The same messages, and then new queues: the driver has reset its device.
         guest.connection().stop_machine().unwrap();
         assert_eq!((is_open(&lab, 0), is_driver_ok(&lab, 0)), (before.1, false), "{}", model.name);
-        start_anew(&guest);
+        start_new_queues(&guest);
         until("the reset", || lab.daemon().shell().world().nodes[0].card.stopped.is_none());
         assert!(!is_open(&lab, 0) && !is_driver_ok(&lab, 0), "{}: {opened:?}", model.name);
     }
@@ -82,13 +82,13 @@ fn card_that_its_driver_closed_answers_peers_while_stopped() {
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut a, mut b] = pair([&guests[0], &guests[1]]);
     stream(&mut a, &mut b, 10);
-    // As a driver does that is unloaded, and does not come back.
+    // A driver that is unloaded and does not return does this.
     guests[1].reset().unwrap();
     guests[1].connection().stop_machine().unwrap();
     assert!(a.try_launch(&[42], [1, 2], 0));
     a.announce();
-    until("the card without a port refuses it", || stats(&lab, 1).cluster.received_frames > 10);
-    assert!(lab.daemon().shell().world().is_waiting(), "the sender repeats it, and gives up in the end");
+    until("a refusal by the card without a port", || stats(&lab, 1).cluster.received_frames > 10);
+    assert!(lab.daemon().shell().world().is_waiting(), "the sender retransmits, and gives up at last");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn frames_to_a_node_whose_qemu_ended_are_lost() {
         world.nodes[1].card.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(0))
     };
     until("the frame is held", is_held);
-    // The last references to the connection.
+    // These are the last references to the connection.
     drop((b, second));
     until("the frame is lost", || !is_held());
     let [mut a, mut c] = pair([&first, &third]);
@@ -161,7 +161,7 @@ fn request_made_while_the_machine_stops_is_answered() {
         while !asking.is_finished() {
             let before = answered.load(Ordering::Relaxed);
             stop_and_continue(&guest);
-            // A machine that is stopped again before its card was ever served makes no progress.
+            // A machine that stops again before its card is served makes no progress.
             until("a request is answered", || {
                 asking.is_finished() || answered.load(Ordering::Relaxed) > before
             });
@@ -170,7 +170,7 @@ fn request_made_while_the_machine_stops_is_answered() {
 }
 
 #[test]
-fn ethernet_frames_to_a_stopped_machine_arrive_when_it_continues() {
+fn ethernet_frames_to_a_stopped_machine_arrive_when_continued() {
     let lab = lab(2);
     let mut guests = [lab.ethernet(0, 0).unwrap(), lab.ethernet(1, 0).unwrap()];
     let sent = |number: usize| frame(lab.mac(0), lab.mac(1), 100 + number);

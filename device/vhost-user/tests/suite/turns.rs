@@ -1,28 +1,29 @@
-//! One look at a guest's queue does a turn's work and no more, however full the queue is: others get the world then.
+//! One poll of a guest's queue does one budget of work and no more, even if the queue is full. Then other threads get
+//! the locks.
 
 use crate::common::{frame, lab};
 use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::ring::Buffer;
 
-/// Looks until there is no more, and says how often.
+/// Polls until there is no more work. Returns the number of polls.
 fn looks(mut look: impl FnMut() -> bool) -> u32 {
     let mut looks = 1;
     while look() {
         looks += 1;
-        assert!(looks < 10_000, "there is no end");
+        assert!(looks < 10_000, "the work does not end");
     }
     looks
 }
 
 #[test]
-fn a_queue_full_of_chains_that_cannot_be_answered_takes_turns() {
+fn queue_full_of_invalid_chains_takes_several_budgets() {
     let lab = lab(2);
     let hostile = lab.guest(0).unwrap();
     let address = hostile.memory().allocate(64, 8).unwrap();
     let before = hostile.statistics().unwrap();
     let shell = lab.daemon().shell();
-    // Nobody rings, and this thread alone looks: the device's own may still be about the request before.
+    // No doorbell is rung, and only this thread polls: the device's own thread may still process the previous request.
     let mut world = shell.world();
     let chains = hostile.with_control_ring(|ring| {
         let mut chains = 0;
@@ -32,22 +33,22 @@ fn a_queue_full_of_chains_that_cannot_be_answered_takes_turns() {
         ring.show().unwrap();
         chains
     });
-    assert!(looks(|| world.serve_control(0)) > 1, "one look does all {chains}");
+    assert!(looks(|| world.serve_control(0)) > 1, "one poll processes all {chains} chains");
     drop(world);
-    let given_back = hostile.with_control_ring(|ring| {
-        let mut given_back = 0;
+    let returned = hostile.with_control_ring(|ring| {
+        let mut returned = 0;
         while let Some((head, _)) = ring.poll_used().unwrap() {
             ring.reclaim(head).unwrap();
-            given_back += 1;
+            returned += 1;
         }
-        given_back
+        returned
     });
-    assert_eq!(given_back, chains);
+    assert_eq!(returned, chains);
     assert_eq!(hostile.statistics().unwrap()["control_refused"], before["control_refused"]);
 }
 
 #[test]
-fn a_queue_full_of_long_frames_takes_turns() {
+fn queue_full_of_long_frames_takes_several_budgets() {
     let lab = lab(2);
     let mut hostile = lab.ethernet_with(0, 256, 66_000, Negotiated::OFFERED).unwrap();
     let _other = lab.ethernet(1, 0).unwrap();
@@ -65,8 +66,8 @@ fn a_queue_full_of_long_frames_takes_turns() {
         frames += 1;
     }
     hostile.show().unwrap();
-    // A thousand segments are more than half a turn.
+    // A thousand segments are more than half a budget.
     let looks = looks(|| world.transmit(0, 0));
     drop(world);
-    assert!(looks > frames / 2, "{looks} looks for {frames} frames of 1,000 segments");
+    assert!(looks > frames / 2, "{looks} polls for {frames} frames of 1,000 segments");
 }

@@ -10,7 +10,7 @@ use niclab_spec::{NicConfig, NicModel, WaitPolicy};
 use std::sync::atomic::Ordering;
 
 #[test]
-fn messages_arrive_whole_and_in_order() {
+fn messages_arrive_complete_and_in_order() {
     let lab = lab(2);
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut a, mut b] = pair([&guests[0], &guests[1]]);
@@ -23,7 +23,7 @@ fn messages_arrive_whole_and_in_order() {
 }
 
 #[test]
-fn a_polling_device_spares_doorbells() {
+fn polling_device_suppresses_doorbells() {
     let lab = lab_with(2, |config| config.nodes[0].nic.wait = WaitPolicy::Poll);
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut a, mut b] = pair([&guests[0], &guests[1]]);
@@ -34,7 +34,7 @@ fn a_polling_device_spares_doorbells() {
 }
 
 #[test]
-fn a_closed_port_leaves_nothing_in_the_bar() {
+fn closing_a_port_zeroes_its_pages_of_the_bar() {
     let lab = lab(1);
     let guest = lab.guest(0).unwrap();
     let [port, other] = [0, 1].map(|_| GuestPort::open(&guest, 8).unwrap());
@@ -47,13 +47,13 @@ fn a_closed_port_leaves_nothing_in_the_bar() {
     let left = |pages: [u32; 2]| pages.map(|page| guest.bar().page(page)[511].load(Ordering::Relaxed));
     port.close().unwrap();
     assert_eq!((left(mine), left(theirs)), ([0, 0], [7, 7]));
-    // Neither a window that no model has, nor a port that the card has not.
+    // Neither a window kind that no model has, nor a port that the card does not have.
     assert!(guest.page_of(WINDOW_OF_MODEL, 0).is_err());
     assert!(guest.page_of(WINDOW_REQUESTER, guest.config().ports).is_err());
 }
 
 #[test]
-fn interrupts_are_exactly_those_asked_for() {
+fn only_requested_interrupts_are_raised() {
     let lab = lab(2);
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut a, mut b] = pair([&guests[0], &guests[1]]);
@@ -65,8 +65,8 @@ fn interrupts_are_exactly_those_asked_for() {
         until("a message", || b.try_receive().is_some());
     }
     until("the status line", || a.status_line().notified == 15);
-    // Answered when what the last message caused is carried out to its end: a message can be seen before its event, and
-    // an event before its interrupt.
+    // The reply comes when all effects of the last message are done. A message may be visible before its event, and an
+    // event before its interrupt.
     stats(&lab, 1);
     let events = guests[1].take_events().unwrap();
     let message = Event { cause: CAUSE_MESSAGE, port: b.number(), count: 1 };
@@ -88,7 +88,7 @@ fn causes_without_a_buffer_are_merged_and_not_lost() {
         a.announce();
         until("a message", || b.try_receive().is_some());
     }
-    // Answered when the last message's cause is noted, too.
+    // The reply comes when the cause of the last message is noted, too.
     stats(&lab, 1);
     assert!(guests[1].take_events().unwrap().is_empty());
     guests[1].offer_event_buffers(8).unwrap();
@@ -106,12 +106,12 @@ fn causes_without_a_buffer_are_merged_and_not_lost() {
 }
 
 #[test]
-fn a_stopped_control_queue_ends_all_writing() {
+fn stopped_control_queue_ends_all_stores() {
     let lab = lab(2);
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut a, mut b] = pair([&guests[0], &guests[1]]);
     stream(&mut a, &mut b, 10);
-    // What QEMU does when the driver of node 1 resets its device.
+    // QEMU does this when the driver of node 1 resets its device.
     guests[1].connection().stop_queue(0).unwrap();
     let (slices, _) = b.addresses();
     let memory = guests[1].memory();
@@ -133,7 +133,7 @@ fn words(memory: &niclab_device::frontend::GuestMemory, address: u64) -> Vec<u64
 }
 
 #[test]
-fn a_guest_that_comes_back_starts_afresh() {
+fn reconnected_guest_starts_with_a_new_card() {
     let lab = lab(2);
     let stays = lab.guest(0).unwrap();
     for _ in 0..3 {
@@ -147,7 +147,7 @@ fn a_guest_that_comes_back_starts_afresh() {
 }
 
 #[test]
-fn a_lost_credit_frame_is_asked_for_again_in_the_quiet() {
+fn lost_credit_frame_is_requested_again_when_idle() {
     let lab = lab(2);
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let ports = [GuestPort::open(&guests[0], 64).unwrap(), GuestPort::open(&guests[1], 64).unwrap()];
@@ -159,7 +159,7 @@ fn a_lost_credit_frame_is_asked_for_again_in_the_quiet() {
     assert!(a.try_launch(&[1], [2, 3], 0));
     a.announce();
     set_faults(&lab, niclab_spec::Faults::default());
-    // That drivers ask whether the device lives, more often than a deadline waits for quiet, holds none up.
+    // Pings of the drivers, more frequent than the idle timeout of a deadline, must not delay the message.
     until("the message", || {
         guests.iter().for_each(|guest| drop(guest.request(OP_PING, &[]).unwrap()));
         b.try_receive().is_some()
@@ -174,7 +174,7 @@ fn set_faults(lab: &Lab, faults: niclab_spec::Faults) {
 }
 
 #[test]
-fn no_more_is_promised_to_senders_than_the_queue_has() {
+fn credits_of_all_senders_are_at_most_the_queue() {
     for model in ["ultra", "mailbox"] {
         let model = NicModel::named(model).unwrap();
         let lab = lab_with(2, |config| config.nodes[0].nic = NicConfig::of(model));
@@ -189,7 +189,7 @@ fn no_more_is_promised_to_senders_than_the_queue_has() {
         assert_eq!(refusal(0, 65), Some(STATUS_NO_SPACE));
         assert_eq!(refusal(0, 64), None);
         assert_eq!(refusal(1, 1), Some(STATUS_NO_SPACE));
-        // The same sender again: its credits alone change.
+        // The same sender again: only its credits change.
         assert_eq!(refusal(0, 63), None);
         assert_eq!(refusal(1, 1), None);
     }

@@ -21,7 +21,7 @@ use niclab_spec::report::LedgerEntry;
 use niclab_spec::watch::{ChunkReader, WatchRequest, WatchSubject, WatchSummary};
 use serde_json::Value;
 
-/// A connection over which something is watched.
+/// A connection of an observer.
 pub struct Watching(BufReader<UnixStream>);
 
 impl Watching {
@@ -48,7 +48,7 @@ impl Watching {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// The file and its summary, once the daemon ends it.
+    /// The file and its summary, when the daemon ends it.
     fn file(mut self) -> (Vec<u8>, WatchSummary) {
         let mut file = Vec::new();
         ChunkReader::new(&mut self.0).read_to_end(&mut file).unwrap();
@@ -58,7 +58,7 @@ impl Watching {
         }
     }
 
-    /// Ends it.
+    /// Ends the observation.
     pub fn end(self) -> (Vec<u8>, WatchSummary) {
         self.0.get_ref().shutdown(Shutdown::Write).unwrap();
         self.file()
@@ -76,14 +76,14 @@ fn is_watched(lab: &Lab) -> bool {
     lab.daemon().shell().world().common.network.taps().is_any()
 }
 
-/// All that these guests stored is carried out: a request is answered after what was stored before it.
+/// Waits until all stores of these guests are processed: a request is answered after earlier stores.
 fn settle(guests: &[Arc<ClusterGuest>]) {
     for guest in guests {
         guest.statistics().unwrap();
     }
 }
 
-/// All doorbells of Ethernet functions were heard.
+/// Waits until all doorbells of Ethernet functions are processed.
 fn until_ethernet_is_quiet(lab: &Lab) {
     until("all doorbells", || {
         let world = lab.daemon().shell().world();
@@ -93,7 +93,7 @@ fn until_ethernet_is_quiet(lab: &Lab) {
     });
 }
 
-/// Counts, bytes, price and waiting, by process and kind of crossing.
+/// Count, bytes, price and waiting time, by process and kind of transaction.
 type Sums = BTreeMap<(String, String), [u64; 4]>;
 
 fn sums_of(timeline: &Value) -> Sums {
@@ -131,7 +131,7 @@ fn expected_sums(stats: &DaemonStats) -> Sums {
 }
 
 #[test]
-fn a_trace_sums_to_the_ledgers_of_both_functions() {
+fn trace_sums_to_the_ledgers_of_both_functions() {
     let lab = lab(2);
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let mut ethernet = [lab.ethernet(0, 0).unwrap(), lab.ethernet(1, 0).unwrap()];
@@ -160,11 +160,12 @@ fn a_trace_sums_to_the_ledgers_of_both_functions() {
     assert_eq!((&other["stages_lost"], &other["stages"]), (&0.into(), &summary.written.into()));
     assert_eq!((summary.lost, summary.messages), (0, 405));
     let flows = timeline["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "f");
-    assert_eq!(flows.count(), 405, "a flow for each message");
+    assert_eq!(flows.count(), 405, "one flow for each message");
     assert!(!is_watched(&lab));
 }
 
-/// The frames of a capture: interface, whether it goes to the node, bytes, comment. The file must be well formed.
+/// The frames of a capture: interface, whether the frame goes to the node, bytes, comment. The file must be well
+/// formed.
 pub fn frames(mut file: &[u8]) -> Vec<(u32, bool, Vec<u8>, String)> {
     let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let mut found = Vec::new();
@@ -185,7 +186,7 @@ pub fn frames(mut file: &[u8]) -> Vec<(u32, bool, Vec<u8>, String)> {
     found
 }
 
-/// The kind of the next block of a capture, which is read to its end.
+/// Reads the next block of a capture completely. Returns its kind.
 fn next_block(capture: &mut impl Read) -> u32 {
     let mut head = [0; 8];
     capture.read_exact(&mut head).unwrap();
@@ -205,7 +206,7 @@ fn live_capture_sends_frames_before_it_ends() {
     let (mut watching, answer) = Watching::ask(&lab, request);
     assert_eq!(answer, Answer::Watching);
     let mut capture = ChunkReader::new(&mut watching.0);
-    // The head is there while nothing happens: the section and two interfaces.
+    // The head arrives without any traffic: the section and two interfaces.
     for kind in [0x0a0d_0d0a, 1, 1] {
         assert_eq!(next_block(&mut capture), kind);
     }
@@ -216,7 +217,7 @@ fn live_capture_sends_frames_before_it_ends() {
 }
 
 #[test]
-fn a_capture_holds_the_frames_of_its_links_whole_in_both_directions() {
+fn capture_has_complete_frames_of_its_links_in_both_directions() {
     let lab = lab(3);
     let guests = [lab.guest(0).unwrap(), lab.guest(2).unwrap()];
     let [mut a, mut b] = pair([&guests[0], &guests[1]]);
@@ -240,20 +241,20 @@ fn a_capture_holds_the_frames_of_its_links_whole_in_both_directions() {
     let of_two = |frames: Vec<(u32, bool, Vec<u8>, String)>, link| -> Vec<_> {
         frames.into_iter().filter(|frame| frame.0 == link).map(|(_, way, bytes, _)| (way, bytes)).collect()
     };
-    assert_eq!(of_two(frames(&one), 0), of_two(found, 2), "one link alone is the same");
+    assert_eq!(of_two(frames(&one), 0), of_two(found, 2), "a capture of one link has the same frames");
     let mut numbers = 0..;
     for (_, bytes) in of_two(frames(&one), 0) {
         let packet = Packet::new_checked(&bytes).unwrap();
         if let Kind::Data { .. } = Header::parse(&packet).unwrap().kind {
             let number = numbers.next().unwrap();
-            assert!(packet.words().any(|word| word == number), "message {number} as it was sent");
+            assert!(packet.words().any(|word| word == number), "message {number} has the sent payload");
         }
     }
     assert_eq!(numbers.next(), Some(300));
 }
 
 #[test]
-fn what_faults_did_is_said_and_counted_as_the_link_counts() {
+fn capture_comments_on_faults_as_the_link_counts_them() {
     let lab = lab_with(2, |config| {
         config.nodes[1].link.faults =
             niclab_spec::Faults { loss: 0.2, duplicate: 0.2, corrupt: 0.2, ..Default::default() };
@@ -270,7 +271,7 @@ fn what_faults_did_is_said_and_counted_as_the_link_counts() {
     let count = |part: &str| found.iter().filter(|(.., comment)| comment.contains(part)).count() as u64;
     let events = stats(&lab, 1).link_events;
     assert_eq!(count("never arrived"), events["lost"]);
-    // Of a frame and its double only the first can be damaged.
+    // Of a frame and its duplicate only the first can be damaged.
     assert_eq!(count("corrupted"), events["corrupted"]);
     let undamaged_duplicates = count("duplicated");
     assert!(undamaged_duplicates >= events["duplicated"] && undamaged_duplicates <= 2 * events["duplicated"]);
@@ -278,7 +279,7 @@ fn what_faults_did_is_said_and_counted_as_the_link_counts() {
 }
 
 #[test]
-fn ordinary_frames_are_captured_as_the_wire_sees_them() {
+fn ordinary_frames_are_captured_as_on_the_wire() {
     let lab = lab(2);
     let mut from = lab.ethernet(0, Negotiated::OFFERED).unwrap();
     let mut to = lab.ethernet(1, Negotiated::OFFERED).unwrap();
@@ -286,7 +287,7 @@ fn ordinary_frames_are_captured_as_the_wire_sees_them() {
     let short = frame(lab.mac(0), lab.mac(1), 77);
     assert!(from.send(&short).unwrap());
     to.receive(TIMEOUT).unwrap();
-    // A long TCP frame passes in one piece; the wire sees three, each with its checksum.
+    // A long TCP frame passes as one frame. On the wire it is three frames, each with its checksum.
     let mut long = [lab.mac(1), lab.mac(0)].concat();
     long.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     long.extend([0, 80, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
@@ -295,7 +296,7 @@ fn ordinary_frames_are_captured_as_the_wire_sees_them() {
     let offload = Offload { checksum: Some(Checksum { start: 34, offset: 16 }), segmentation };
     assert!(from.queue(&offload, &long).unwrap());
     from.flush().unwrap();
-    assert_eq!(to.receive(TIMEOUT).unwrap(), (offload, long.clone()), "watching changes nothing");
+    assert_eq!(to.receive(TIMEOUT).unwrap(), (offload, long.clone()), "an observer changes nothing");
     let (file, _) = watching.end();
     let found = frames(&file);
     let bytes: Vec<&[u8]> = found.iter().map(|(.., bytes, _)| bytes.as_slice()).collect();
@@ -315,7 +316,7 @@ fn recorded(file: &[u8]) -> (Vec<Recorded>, Tail) {
 }
 
 #[test]
-fn a_recording_ends_by_itself_after_so_many_messages() {
+fn recording_ends_after_the_requested_number_of_messages() {
     let lab = lab(2);
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut a, mut b] = pair([&guests[0], &guests[1]]);
@@ -332,11 +333,11 @@ fn a_recording_ends_by_itself_after_so_many_messages() {
     assert_eq!((from_a.len(), from_b.len()), (20, 5));
     assert!(from_a.iter().all(|m| (m.port, m.to, m.to_port) == (a.number() as u16, 1, b.number() as u16)));
     assert!(from_a.is_sorted_by_key(|message| message.model_time_ps));
-    until("the watch to be over", || !is_watched(&lab));
+    until("the end of the observation", || !is_watched(&lab));
 }
 
 #[test]
-fn whoever_hangs_up_watches_no_more_and_disturbs_nobody() {
+fn observer_that_disconnects_does_not_disturb_others() {
     let lab = lab(2);
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut a, mut b] = pair([&guests[0], &guests[1]]);
@@ -348,16 +349,16 @@ fn whoever_hangs_up_watches_no_more_and_disturbs_nobody() {
     let (file, summary) = stays.end();
     assert_eq!(summary.messages, 200);
     assert!(serde_json::from_slice::<Value>(&file).is_ok());
-    until("nobody watches", || !is_watched(&lab));
+    until("the end of both observers", || !is_watched(&lab));
 }
 
 #[test]
-fn a_reader_that_stalls_stops_nobody_and_is_told_what_it_missed() {
+fn slow_observer_stops_no_node_and_gets_the_lost_count() {
     let lab = lab(2);
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut a, mut b] = pair([&guests[0], &guests[1]]);
     let watching = Watching::begin(&lab, WatchSubject::Trace, &[], None);
-    // Far more than the queue and the socket hold.
+    // Far more than the capacity of the queue and the socket.
     stream(&mut a, &mut b, 20_000);
     let (file, summary) = watching.end();
     let timeline: Value = serde_json::from_slice(&file).unwrap();
@@ -367,7 +368,7 @@ fn a_reader_that_stalls_stops_nobody_and_is_told_what_it_missed() {
 }
 
 #[test]
-fn a_daemon_that_ends_leaves_whole_files() {
+fn daemon_that_ends_completes_the_files() {
     let lab = lab(2);
     let watching = Watching::begin(&lab, WatchSubject::Capture, &[], None);
     let reading = std::thread::spawn(|| watching.file());
@@ -377,7 +378,7 @@ fn a_daemon_that_ends_leaves_whole_files() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_refused_by_name() {
+fn invalid_observations_are_refused_by_name() {
     let lab = lab(2);
     for (subject, links, messages, part) in [
         (
@@ -398,10 +399,10 @@ fn what_cannot_be_watched_is_refused_by_name() {
 }
 
 #[test]
-fn peripherals_of_a_card_have_tracks_of_their_own() {
+fn peer_devices_have_separate_tracks() {
     let lab = lab(2);
     let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
-    // What was before is not part of it.
+    // Earlier frames are not part of the timeline.
     let sent = frame(Station::mac(0), Station::mac(1), 60);
     send(&lab, &wires[0], &sent);
     let before = all_stats(&lab);

@@ -1,8 +1,8 @@
-//! Assemblies: components with names and values, and what joins them.
+//! Assemblies: components with names and values, and their connections.
 //!
-//! An [`Assembly`] is plain data whose numbers hold together: each component is of a kind and has a value for each of
-//! the kind's parameters, and each connection leads from a port that there is to another. Whether it makes sense is
-//! another question, which [`Assembly::check`] answers.
+//! An [`Assembly`] is plain data with consistent indices: each component has a value for each of its kind's
+//! parameters, and each connection leads from an existing port to another. [`Assembly::check`] decides whether it is
+//! valid.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -11,19 +11,19 @@ use thiserror::Error;
 
 use crate::kinds::{Direction, Kind, Parameter, Port, Resources};
 
-/// Most components of an assembly. Bounds what an image can make a card build.
+/// Max components of an assembly. Bounds the work that an image can cause on a card.
 pub const MAX_COMPONENTS: usize = 64;
 
-/// Most connections of an assembly.
+/// Max connections of an assembly.
 pub const MAX_CONNECTIONS: usize = 256;
 
-/// Bytes of a component's name.
+/// Max bytes of a component's name.
 pub const MAX_NAME_BYTES: usize = 32;
 
-/// Places of a FIFO where nothing is said.
+/// Default depth of a FIFO.
 pub const DEFAULT_DEPTH: u16 = 16;
 
-/// Most places of a FIFO.
+/// Max depth of a FIFO.
 pub const MAX_DEPTH: u16 = 1024;
 
 /// A component.
@@ -53,7 +53,7 @@ impl Component {
         &self.values
     }
 
-    /// The value of a parameter; none where its kind has no such parameter.
+    /// The value of a parameter; none if its kind has no such parameter.
     #[must_use]
     pub fn value(&self, parameter: Parameter) -> Option<u32> {
         self.values.get(self.kind.row().place_of(parameter)?).copied()
@@ -63,9 +63,9 @@ impl Component {
 /// A port of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct End {
-    /// The component's place in [`Assembly::components`].
+    /// The component's index in [`Assembly::components`].
     pub component: usize,
-    /// The port's place in [`crate::kinds::Row::ports`].
+    /// The port's index in [`crate::kinds::Row::ports`].
     pub port: usize,
 }
 
@@ -76,7 +76,7 @@ pub struct Connection {
     pub from: End,
     /// The input.
     pub to: End,
-    /// Places; 0: none, a wire.
+    /// Tokens that the FIFO holds; 0: a wire.
     pub depth: u16,
 }
 
@@ -87,15 +87,16 @@ pub struct Assembly {
     connections: Vec<Connection>,
 }
 
-/// What cannot be part of any assembly.
+/// Why a part is invalid in any assembly.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PartError {
-    /// A name that is none.
+    /// An invalid name.
     #[error(
-        "`{0}` is no name of a component: 1 to {MAX_NAME_BYTES} small letters, digits and underscores, a letter first"
+        "`{0}` is not a valid name of a component: use 1 to {MAX_NAME_BYTES} small letters, digits and underscores, \
+         a letter first"
     )]
     Name(String),
-    /// A name that was given before.
+    /// A duplicate name.
     #[error("two components are named `{0}`")]
     Twice(String),
     /// Too many components.
@@ -104,7 +105,7 @@ pub enum PartError {
     /// Too many connections.
     #[error("more than {MAX_CONNECTIONS} connections")]
     Connections,
-    /// A parameter that the kind does not have.
+    /// The kind does not have the parameter.
     #[error("{kind} has no parameter `{parameter}`")]
     Parameter {
         /// The kind.
@@ -112,18 +113,18 @@ pub enum PartError {
         /// The parameter.
         parameter: &'static str,
     },
-    /// No such component, or none of its ports that leads this way.
+    /// There is no such component, or it has no port of this direction.
     #[error("no component {component} with {} {port}", if *.is_output { "an output" } else { "an input" })]
     Port {
-        /// The component's place.
+        /// The component's index.
         component: usize,
-        /// The port's place.
+        /// The port's index.
         port: usize,
-        /// Whether an output was asked for.
+        /// Whether it must be an output.
         is_output: bool,
     },
-    /// A FIFO that is too deep.
-    #[error("a connection of depth {0}: at most {MAX_DEPTH}")]
+    /// The FIFO is too deep.
+    #[error("a connection has depth {0}, but the maximum is {MAX_DEPTH}")]
     Depth(u64),
 }
 
@@ -140,23 +141,23 @@ impl Assembly {
         &self.connections
     }
 
-    /// The place of the component of this name.
+    /// The index of the component with this name.
     #[must_use]
     pub fn place_of(&self, name: &str) -> Option<usize> {
         self.components.iter().position(|component| component.name == name)
     }
 
-    /// The component and the port of an end.
+    /// Component and port of an end.
     #[must_use]
     pub fn port(&self, end: End) -> Option<(&Component, &'static Port)> {
         let component = self.components.get(end.component)?;
         Some((component, component.kind.row().ports.get(end.port)?))
     }
 
-    /// Adds a component, whose parameters have their defaults, and says its place.
+    /// Adds a component whose parameters have their defaults, and returns its index.
     ///
     /// # Errors
-    /// [`PartError`] about the name, or because there are too many.
+    /// [`PartError`] about the name, or because there are too many components.
     pub fn add(&mut self, name: &str, kind: Kind) -> Result<usize, PartError> {
         let is_name = name.len() <= MAX_NAME_BYTES
             && name.starts_with(|first: char| first.is_ascii_lowercase())
@@ -175,10 +176,10 @@ impl Assembly {
         Ok(self.components.len() - 1)
     }
 
-    /// Gives a parameter of the component at a place its value, which may be one that a check refuses.
+    /// Sets a parameter of a component, possibly to a value that a check rejects.
     ///
     /// # Errors
-    /// [`PartError::Parameter`], and [`PartError::Port`] where there is no such component.
+    /// [`PartError::Parameter`], and [`PartError::Port`] if there is no such component.
     pub fn set_at(&mut self, component: usize, parameter: Parameter, value: u32) -> Result<(), PartError> {
         let none = PartError::Port { component, port: 0, is_output: false };
         let found = self.components.get_mut(component).ok_or(none)?;
@@ -189,7 +190,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Gives a parameter of every component of a kind its value, and says how many there are.
+    /// Sets a parameter of every component of a kind, and returns their number.
     ///
     /// # Errors
     /// [`PartError::Parameter`].
@@ -201,10 +202,10 @@ impl Assembly {
         Ok(of_kind.map(|component| component.values[place] = value).count())
     }
 
-    /// Joins an output and an input.
+    /// Connects an output and an input.
     ///
     /// # Errors
-    /// [`PartError`] where there is no such port, or the FIFO is too deep, or there are too many.
+    /// [`PartError`] if there is no such port, the FIFO is too deep, or there are too many connections.
     pub fn connect(&mut self, from: End, to: End, depth: u16) -> Result<(), PartError> {
         for (end, direction) in [(from, Direction::Out), (to, Direction::In)] {
             if !self.port(end).is_some_and(|(_, port)| port.leads(direction)) {
@@ -222,7 +223,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// What all components take of the FPGAs.
+    /// The sum of the components' FPGA resources.
     #[must_use]
     pub fn resources(&self) -> Resources {
         self.components.iter().fold(Resources::default(), |sum, component| {

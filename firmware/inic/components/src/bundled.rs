@@ -1,8 +1,8 @@
-//! The assemblies that cards are built with: `firmware/inic/assemblies` has their sources.
+//! The assemblies that cards are built with; their sources are in `firmware/inic/assemblies`.
 
 use crate::assembly::Assembly;
 
-/// An image that is at hand.
+/// An image that is part of the build.
 #[derive(Clone, Copy, Debug)]
 pub struct Bundled {
     /// Its name.
@@ -12,28 +12,28 @@ pub struct Bundled {
 }
 
 impl Bundled {
-    /// The one of this name.
+    /// The image with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         BUNDLED.iter().find(|bundled| bundled.name == name)
     }
 
-    /// What it is an image of. A test holds that all are images, and that they make sense.
+    /// Its assembly. A test checks that all images are valid.
     #[must_use]
     pub fn assembly(&self) -> Assembly {
         Assembly::decode(self.image).unwrap_or_default()
     }
 }
 
-/// An image by its name, which is its file's.
+/// An image, by the name of its file.
 macro_rules! bundled {
     ($name:literal) => {
         Bundled { name: $name, image: include_bytes!(concat!("../../assemblies/", $name, ".inic")) }
     };
 }
 
-/// All of them: the paper's four configurations (figure 5); what it measured with (section 5.2); and what it announces:
-/// a buffer for packets that are early (section 4.7), and rate control (section 4.9).
+/// All bundled images: the paper's four configurations (figure 5); the one that it measured (section 5.2); and two
+/// that it announces: a buffer for early packets (section 4.7), and rate control (section 4.9).
 pub static BUNDLED: [Bundled; 7] = [
     bundled!("conf1"),
     bundled!("conf2"),

@@ -1,5 +1,6 @@
-//! Whether an assembly makes sense: every port joined, to one of its type, values that go together, and nothing on its
-//! way that would wait for ever. What a check lets pass delivers, in whatever network, or says that it does not.
+//! Checks that an assembly is valid: every port is connected to one of its type, values are consistent, and no
+//! component waits for ever. A checked assembly delivers messages over any network, or its promises state that it does
+//! not.
 
 mod fault;
 mod flow;
@@ -15,7 +16,7 @@ pub use fault::{Fault, Place, PortName, Problem};
 use crate::assembly::Assembly;
 use crate::kinds::{Kind, PortType};
 
-/// An assembly that was found to make sense.
+/// A valid assembly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked(Assembly);
 
@@ -28,11 +29,11 @@ impl Deref for Checked {
 }
 
 impl Assembly {
-    /// The assembly, if it makes sense.
+    /// The assembly, if it is valid.
     ///
     /// # Errors
-    /// Every [`Fault`] that was found. Those of values and joints come first and alone: only what is joined can be
-    /// asked whether it delivers.
+    /// All [`Fault`]s. If values or connections have faults, only these are reported, because the flow check needs a
+    /// connected assembly.
     pub fn check(self) -> Result<Checked, Vec<Fault>> {
         let mut faults = Vec::new();
         values::check(&self, &mut faults);
@@ -44,25 +45,25 @@ impl Assembly {
     }
 }
 
-/// What holds of the messages between two cards with one assembly, whatever the network does to frames.
+/// Properties of the messages between two cards with the same assembly, for any faults of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
-    /// Each arrives, or its sender is told that the other node is gone.
+    /// Each message arrives, or its sender gets a report that the other node is gone.
     pub delivered: bool,
-    /// None arrives twice.
+    /// No message arrives twice.
     pub once: bool,
-    /// Those of one sender arrive in the order in which they were sent.
+    /// The messages of a sender arrive in the order of sending.
     pub in_order: bool,
 }
 
 impl Checked {
-    /// What it promises.
+    /// Its promises.
     #[must_use]
     pub fn promises(&self) -> Promises {
         self.0.promises()
     }
 
-    /// The assembly, to be changed; it must then be checked again.
+    /// The assembly, to change it. It must then be checked again.
     #[must_use]
     pub fn into_assembly(self) -> Assembly {
         self.0
@@ -70,7 +71,8 @@ impl Checked {
 }
 
 impl Assembly {
-    /// What it would promise if everything is joined. Once and in order: by what stands on the way of data to the host.
+    /// The promises of a connected assembly. `once` and `in_order` depend on the components on the data's path to the
+    /// host.
     fn promises(&self) -> Promises {
         let host = self.of_kind(Kind::HostReceive).next();
         let path = host.and_then(|host| self.path_to(host, PortType::Data));
@@ -82,7 +84,7 @@ impl Assembly {
             for kind in
                 judges.chain([place]).filter_map(|place| self.components().get(place)).map(|of| of.kind())
             {
-                // No number comes after itself.
+                // Each of these passes a number at most once.
                 once |= matches!(kind, Kind::DupFind | Kind::SelectiveRepeat | Kind::OrderPkts);
                 in_order |= matches!(kind, Kind::OrderPkts | Kind::SelectiveRepeat);
             }

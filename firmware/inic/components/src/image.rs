@@ -1,10 +1,11 @@
-//! Images of assemblies: what `niclab inic build` writes, the kernel's firmware loader carries, and the card loads.
+//! Images of assemblies: the output of `niclab inic build`, which the kernel's firmware loader passes on, and the card
+//! loads.
 //!
-//! All numbers are little-endian. Header of [`HEADER_BYTES`]: magic (8 bytes), version (4), components (2), connections
-//! (2), check sequence (4), zero (4). Then each component: kind, bytes of its name, number of values, zero (1 byte
-//! each), the name, and 4 bytes for each value. Then each connection: component and port of its output, component and
-//! port of its input (1 byte each), depth (2), zero (2). The check sequence is CRC-32 (ISO-HDLC, as in Ethernet and
-//! zip) of everything before it and everything behind it.
+//! All numbers are little-endian. Header of [`HEADER_BYTES`]: magic (8 bytes), version (4), components (2),
+//! connections (2), check sequence (4), zero (4). Then each component: kind, bytes of its name, number of values, zero
+//! (1 byte each), the name, and 4 bytes for each value. Then each connection: component and port of its output,
+//! component and port of its input (1 byte each), depth (2), zero (2). The check sequence is CRC-32 (ISO-HDLC, as in
+//! Ethernet and zip) of all bytes before and after it.
 
 use alloc::vec::Vec;
 
@@ -14,7 +15,7 @@ use thiserror::Error;
 use crate::assembly::{Assembly, End, MAX_COMPONENTS, MAX_CONNECTIONS, PartError};
 use crate::kinds::Kind;
 
-/// What an image begins with.
+/// The first bytes of an image.
 pub const MAGIC: [u8; 8] = *b"nicparts";
 
 /// The version of the format, and of the table of kinds, that this crate reads and writes.
@@ -23,56 +24,57 @@ pub const FORMAT_VERSION: u32 = 1;
 /// Bytes before the components.
 pub const HEADER_BYTES: usize = 24;
 
-/// Place of the check sequence.
+/// Offset of the check sequence.
 const CHECK_AT: usize = 16;
 
 static CRC: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISO_HDLC);
 
-/// Why bytes are no image.
+/// Why bytes are not an image.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ImageError {
-    /// It is something else.
-    #[error("this is no image of an assembly: it does not begin with `nicparts`")]
+    /// It is another file.
+    #[error("this is not the image of an assembly: it does not begin with `nicparts`")]
     Magic,
-    /// It ends before what its header says.
+    /// It is shorter than its header states.
     #[error("the image of {found} bytes was cut off: it needs {needed} or more; build it again")]
     Truncated {
-        /// Bytes that there are.
+        /// Bytes found.
         found: usize,
-        /// Bytes that are needed.
+        /// Bytes needed.
         needed: usize,
     },
-    /// It goes on behind what its header says.
-    #[error("{extra} bytes stand behind the image's last connection")]
+    /// It is longer than its header states.
+    #[error("{extra} bytes follow the image's last connection; build it again")]
     Excess {
-        /// How many.
+        /// Surplus bytes.
         extra: usize,
     },
-    /// It is of another build.
-    #[error("the image is of version {found}, and this build reads {FORMAT_VERSION}; build it again")]
+    /// It has another format version.
+    #[error("the image has version {found}, but this build reads {FORMAT_VERSION}; build it again")]
     Version {
         /// Its version.
         found: u32,
     },
-    /// It was damaged.
+    /// It is damaged.
     #[error(
-        "the image's check sequence is {found:#010x}, and its bytes give {expected:#010x}: it is damaged"
+        "the image's check sequence is {found:#010x}, but its bytes give {expected:#010x}: it is damaged"
     )]
     Check {
-        /// What it says.
+        /// The check sequence found.
         found: u32,
-        /// What it should say.
+        /// The check sequence expected.
         expected: u32,
     },
-    /// What is kept for later versions is not zero.
-    #[error("the image's byte {at} is kept for later versions and must be zero")]
+    /// A reserved byte is not zero.
+    #[error("the image's byte {at} is reserved and must be zero; build it again")]
     Reserved {
-        /// Its place.
+        /// Its offset.
         at: usize,
     },
-    /// It has more than any assembly.
+    /// It exceeds the limits of an assembly.
     #[error(
-        "an image of {components} components and {connections} connections; at most {MAX_COMPONENTS} and {MAX_CONNECTIONS}"
+        "the image has {components} components and {connections} connections, but a card takes at most \
+         {MAX_COMPONENTS} and {MAX_CONNECTIONS}"
     )]
     Size {
         /// Components.
@@ -80,38 +82,38 @@ pub enum ImageError {
         /// Connections.
         connections: usize,
     },
-    /// A component of no kind.
-    #[error("component {component} is of kind {code}, which is none")]
+    /// The kind of a component is unknown.
+    #[error("component {component} has the unknown kind {code}")]
     Kind {
-        /// Its place.
+        /// Its index.
         component: usize,
-        /// What is said.
+        /// Its kind.
         code: u8,
     },
-    /// A component with more values, or fewer, than its kind has parameters.
-    #[error("component {component} has {found} values, and its kind has {needed} parameters")]
+    /// The number of a component's values differs from the number of its kind's parameters.
+    #[error("component {component} has {found} values, but its kind has {needed} parameters")]
     Values {
-        /// Its place.
+        /// Its index.
         component: usize,
-        /// How many values.
+        /// Values found.
         found: usize,
-        /// How many parameters.
+        /// Parameters of the kind.
         needed: usize,
     },
-    /// A name that is no text.
-    #[error("the name of component {component} is no text")]
+    /// A name is not text.
+    #[error("the name of component {component} is not UTF-8 text")]
     Name {
-        /// Its place.
+        /// Its index.
         component: usize,
     },
-    /// A component or a connection that can be in no assembly.
+    /// A component or a connection is invalid in any assembly.
     #[error("{what} {place}: {error}")]
     Part {
-        /// Which of both.
+        /// Component or connection.
         what: &'static str,
-        /// Its place.
+        /// Its index.
         place: usize,
-        /// Why.
+        /// The reason.
         #[source]
         error: PartError,
     },
@@ -123,7 +125,7 @@ impl Assembly {
     pub fn encode(&self) -> Vec<u8> {
         let mut image = Vec::from(MAGIC);
         image.extend(FORMAT_VERSION.to_le_bytes());
-        // Within limits that fit: an assembly takes no more.
+        // The limits of an assembly fit these widths.
         image.extend((self.components().len() as u16).to_le_bytes());
         image.extend((self.connections().len() as u16).to_le_bytes());
         image.extend([0; HEADER_BYTES - CHECK_AT]);
@@ -145,10 +147,10 @@ impl Assembly {
         image
     }
 
-    /// The assembly of an image. It still must be checked.
+    /// The assembly of an image. The caller must still check it.
     ///
     /// # Errors
-    /// [`ImageError`] says what is wrong with it.
+    /// [`ImageError`] names the fault.
     pub fn decode(image: &[u8]) -> Result<Self, ImageError> {
         if !image.starts_with(&MAGIC[..image.len().min(MAGIC.len())]) {
             return Err(ImageError::Magic);
@@ -177,14 +179,14 @@ impl Assembly {
         if reader.at < image.len() {
             return Err(ImageError::Excess { extra: image.len() - reader.at });
         }
-        // Last, so that an image that was cut off is called that.
+        // Checked last, so that a truncated image is reported as truncated.
         if found != expected {
             return Err(ImageError::Check { found, expected });
         }
         Ok(assembly)
     }
 
-    /// What frames carry to say which assembly made them: 16 bits of the image's check sequence.
+    /// The assembly's identifier in frames: 16 bits of the image's check sequence.
     #[must_use]
     pub fn id(&self) -> u16 {
         let image = self.encode();
@@ -220,7 +222,7 @@ fn connection(reader: &mut Reader<'_>, assembly: &mut Assembly, place: usize) ->
     assembly.connect(from, to, depth).map_err(|error| ImageError::Part { what: "connection", place, error })
 }
 
-/// An image, and how far it was read. Nothing is read behind its end.
+/// A reader of an image, which never reads past its end.
 struct Reader<'a> {
     image: &'a [u8],
     at: usize,

@@ -1,8 +1,8 @@
-//! The components there are ("A Configurable Network Protocol for Cluster Based Communications", section 4), in one
-//! table, [`KINDS`]: name, block, ports, parameters, and what each takes of the card's two FPGAs.
+//! The kinds of components ("A Configurable Network Protocol for Cluster Based Communications", section 4), in one
+//! table, [`KINDS`]: name, block, ports, parameters, and resources of the card's two FPGAs.
 //!
-//! The paper gives the components, what each does and which interfaces it has; the names of ports and parameters, and
-//! the limits, are this project's choice.
+//! The paper gives the components, their functions and interfaces. The names of ports and parameters, and the limits,
+//! are this project's choice.
 
 mod table;
 
@@ -11,46 +11,46 @@ use alloc::string::{String, ToString as _};
 
 pub use table::KINDS;
 
-/// A kind of component. Its number stands in images: a new one is appended.
+/// A kind of component. Images contain its number, so new kinds are appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Where messages of the host come from.
+    /// Source of the host's messages.
     HostSend,
-    /// Where the host's messages go.
+    /// Destination of messages for the host.
     HostReceive,
-    /// Where packets come from the network.
+    /// Source of packets from the network.
     WireIn,
-    /// Where packets go to the network.
+    /// Destination of packets to the network.
     WireOut,
-    /// Makes packets of messages, numbers them, and sends them again until they are acknowledged.
+    /// Cuts messages into packets, numbers them, and retransmits them until they are acknowledged.
     Genp,
-    /// Makes packets of messages, and forgets them.
+    /// Cuts messages into packets, without retransmission.
     GenpUnreliable,
-    /// Says which packets have arrived.
+    /// Generates acknowledgements.
     BuildAcks,
-    /// Says when nothing was sent to a node for long.
+    /// Detects that a node has been silent for too long.
     Timer,
     /// Finds packets that have arrived before.
     DupFind,
     /// Finds packets that are out of order.
     OrderPkts,
-    /// Drops the data of the packets that others found.
+    /// Drops the data of packets that checking components reject.
     DropPkt,
-    /// Keeps packets that are early until those before them are there.
+    /// Stores early packets until the earlier ones have arrived.
     SelectiveRepeat,
-    /// Says of which messages the host is interrupted.
+    /// Decides which messages interrupt the host.
     Mitigate,
-    /// Forms packets: it knows the header.
+    /// Forms packets: it writes the header.
     Xmit,
-    /// Lets one packet pass in each interval.
+    /// Passes at most one packet in each interval.
     RateControl,
-    /// Takes packets from the network interface into the card's memory.
+    /// Moves packets from the network interface into the card's memory.
     RcvPkt,
-    /// Drops packets that were damaged.
+    /// Drops damaged packets.
     BadPktFilter,
-    /// Takes packets apart: it knows the header.
+    /// Splits packets: it reads the header.
     SplitPacket,
-    /// Closes a port that is not used.
+    /// Closes an unused port.
     Stub,
 }
 
@@ -61,7 +61,7 @@ impl Kind {
         &KINDS[self as usize]
     }
 
-    /// The kind of this name.
+    /// The kind with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         KINDS.iter().find(|row| row.name == name).map(|row| row.kind)
@@ -73,14 +73,14 @@ impl Kind {
         self as u8
     }
 
-    /// The kind of this number.
+    /// The kind with this number.
     #[must_use]
     pub fn of_code(code: u8) -> Option<Self> {
         KINDS.get(usize::from(code)).map(|row| row.kind)
     }
 }
 
-/// All that is known of a kind.
+/// The table's row of a kind.
 #[derive(Debug)]
 pub struct Row {
     /// The kind.
@@ -89,26 +89,26 @@ pub struct Row {
     pub name: &'static str,
     /// The block that it belongs to.
     pub block: Block,
-    /// Its ports; connections name them by their places in here.
+    /// Its ports; connections name them by index.
     pub ports: &'static [Port],
     /// Its parameters.
     pub parameters: &'static [Setting],
-    /// What it takes of the FPGAs.
+    /// Its FPGA resources.
     pub resources: Resources,
-    /// Where that number comes from.
+    /// Source of the resource numbers.
     pub source: Source,
     /// How many of it an assembly must have.
     pub number: Number,
 }
 
 impl Row {
-    /// The place of the input or output of this name; several kinds have both.
+    /// The index of the input or output with this name; several kinds have both.
     #[must_use]
     pub fn port(&self, name: &str, direction: Direction) -> Option<usize> {
         self.ports.iter().position(|port| port.name == name && port.leads(direction))
     }
 
-    /// The place of a parameter.
+    /// The index of a parameter.
     #[must_use]
     pub fn place_of(&self, parameter: Parameter) -> Option<usize> {
         self.parameters.iter().position(|setting| setting.parameter == parameter)
@@ -124,7 +124,7 @@ pub enum Block {
     B,
     /// Receiving packets.
     C,
-    /// None: the edges, where an assembly meets host and network, and stubs.
+    /// None: the edges of an assembly to host and network, and stubs.
     None,
 }
 
@@ -137,30 +137,30 @@ pub enum Number {
     Any,
 }
 
-/// What passes through a port.
+/// Type of a port's tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PortType {
     /// A message of the host.
     Message,
-    /// A packet's data, on its way to the host.
+    /// A packet's data, towards the host.
     Data,
     /// A packet.
     Packet,
     /// A packet's header.
     Header,
-    /// Whether a packet's data is to be dropped.
+    /// Whether to drop a packet's data.
     Verdict,
-    /// Where a packet's data is, how long it is, and where it goes.
+    /// Location, length and destination of a packet's data.
     Pinfo,
-    /// What is acknowledged, and whether by a packet of its own.
+    /// An acknowledgement, and whether it needs a separate packet.
     Ack,
-    /// The number of the packet that is sent next, and where it goes.
+    /// The number and destination of a sent packet.
     Next,
-    /// The node whose timer is to stop.
+    /// The node whose timer must stop.
     Disable,
-    /// The node whose timer expired.
+    /// The node whose timer has expired.
     Expiry,
-    /// Anything: a stub's.
+    /// Any type, for stubs.
     Any,
 }
 
@@ -183,21 +183,21 @@ impl PortType {
         }
     }
 
-    /// Whether an output of this type can lead to an input of the other.
+    /// Whether an output of this type can be connected to an input of the other type.
     #[must_use]
     pub fn fits(self, other: Self) -> bool {
         self == other || self == Self::Any || other == Self::Any
     }
 }
 
-/// Which way a port leads.
+/// Direction of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Into the component.
     In,
     /// Out of it.
     Out,
-    /// Either: a stub's.
+    /// Either, for stubs.
     Either,
 }
 
@@ -206,13 +206,13 @@ pub enum Direction {
 pub struct Port {
     /// Its name in sources.
     pub name: &'static str,
-    /// Which way it leads.
+    /// Its direction.
     pub direction: Direction,
-    /// What passes.
+    /// Its type.
     pub carries: PortType,
-    /// Whether a stub may close it. Without that, what the component is there for does not happen.
+    /// Whether a stub may close it. Otherwise the component cannot work without it.
     pub may_be_closed: bool,
-    /// Whether several outputs may lead to it.
+    /// Whether several outputs may be connected to it.
     pub takes_many: bool,
 }
 
@@ -224,38 +224,38 @@ impl Port {
     }
 }
 
-/// What a component is set by.
+/// A parameter of components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Parameter {
     /// Bytes of a message in a packet.
     PacketBytes,
-    /// Packets that may be sent to a node before the first of them is acknowledged.
+    /// Max unacknowledged packets to a node.
     OutstandingLimit,
-    /// Whether the last packet of a message is acknowledged at once.
+    /// Whether to acknowledge the last packet of a message at once.
     AcknowledgeLast,
-    /// Whether each packet begins with a word that says where it belongs.
+    /// Whether each packet begins with a word that gives its message and position.
     Placement,
-    /// Packets after which an acknowledgement is forced.
+    /// Packets after which an acknowledgement must be sent.
     Threshold,
     /// Silence after which a timer expires.
     TimeoutUs,
-    /// Expiries in a row after which a node counts as gone; 0: never.
+    /// Consecutive expiries after which a node counts as gone; 0: never.
     Retries,
-    /// Packets behind the consecutive ones that are remembered to have arrived.
+    /// Number of packets after a missing one that are remembered.
     Beyond,
     /// What counts as out of order: a [`Policy`].
     Policy,
-    /// Packets of a node that wait for one before them.
+    /// Max packets of a node that wait for an earlier one.
     BufferPackets,
-    /// Bytes after which the host is interrupted; 0: no such rule.
+    /// Bytes after which the host is interrupted; 0: disabled.
     RcvChunkSize,
-    /// Bytes from which on a message interrupts; 0: no such rule.
+    /// Minimum length of a message that interrupts; 0: disabled.
     MinMessageBytes,
-    /// Whether a message's end interrupts where bytes are pooled.
+    /// Whether the end of a message interrupts for the bytes since the last interrupt.
     AtEnd,
     /// The node whose messages interrupt, or [`ANY_NODE`].
     Source,
-    /// The header's form: a [`Format`].
+    /// The format of the header: a [`Format`].
     Format,
     /// Time between two packets.
     IntervalUs,
@@ -289,27 +289,27 @@ impl Parameter {
     }
 }
 
-/// A parameter of a kind. Every value is a number: a flag is 0 or 1, a choice its place in the list of names.
+/// A parameter of a kind. Every value is a number: a flag is 0 or 1, a choice is an index into its names.
 #[derive(Debug)]
 pub struct Setting {
-    /// Which.
+    /// The parameter.
     pub parameter: Parameter,
-    /// What it may be.
+    /// Its range.
     pub values: Values,
-    /// What it is where nothing is said.
+    /// Its default.
     pub default: u32,
 }
 
-/// What the values of a parameter may be.
+/// Range of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// A number within limits, and a multiple of something.
+    /// A number in a range, and a multiple of something.
     Number {
-        /// The smallest.
+        /// Minimum.
         least: u32,
-        /// The largest.
+        /// Maximum.
         most: u32,
-        /// What it is a multiple of.
+        /// Divisor of all valid values.
         step: u32,
     },
     /// Yes or no.
@@ -321,7 +321,7 @@ pub enum Values {
 }
 
 impl Values {
-    /// A value as sources have it.
+    /// A value in source notation.
     #[must_use]
     pub fn text(self, value: u32) -> String {
         match self {
@@ -333,7 +333,7 @@ impl Values {
         }
     }
 
-    /// Whether the number is one of them.
+    /// Whether the number is valid.
     #[must_use]
     pub fn contain(self, value: u32) -> bool {
         match self {
@@ -347,35 +347,35 @@ impl Values {
     }
 }
 
-/// Nodes that the larger of the two formats can name.
+/// Max nodes that the larger of the two formats can name.
 pub const MAX_NODES: u32 = 1 << 12;
 
-/// Bits of the mask in which a header acknowledges packets behind the consecutive ones (section 3).
+/// Bits of the mask in which a header acknowledges packets after a missing one (section 3).
 pub const ACK_MASK_BITS: u32 = 32;
 
-/// The longest message that any card takes.
+/// Max message length of any card.
 pub const MAX_MESSAGE_BYTES: u32 = 1 << 30;
 
-/// Bytes of the word that says where a packet's data belongs.
+/// Bytes of the word that gives the position of a packet's data.
 pub const PLACEMENT_BYTES: u32 = 8;
 
-/// Most bytes behind a header: its length has nine bits, in words of 32 bits (section 3).
+/// Max bytes after a header: its length has nine bits, in words of 32 bits (section 3).
 pub const MAX_DATA_BYTES: u32 = 511 * 4;
 
-/// In the place of a node: every one.
+/// Instead of a node: all nodes.
 pub const ANY_NODE: u32 = 65_535;
 
-/// The form of the header, of which the paper has two (section 3). Both take the same room.
+/// Format of the header; the paper has two (section 3). Both have the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// 24 bits of sequence, 4 of each node.
+    /// 24 bits of sequence number, 4 bits for each node.
     Seq24Node4,
-    /// 8 bits of sequence, 12 of each node.
+    /// 8 bits of sequence number, 12 bits for each node.
     Seq8Node12,
 }
 
 impl Format {
-    /// The form that a value of [`Parameter::Format`] means.
+    /// The format with this value of [`Parameter::Format`].
     #[must_use]
     pub const fn of(value: u32) -> Self {
         if value == 0 { Self::Seq24Node4 } else { Self::Seq8Node12 }
@@ -400,24 +400,24 @@ impl Format {
     }
 }
 
-/// What `order_pkts` drops.
+/// Which packets `order_pkts` drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Whatever is not the next packet, its header as well: it is sent again.
+    /// All packets except the next one, with their headers: they are retransmitted.
     GoBackN,
-    /// What is older than the newest packet.
+    /// Packets that are older than the newest one.
     Newer,
 }
 
 impl Policy {
-    /// The policy that a value of [`Parameter::Policy`] means.
+    /// The policy with this value of [`Parameter::Policy`].
     #[must_use]
     pub const fn of(value: u32) -> Self {
         if value == 0 { Self::GoBackN } else { Self::Newer }
     }
 }
 
-/// What a component takes of the FPGAs.
+/// FPGA resources of a component.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
     /// Flip-flops.
@@ -426,11 +426,12 @@ pub struct Resources {
     pub luts: u32,
 }
 
-/// Flip-flops, and as many look-up tables, of the prototype's two XC4085XLA (Table 1: its shares are of this number).
+/// Number of flip-flops, and of look-up tables, of the prototype's two XC4085XLA (Table 1: its shares are of this
+/// number).
 pub const CARD_RESOURCES: u32 = 12_544;
 
 impl Resources {
-    /// Their shares of the card, in hundredths of a percent: flip-flops and look-up tables.
+    /// The shares of the card, in hundredths of a percent: flip-flops and look-up tables.
     #[must_use]
     pub fn shares(self) -> [u32; 2] {
         [self.flip_flops, self.luts].map(|number| (number * 10_000 + CARD_RESOURCES / 2) / CARD_RESOURCES)
@@ -442,10 +443,10 @@ impl Resources {
 pub struct Configuration {
     /// Its name in the paper.
     pub name: &'static str,
-    /// What it takes.
+    /// Its resources.
     pub resources: Resources,
-    /// The shares that the paper prints, in hundredths of a percent. Those of CONF3's and CONF4's look-up tables are
-    /// not what the numbers give: 30.17 and 31.35 %.
+    /// The printed shares, in hundredths of a percent. Those of CONF3's and CONF4's look-up tables do not match the
+    /// numbers: 30.17 and 31.35 %.
     pub printed: [u32; 2],
 }
 
@@ -461,13 +462,12 @@ const fn configuration(name: &'static str, flip_flops: u32, luts: u32, printed: 
     Configuration { name, resources: Resources { flip_flops, luts }, printed }
 }
 
-/// Where the resources of a kind come from.
+/// Source of the resource numbers of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The difference of two rows of Table 1.
     Derived,
-    /// A share of a row, or of such a difference, that several components have together; how it is divided is this
-    /// project's choice.
+    /// Part of a row, or of such a difference, that several components share; this project chose the division.
     Allotted,
     /// This project's estimate: the paper has no such component, or did not build it.
     Own,
@@ -478,7 +478,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_stand_at_their_kinds_numbers() {
+    fn rows_are_in_the_order_of_their_kinds_numbers() {
         for (place, row) in KINDS.iter().enumerate() {
             assert_eq!(row.kind as usize, place, "{}", row.name);
             assert_eq!(

@@ -1,14 +1,14 @@
-//! Protocol components, and assemblies of them ("A Configurable Network Protocol for Cluster Based Communications using
-//! Modular Hardware Primitives on an Intelligent NIC", sections 3 and 4): what a card is programmed with.
+//! Protocol components, and assemblies of them ("A Configurable Network Protocol for Cluster Based Communications
+//! using Modular Hardware Primitives on an Intelligent NIC", sections 3 and 4): the firmware of an INIC card.
 //!
-//! * [`kinds`]: the components there are, in one table;
+//! * [`kinds`]: the table of components;
 //! * [`assembly`]: components and connections as plain data;
-//! * [`check`]: whether an assembly makes sense, and what it promises; only a [`Checked`] one is built;
+//! * [`check`]: whether an assembly is valid, and what it promises; only a [`Checked`] one is built;
 //! * [`image`]: the binary form, which cards load;
-//! * [`bundled`]: images that are at hand;
-//! * [`recipe`]: assemblies by what they are to do.
+//! * [`bundled`]: images that are part of the build;
+//! * [`recipe`]: assemblies by their desired properties.
 //!
-//! docs/use/ASSEMBLIES.md is the prose of this crate.
+//! docs/use/ASSEMBLIES.md describes this crate in prose.
 
 #![no_std]
 

@@ -1,22 +1,22 @@
-//! Assemblies by what they are to do: from a recipe, which can be drawn, comes one that makes sense.
+//! Recipes: a valid assembly for each combination of properties. Swarms use random recipes.
 
 use alloc::format;
 
 use crate::assembly::{Assembly, End, PartError};
 use crate::kinds::{Direction, Kind, Parameter, Policy};
 
-/// What becomes of packets that are lost or out of order.
+/// Handling of packets that are lost or out of order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Nothing: they are lost, and arrive as they come.
+    /// Lost packets stay lost, and packets are delivered as they arrive.
     Unreliable,
-    /// They are lost, and what is older than the newest as well.
+    /// Lost packets stay lost, and packets older than the newest one are dropped.
     Newest,
-    /// They are sent again, and arrive as they come.
+    /// Lost packets are retransmitted, and packets are delivered as they arrive.
     Reliable,
-    /// They are sent again, and all behind them as well.
+    /// Lost packets are retransmitted with all packets after them.
     GoBackN,
-    /// They are sent again, and those behind them wait.
+    /// Lost packets are retransmitted, and packets after them wait.
     SelectiveRepeat,
 }
 
@@ -25,50 +25,50 @@ impl Flow {
     pub const ALL: [Self; 5] =
         [Self::Unreliable, Self::Newest, Self::Reliable, Self::GoBackN, Self::SelectiveRepeat];
 
-    /// Whether lost packets are sent again.
+    /// Whether lost packets are retransmitted.
     #[must_use]
     pub const fn is_reliable(self) -> bool {
         !matches!(self, Self::Unreliable | Self::Newest)
     }
 }
 
-/// What an assembly is to do.
+/// Properties of an assembly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recipe {
-    /// What becomes of packets that are lost or out of order.
+    /// Handling of packets that are lost or out of order.
     pub flow: Flow,
-    /// Whether duplicates are found, where packets are sent again; selective repeat drops them itself.
+    /// Whether duplicates are dropped if packets are retransmitted; selective repeat always drops them.
     pub finds_duplicates: bool,
     /// Whether packets leave at a controlled rate.
     pub controls_rate: bool,
-    /// Whether the assembly says of which messages the host is interrupted.
+    /// Whether the assembly mitigates interrupts.
     pub mitigates: bool,
-    /// Places of every FIFO, from 1 on.
+    /// Depth of every FIFO, from 1.
     pub depth: u16,
 }
 
 impl Recipe {
-    /// The assembly, whose parameters have their defaults but where these do not go together. Components are named as
-    /// their kinds, stubs by what they close.
+    /// The assembly. Parameters have their defaults, except where these are inconsistent. Components are named after
+    /// their kinds, stubs after the ports that they close.
     ///
     /// # Errors
-    /// [`PartError::Depth`]; all else of a recipe fits an assembly's limits.
+    /// [`PartError::Depth`]; all other values of a recipe are within an assembly's limits.
     pub fn assembly(self) -> Result<Assembly, PartError> {
-        let mut shop = Shop { assembly: Assembly::default(), depth: self.depth };
-        shop.send(self)?;
-        shop.receive(self)?;
-        shop.finish(self)
+        let mut builder = Builder { assembly: Assembly::default(), depth: self.depth };
+        builder.send(self)?;
+        builder.receive(self)?;
+        builder.finish(self)
     }
 }
 
-/// An assembly that is being made.
-struct Shop {
+/// An assembly under construction.
+struct Builder {
     assembly: Assembly,
     depth: u16,
 }
 
-impl Shop {
-    /// Joins `from` and the input of that name of `to`; components that are not there yet are added.
+impl Builder {
+    /// Connects an output of `from` to an input of `to`, and adds the components if necessary.
     fn join(&mut self, from: Kind, output: &str, to: Kind, input: &str) -> Result<(), PartError> {
         let from = self.end(from, output, Direction::Out)?;
         let to = self.end(to, input, Direction::In)?;
@@ -86,7 +86,7 @@ impl Shop {
         Ok(End { component, port: row.port(port, direction).ok_or(none)? })
     }
 
-    /// The way out: blocks B and A.
+    /// The sending direction: blocks B and A.
     fn send(&mut self, recipe: Recipe) -> Result<(), PartError> {
         let is_reliable = recipe.flow.is_reliable();
         let generator = if is_reliable { Kind::Genp } else { Kind::GenpUnreliable };
@@ -106,13 +106,13 @@ impl Shop {
         self.join(last, "packets", Kind::WireOut, "packets")
     }
 
-    /// The way in: blocks C and B.
+    /// The receiving direction: blocks C and B.
     fn receive(&mut self, recipe: Recipe) -> Result<(), PartError> {
         self.join(Kind::WireIn, "packets", Kind::RcvPkt, "frames")?;
         self.join(Kind::RcvPkt, "packets", Kind::BadPktFilter, "packets")?;
         self.join(Kind::BadPktFilter, "packets", Kind::SplitPacket, "packets")?;
         let mut data = Kind::SplitPacket;
-        // What tells build_acks which packets have arrived.
+        // The component whose headers report arrived packets to build_acks.
         let mut headers = Kind::SplitPacket;
         if recipe.finds_duplicates && matches!(recipe.flow, Flow::Reliable | Flow::GoBackN) {
             self.judge(Kind::DupFind)?;
@@ -143,13 +143,13 @@ impl Shop {
         self.join(data, "data", Kind::HostReceive, "data")
     }
 
-    /// A component whose verdicts say what is dropped.
+    /// Adds a component whose verdicts decide which packets are dropped.
     fn judge(&mut self, kind: Kind) -> Result<(), PartError> {
         self.join(Kind::SplitPacket, "headers", kind, "headers")?;
         self.join(kind, "verdicts", Kind::DropPkt, "verdicts")
     }
 
-    /// What is not used is closed, and parameters are set that must go together.
+    /// Closes unused ports, and sets parameters that must be consistent.
     fn finish(mut self, recipe: Recipe) -> Result<Assembly, PartError> {
         for component in 0..self.assembly.components().len() {
             let ports = self.assembly.components()[component].kind().row().ports;
@@ -175,7 +175,7 @@ impl Shop {
             self.assembly.set(Kind::DupFind, Parameter::Beyond, 0)?;
         }
         if recipe.controls_rate {
-            // A full window takes its time to leave.
+            // With rate control, a full window takes long to leave.
             self.assembly.set(Kind::Timer, Parameter::TimeoutUs, 10_000)?;
         }
         if recipe.flow == Flow::Newest {

@@ -1,5 +1,5 @@
-//! Assemblies of protocol components as TOML: [`read`] makes one of a source, or says what is wrong with it, where, and
-//! how to fix it; [`open`] takes images as well; [`show`] draws one.
+//! Assemblies of protocol components as TOML: [`read`] reads a source, or reports its faults with place and fix;
+//! [`open`] also reads images; [`show`] draws an assembly.
 //!
 //! docs/use/ASSEMBLIES.md describes the language.
 
@@ -13,8 +13,8 @@ pub use open::{Refused, open};
 pub use reader::read;
 pub use show::{show, summary};
 
-/// What the card is called whose assemblies these are.
+/// The name of the card for which these assemblies are.
 pub const CARD: &str = "inic";
 
-/// How files with images end.
+/// File extension of images.
 pub const IMAGE_EXTENSION: &str = "inic";

@@ -1,4 +1,4 @@
-//! Files that hold an assembly, as source or as image.
+//! Files that contain an assembly, as source or as image.
 
 use std::fmt::Write as _;
 
@@ -8,12 +8,12 @@ use thiserror::Error;
 
 use crate::reader::read;
 
-/// Why a file holds no assembly: all that is wrong, as it is shown to a user.
+/// Why a file contains no valid assembly: all faults, as the user sees them.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct Refused(String);
 
-/// The assembly that the bytes of a file hold; `file` stands in messages.
+/// The assembly in the bytes of a file; messages contain `file`.
 ///
 /// # Errors
 /// [`Refused`].

@@ -1,4 +1,4 @@
-//! The reader: TOML becomes an assembly, whose every part remembers where it stands.
+//! Reads an assembly from TOML, and remembers the place of each part.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::text;
 
-/// Where something stands in a source.
+/// A range in a source.
 type Span = Range<usize>;
 
 type Value<'a> = Spanned<DeValue<'a>>;
@@ -22,8 +22,8 @@ type Value<'a> = Spanned<DeValue<'a>>;
 /// The assembly that a source describes.
 ///
 /// # Errors
-/// [`Rejected`]: all that is wrong with it, each with its place and the fix. What is checked of the whole is only
-/// looked for where every part could be read.
+/// [`Rejected`] with all faults, each with place and fix. The assembly is checked as a whole only if every part was
+/// read.
 pub fn read(source: &str) -> Result<Checked, Rejected> {
     let mut reader = Reader { source, ..Reader::default() };
     match DeTable::parse(source) {
@@ -39,13 +39,13 @@ pub fn read(source: &str) -> Result<Checked, Rejected> {
     Err(reader.report.reject())
 }
 
-/// A source while it is read.
+/// A source that is being read.
 #[derive(Default)]
 struct Reader<'a> {
     source: &'a str,
     report: Report,
     assembly: Assembly,
-    /// Where the assembly's components, values and connections stand.
+    /// Places of the assembly's components, values and connections.
     components: Vec<Span>,
     values: BTreeMap<(usize, &'static str), Span>,
     connections: Vec<Span>,
@@ -56,7 +56,7 @@ impl Reader<'_> {
         self.report.push(Diagnostic::error(text::place(self.source, span), what, remedy));
     }
 
-    /// A fault of the whole, at the line of the part that it is about.
+    /// Adds a fault of the assembly, at the place of the part concerned.
     fn fault(&mut self, fault: &Fault) {
         let span = match fault.place {
             Part::Whole => None,
@@ -77,7 +77,7 @@ impl Reader<'_> {
             match value.get_ref() {
                 DeValue::Table(_) if KEYS.contains(&name) => {}
                 _ if KEYS.contains(&name) => {
-                    self.error(&key.span(), format!("`{name}` is no table"), format!("write [{name}]"));
+                    self.error(&key.span(), format!("`{name}` is not a table"), format!("write [{name}]"));
                 }
                 _ => {
                     let remedy = meant(name, KEYS.into_iter());
@@ -92,11 +92,11 @@ impl Reader<'_> {
         for (key, value) in components.into_iter().flat_map(sorted) {
             self.component(key.get_ref(), &key.span(), value);
         }
-        // In the order of the source, by what the connections lead to: dotted keys are sorted by name.
+        // In the order of the source, by the targets of connections: TOML sorts dotted keys by name.
         let mut found = Vec::new();
         for (component, ports) in connections.into_iter().flat_map(sorted) {
             let DeValue::Table(ports) = ports.get_ref() else {
-                let what = format!("`{}` is no output", component.get_ref());
+                let what = format!("`{}` is not an output", component.get_ref());
                 self.error(&component.span(), what, "write component.output = \"component.input\"");
                 continue;
             };
@@ -118,19 +118,19 @@ impl Reader<'_> {
     fn component(&mut self, name: &str, span: &Span, value: &Value<'_>) {
         let DeValue::Table(table) = value.get_ref() else {
             let remedy = format!("write {name} = {{}}, with parameters within the braces");
-            return self.error(&value.span(), format!("the component `{name}` is no table"), remedy);
+            return self.error(&value.span(), format!("the component `{name}` is not a table"), remedy);
         };
         let said = table.get("kind");
         let (kind, kind_span) = match said.map(|value| (value.get_ref(), value.span())) {
             Some((DeValue::String(kind), span)) => (kind.as_ref(), span),
-            Some((_, span)) => return self.error(&span, "kind is no text", "write kind = \"NAME\""),
+            Some((_, span)) => return self.error(&span, "kind is not a string", "write kind = \"NAME\""),
             None => (name, span.clone()),
         };
         let Some(kind) = Kind::named(kind) else {
             let names = KINDS.iter().map(|row| row.name);
             let mut remedy = meant(kind, names);
             if said.is_none() {
-                remedy.push_str("; a component of another name says its kind = \"KIND\"");
+                remedy.push_str("; a component with another name needs kind = \"KIND\"");
             }
             return self.error(&kind_span, format!("there is no kind of component `{kind}`"), remedy);
         };
@@ -164,11 +164,11 @@ impl Reader<'_> {
         };
         self.values.insert((place, setting.parameter.name()), key.span().start..value.span().end);
         if let Err(error) = self.assembly.set_at(place, setting.parameter, number) {
-            self.error(&key.span(), error.to_string(), "leave it away");
+            self.error(&key.span(), error.to_string(), "remove it");
         }
     }
 
-    /// One input, or several, to which an output leads.
+    /// One or several inputs to which an output leads.
     fn targets(&mut self, from: Option<End>, value: &Value<'_>) {
         match value.get_ref() {
             DeValue::Array(targets) => targets.iter().for_each(|target| self.target(from, target)),
@@ -193,17 +193,21 @@ impl Reader<'_> {
         };
         let Some((to, span)) = to else {
             const REMEDY: &str = "write \"component.input\", or { to = \"component.input\", depth = 16 }";
-            return self.error(&value.span(), "this names no input", REMEDY);
+            return self.error(&value.span(), "this is not the name of an input", REMEDY);
         };
         let Some((component, port)) = to.split_once('.') else {
-            return self.error(&span, format!("`{to}` names no input"), "write \"component.input\"");
+            return self.error(
+                &span,
+                format!("`{to}` is not the name of an input"),
+                "write \"component.input\"",
+            );
         };
         let to = self.end(component, &span, port, &span, Direction::In);
         let depth = depth.map_or(Some(DEFAULT_DEPTH), |depth| self.depth(depth));
         let (Some(from), Some(to), Some(depth)) = (from, to, depth) else { return };
         match self.assembly.connect(from, to, depth) {
             Ok(()) => self.connections.push(span),
-            Err(error) => self.error(&span, error.to_string(), "leave some away"),
+            Err(error) => self.error(&span, error.to_string(), "remove some"),
         }
     }
 
@@ -212,13 +216,13 @@ impl Reader<'_> {
         let depth = depth.filter(|depth| *depth <= MAX_DEPTH);
         if depth.is_none() {
             let said = self.source.get(value.span()).unwrap_or_default();
-            let remedy = format!("say 0 (a wire) to {MAX_DEPTH}");
+            let remedy = format!("use 0 (a wire) to {MAX_DEPTH}");
             self.error(&value.span(), format!("the depth of a connection is {said}"), remedy);
         }
         depth
     }
 
-    /// The port of these names.
+    /// The port with these names.
     fn end(
         &mut self,
         component: &str,
@@ -253,7 +257,7 @@ impl Reader<'_> {
     }
 }
 
-/// The number that a value is, if it is one that the parameter can have.
+/// The number of a value, if it is valid for the parameter.
 fn number(setting: &Setting, value: &DeValue<'_>) -> Option<u32> {
     let number = match (setting.values, value) {
         (Values::Flag, DeValue::Boolean(flag)) => u32::from(*flag),
@@ -279,7 +283,7 @@ fn sorted<'t, 'a>(table: &'t DeTable<'a>) -> Vec<(&'t Spanned<Cow<'a, str>>, &'t
     entries
 }
 
-/// What may have been meant by a wrong name.
+/// A suggestion for a wrong name.
 fn meant<'n>(wrong: &str, known: impl Iterator<Item = &'n str> + Clone) -> String {
     match nearest(wrong, known.clone()) {
         Some(near) => format!("did you mean `{near}`?"),

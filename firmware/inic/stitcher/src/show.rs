@@ -1,11 +1,11 @@
-//! The drawing of an assembly: its blocks with their components, what joins them, what they take and what they promise.
+//! The drawing of an assembly: its blocks with their components, connections, resources and promises.
 
 use std::fmt::Write as _;
 
 use niclab_components::kinds::{CARD_RESOURCES, Source, TABLE_1};
 use niclab_components::{Assembly, Block, Checked, Component, Connection, End, Kind, PortType};
 
-/// Between the boxes of blocks A and C.
+/// Columns between the boxes of blocks A and C.
 const GAP: usize = 3;
 
 /// The assembly as text.
@@ -24,7 +24,7 @@ pub fn show(assembly: &Checked) -> String {
     text
 }
 
-/// What the assembly promises and takes, in a line.
+/// Promises and resources of the assembly, on one line.
 #[must_use]
 pub fn summary(assembly: &Checked) -> String {
     let taken = assembly.resources();
@@ -32,7 +32,7 @@ pub fn summary(assembly: &Checked) -> String {
     format!("{}; {flip_flops} flip-flops, {luts} look-up tables", promises(assembly))
 }
 
-/// A component's name, kind and values, without what it takes.
+/// A component's name, kind and values, without its resources.
 fn component(of: &Component) -> String {
     let row = of.kind().row();
     let mut text = of.name().to_owned();
@@ -49,7 +49,7 @@ fn component(of: &Component) -> String {
     text
 }
 
-/// The lines of a block's box, all of one width, which is `least` or more.
+/// The lines of a block's box, all of one width, which is at least `least`.
 fn boxed(assembly: &Assembly, block: Block, title: &str, least: usize) -> Vec<String> {
     let members = assembly.components().iter().filter(|of| of.kind().row().block == block);
     let members: Vec<(String, String)> = members.map(|of| (component(of), costs(of))).collect();
@@ -64,7 +64,7 @@ fn boxed(assembly: &Assembly, block: Block, title: &str, least: usize) -> Vec<St
     lines
 }
 
-/// What a component takes, and how that is known.
+/// A component's resources, and their source.
 fn costs(of: &Component) -> String {
     let row = of.kind().row();
     let mark = match row.source {
@@ -75,7 +75,7 @@ fn costs(of: &Component) -> String {
     format!("{:>4} ff {:>4} lut {mark}", row.resources.flip_flops, row.resources.luts)
 }
 
-/// Block B below the host, and under it A and C, above the network.
+/// Block B below the host; below it A and C, above the network.
 fn blocks(assembly: &Assembly) -> String {
     let least = |lines: &[String]| lines.first().map_or(0, String::len);
     let a = boxed(assembly, Block::A, "A: forming packets", 0);
@@ -96,7 +96,7 @@ fn blocks(assembly: &Assembly) -> String {
     let width = least(&a);
     for row in 0..a.len().max(c.len()) {
         let [left, right] = [&a, &c].map(|block| block.get(row).map_or("", String::as_str));
-        // The shorter box has its arrow drawn on to the other's end.
+        // The arrow of the shorter box extends to the end of the other box.
         let left = if left.is_empty() { format!("{:down$}v", "") } else { left.to_owned() };
         let right = if right.is_empty() {
             format!("{:between$}^", "", between = up - width - GAP)
@@ -110,7 +110,7 @@ fn blocks(assembly: &Assembly) -> String {
     lines.iter().fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }
 
-/// Every connection in a line; an output that leads to several inputs is named once.
+/// Every connection on one line; an output with several inputs is named once.
 fn connections(assembly: &Assembly) -> String {
     let name = |end: End| {
         assembly.port(end).map(|(of, port)| format!("{}.{}", of.name(), port.name)).unwrap_or_default()

@@ -1,11 +1,11 @@
-//! Places in a source, and what TOML says of it.
+//! Places in a source, and TOML's syntax errors.
 
 use std::ops::Range;
 
 use niclab_source::{Diagnostic, Place};
 use toml::de::Error;
 
-/// Where a stretch of bytes stands; of several lines it is the part in the first one.
+/// The place of a range of bytes; of several lines, the part on the first one.
 pub(crate) fn place(source: &str, span: &Range<usize>) -> Place {
     let before = source.get(..span.start).unwrap_or(source);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -17,7 +17,7 @@ pub(crate) fn place(source: &str, span: &Range<usize>) -> Place {
     }
 }
 
-/// What is no TOML.
+/// The diagnostic of a syntax error.
 pub(crate) fn syntax(source: &str, error: &Error) -> Diagnostic {
     let place = place(source, &error.span().unwrap_or(0..0));
     Diagnostic::error(place, error.message().trim(), "write TOML; docs/use/ASSEMBLIES.md shows an assembly")

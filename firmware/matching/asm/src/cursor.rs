@@ -1,4 +1,4 @@
-//! Reading tokens one after the other: names, numbers and expressions.
+//! Reads tokens in order: names, numbers and expressions.
 
 use niclab_isa::Bits;
 
@@ -8,21 +8,21 @@ use niclab_source::{Diagnostic, Place};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
-/// A place in the tokens of a statement.
+/// A position in the tokens of a statement.
 pub(crate) struct Cursor<'a> {
     tokens: &'a [Token],
     pub symbols: &'a Symbols,
-    /// Where the last token stood, for what is missing behind it.
+    /// The place of the last token, for messages about missing tokens.
     last: Place,
-    /// Parentheses that are open.
+    /// Open parentheses.
     depth: usize,
 }
 
-/// Most parentheses in each other: a source must not exhaust the stack.
+/// Max nested parentheses: a source must not exhaust the stack.
 const MAX_PARENTHESES: usize = 32;
 
 impl<'a> Cursor<'a> {
-    /// `before` is where a statement without tokens would stand.
+    /// `before` is the place of an empty statement.
     pub(crate) fn new(tokens: &'a [Token], symbols: &'a Symbols, before: Place) -> Self {
         Self { tokens, symbols, last: before, depth: 0 }
     }
@@ -31,7 +31,7 @@ impl<'a> Cursor<'a> {
         self.tokens.first().map(|token| &token.kind)
     }
 
-    /// The name that stands next, without taking it.
+    /// The next token if it is a name, without taking it.
     pub(crate) fn peek_name(&self) -> Option<&'a str> {
         match self.peek() {
             Some(Kind::Name(name)) => Some(name),
@@ -39,12 +39,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Where the next token stands, or the last one stood.
+    /// The place of the next token, or of the last one at the end.
     pub(crate) fn place(&self) -> Place {
         self.tokens.first().map_or(self.last, |token| token.place)
     }
 
-    /// Where the token before this place stood.
+    /// The place of the previous token.
     pub(crate) fn last(&self) -> Place {
         self.last
     }
@@ -56,7 +56,7 @@ impl<'a> Cursor<'a> {
         Some(token)
     }
 
-    /// Takes the symbol if it stands next.
+    /// Takes the symbol if it is next.
     pub(crate) fn accept(&mut self, symbol: &str) -> bool {
         let is_next = matches!(self.peek(), Some(Kind::Symbol(next)) if *next == symbol);
         if is_next {
@@ -65,7 +65,7 @@ impl<'a> Cursor<'a> {
         is_next
     }
 
-    /// Takes the word if it stands next.
+    /// Takes the word if it is next.
     pub(crate) fn accept_name(&mut self, word: &str) -> bool {
         let is_next = self.peek_name() == Some(word);
         if is_next {
@@ -74,19 +74,19 @@ impl<'a> Cursor<'a> {
         is_next
     }
 
-    /// Takes a symbol that must stand next.
+    /// Takes a symbol, which must be next.
     pub(crate) fn expect(&mut self, symbol: &str, remedy: &str) -> Result<()> {
         if self.accept(symbol) { Ok(()) } else { Err(self.missing(&format!("`{symbol}`"), remedy)) }
     }
 
-    /// Takes a name, whatever it stands for.
+    /// Takes any name.
     pub(crate) fn name(&mut self, what: &str, remedy: &str) -> Result<(&'a str, Place)> {
         let name = self.peek_name().ok_or_else(|| self.missing(what, remedy))?;
         self.take();
         Ok((name, self.last))
     }
 
-    /// Takes what stands between brackets, if brackets stand next.
+    /// Takes a list in brackets if it is next.
     pub(crate) fn list(&mut self) -> Option<(&'a str, Place)> {
         let Some(Kind::List(list)) = self.peek() else { return None };
         self.take();
@@ -129,12 +129,12 @@ impl<'a> Cursor<'a> {
         let (name, place) = self.name(what, remedy)?;
         let meaning = self.symbols.look_up(name, place)?;
         wanted(meaning).ok_or_else(|| {
-            let what = format!("`{name}` is {}, and {what} must stand here", meaning.describe());
+            let what = format!("`{name}` is {}, but {what} is expected here", meaning.describe());
             Diagnostic::error(place, what, remedy)
         })
     }
 
-    /// `if p5` where it stands next; p0 where it does not.
+    /// Takes `if p5` if it is next; otherwise returns p0.
     pub(crate) fn condition(&mut self) -> Result<Bits<4>> {
         if !self.accept_name("if") {
             return Ok(Bits::default());
@@ -143,34 +143,34 @@ impl<'a> Cursor<'a> {
             let remedy = "let the predicate unit negate it one word earlier: p1 = !p5";
             return Err(Diagnostic::error(
                 self.place(),
-                "this unit works when a predicate is 1 only",
+                "this unit works only when a predicate is 1",
                 remedy,
             ));
         }
         self.predicate()
     }
 
-    /// Nothing more may stand in the statement.
+    /// Checks that the statement ends here.
     pub(crate) fn end(&self) -> Result<()> {
         match self.tokens.first() {
             None => Ok(()),
             Some(token) => Err(Diagnostic::error(
                 token.place,
-                "the statement has ended before this",
-                "remove it, or begin the next slot of the word with |",
+                "the statement ends before this",
+                "remove this, or begin the next slot of the word with |",
             )),
         }
     }
 
-    /// What is said when something else, or nothing, stands where `what` must stand.
+    /// The message if the next token is not `what`.
     pub(crate) fn missing(&self, what: &str, remedy: &str) -> Diagnostic {
         match self.tokens.first() {
-            Some(token) => Diagnostic::error(token.place, format!("{what} must stand here"), remedy),
-            None => Diagnostic::error(self.last, format!("{what} is missing behind this"), remedy),
+            Some(token) => Diagnostic::error(token.place, format!("{what} is expected here"), remedy),
+            None => Diagnostic::error(self.last, format!("{what} is missing after this"), remedy),
         }
     }
 
-    /// A number: sums bind less than products, shifts least.
+    /// A number: products bind tighter than sums, and sums tighter than shifts.
     pub(crate) fn expression(&mut self) -> Result<u64> {
         let mut value = self.sum()?;
         while self.accept("<<") {
@@ -212,8 +212,8 @@ impl<'a> Cursor<'a> {
         if self.accept("(") {
             self.depth += 1;
             if self.depth > MAX_PARENTHESES {
-                let what = format!("more than {MAX_PARENTHESES} parentheses stand in each other");
-                return Err(Diagnostic::error(self.last, what, "name parts of it by .const"));
+                let what = format!("more than {MAX_PARENTHESES} parentheses are nested");
+                return Err(Diagnostic::error(self.last, what, "define parts of it by .const"));
             }
             let value = self.expression()?;
             self.expect(")", "close the parenthesis")?;
@@ -226,14 +226,14 @@ impl<'a> Cursor<'a> {
                 self.expect("(", "write mask(FIELD)")?;
                 let (name, place) = self.name("a field", "name a field that .field defines")?;
                 let Meaning::Field { low, high } = self.symbols.look_up(name, place)? else {
-                    let what = format!("`{name}` is no field");
+                    let what = format!("`{name}` is not a field");
                     return Err(Diagnostic::error(place, what, "name a field that .field defines"));
                 };
                 self.expect(")", "close the parenthesis")?;
                 Ok((u64::MAX >> (63 - (high - low))) << low)
             }
             Some(Kind::Name(name)) => self.symbols.constant(name, self.last),
-            Some(_) => Err(Diagnostic::error(self.last, "a number must stand here", remedy)),
+            Some(_) => Err(Diagnostic::error(self.last, "a number is expected here", remedy)),
             None => Err(self.missing("a number", remedy)),
         }
     }
@@ -242,7 +242,7 @@ impl<'a> Cursor<'a> {
 fn too_large(place: Place) -> Diagnostic {
     Diagnostic::error(
         place,
-        "the result is no unsigned number of 64 bits",
+        "the result is not an unsigned 64-bit number",
         "numbers are 0 to 0xffff_ffff_ffff_ffff",
     )
 }

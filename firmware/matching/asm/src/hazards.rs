@@ -1,5 +1,5 @@
-//! What the machine does not protect a program from: two writes to one register, branches out of the program, and what
-//! is rarely meant.
+//! Hazards from which the machine does not protect a program: two writes to one register, branches out of the program,
+//! and likely mistakes.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use niclab_isa::{ALU_PREDICATE, DELAY_SLOTS, LANES, TERNARY_PREDICATE, Word};
 
 use crate::statement::Unit;
 
-/// What is warned of; a source allows one for its next word by `.allow NAME`.
+/// Warnings; a source allows one for its next word by `.allow NAME`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Warning {
-    /// A branch can stand in a delay slot of another one, and is not taken there if that one is.
+    /// A branch is in a delay slot of another branch. It is not taken if that one is.
     BranchInDelaySlot,
     /// A predicate is read in the word that computes it.
     StalePredicate,
@@ -25,7 +25,7 @@ impl Warning {
     pub const ALL: &[Self] =
         &[Self::BranchInDelaySlot, Self::StalePredicate, Self::FallsThrough, Self::Unreachable];
 
-    /// As `.allow` names it.
+    /// Its name for `.allow`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,10 +37,10 @@ impl Warning {
     }
 }
 
-/// Something about one word of a program.
+/// A hazard of one word of a program.
 pub(crate) struct Finding {
     pub address: usize,
-    /// The statement that it is about; none for the whole word.
+    /// The statement; none for the whole word.
     pub unit: Option<Unit>,
     /// None for an error.
     pub warning: Option<Warning>,
@@ -67,15 +67,15 @@ pub(crate) fn find(words: &[Word]) -> Vec<Finding> {
                 unit: Some(Unit::Branch),
                 warning: None,
                 what: format!("there is no word {target}: the program has {}", words.len()),
-                remedy: "branch to a label that stands before a word".to_owned(),
+                remedy: "branch to a label before a word".to_owned(),
             });
         }
         let stale = |(unit, predicate): (Unit, usize)| Finding {
             address,
             unit: Some(unit),
             warning: Some(Warning::StalePredicate),
-            what: format!("p{predicate} is computed in this word and read with its old value"),
-            remedy: "read it one word later, or say that the old value is meant".to_owned(),
+            what: format!("p{predicate} is computed in this word, but this reads its old value"),
+            remedy: "read it one word later, or declare that the old value is intended".to_owned(),
         };
         findings.extend(stale_reads(word).into_iter().map(stale));
     }
@@ -83,7 +83,7 @@ pub(crate) fn find(words: &[Word]) -> Vec<Finding> {
     findings
 }
 
-/// Registers that two units write, by the unit of the second write.
+/// Registers that two units write, with the unit of the second write.
 fn conflicts(word: &Word) -> Vec<(Unit, String)> {
     let mut conflicts = Vec::new();
     let (input, copy, alu, predicate) = (&word.input, &word.copy, &word.alu, &word.predicate);
@@ -99,7 +99,7 @@ fn conflicts(word: &Word) -> Vec<(Unit, String)> {
     conflicts
 }
 
-/// Predicates that a unit reads in the word in which another unit computes them.
+/// Predicates that one unit reads and another one computes in the same word.
 fn stale_reads(word: &Word) -> Vec<(Unit, usize)> {
     let mut written = [None; niclab_isa::PREDICATES];
     let mut write = |number: usize, unit: Unit| {
@@ -130,7 +130,7 @@ fn stale_reads(word: &Word) -> Vec<(Unit, usize)> {
         (Unit::Predicate0, predicate.dest0, predicate.function0, predicate.a0, predicate.b0),
         (Unit::Predicate1, predicate.dest1, predicate.function1, predicate.a1, predicate.b1),
     ] {
-        // A truth table that is the same for both values of an argument does not look at it.
+        // A truth table that is the same for both values of an argument does not depend on it.
         let table = function.get();
         let looks_at_a = table >> 2 != table & 0b11;
         let looks_at_b = table >> 1 & 0b0101 != table & 0b0101;
@@ -142,7 +142,7 @@ fn stale_reads(word: &Word) -> Vec<(Unit, usize)> {
     if !word.branch.is_never() {
         reads.push((Unit::Branch, word.branch.predicate));
     }
-    // `p1 = p1 and p8` collects: that it reads the old p1 is the point of it.
+    // `p1 = p1 and p8` accumulates, so it reads the old p1 on purpose.
     let is_stale = |unit, number: usize| {
         number != 0 && written.get(number).is_some_and(|writer| writer.is_some_and(|writer| writer != unit))
     };
@@ -150,7 +150,7 @@ fn stale_reads(word: &Word) -> Vec<(Unit, usize)> {
     reads.filter(|(unit, number)| is_stale(*unit, *number)).collect()
 }
 
-/// A branch that is taken and has delay slots before it.
+/// A taken branch whose delay slots are pending.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Pending {
     from: usize,
@@ -158,7 +158,7 @@ struct Pending {
     slots: usize,
 }
 
-/// Follows every path from word 0 on, whatever predicates are.
+/// Follows every path from word 0 on, for all values of predicates.
 fn paths(words: &[Word]) -> Vec<Finding> {
     let mut seen = BTreeSet::new();
     let mut shadowed = BTreeSet::new();
@@ -206,15 +206,13 @@ fn paths(words: &[Word]) -> Vec<Finding> {
 
 fn in_delay_slot(words: &[Word], address: usize, from: usize) -> Finding {
     let always = words.get(from).is_some_and(|word| word.branch.is_always());
-    let when = if always { "which is always taken" } else { "if that one is taken" };
+    let when = if always { "so it is never taken" } else { "and is not taken if that one is" };
     Finding {
         address,
         unit: Some(Unit::Branch),
         warning: Some(Warning::BranchInDelaySlot),
-        what: format!(
-            "this stands in a delay slot of the branch in word {from}, and is not taken there, {when}"
-        ),
-        remedy: "move it behind the two delay slots, or say that this is meant".to_owned(),
+        what: format!("this branch is in a delay slot of the branch in word {from}, {when}"),
+        remedy: "move it after the two delay slots, or declare that this is intended".to_owned(),
     }
 }
 
@@ -228,7 +226,7 @@ fn falls_through(address: usize) -> Finding {
     }
 }
 
-/// One finding for each stretch of words that no path reaches.
+/// One finding for each range of words that no path reaches.
 fn unreachable(words: usize, reached: &BTreeSet<usize>) -> Vec<Finding> {
     let missed: Vec<usize> = (0..words).filter(|address| !reached.contains(address)).collect();
     let stretches = missed.chunk_by(|one, next| one + 1 == *next);

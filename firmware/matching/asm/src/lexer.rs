@@ -1,4 +1,4 @@
-//! A source's lines as tokens that know where they stand.
+//! Splits a source's lines into tokens with their places.
 
 use niclab_source::{Diagnostic, Place, Report};
 
@@ -9,24 +9,24 @@ pub(crate) struct Token {
     pub place: Place,
 }
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Name(String),
     Number(u64),
     /// One of [`SYMBOLS`].
     Symbol(&'static str),
-    /// What stands between brackets, as it was written: lanes or bytes.
+    /// The text between brackets, as written: lanes or bytes.
     List(String),
 }
 
-/// Longer ones before those that they begin with.
+/// Longer symbols precede those that they begin with.
 const SYMBOLS: &[&str] = &["&=", "|=", "<<", "..", "=", "|", ",", ":", ".", "(", ")", "+", "-", "*", "!"];
 
-/// What separates the slots of a word.
+/// Separator of the slots of a word.
 pub(crate) const SEPARATOR: Kind = Kind::Symbol("|");
 
-/// The tokens of line `number`, without its comment. What is wrong goes to `report` and is left out.
+/// The tokens of line `number`, without its comment. Errors go to `report`, and their text is skipped.
 pub(crate) fn tokens(line: &str, number: usize, report: &mut Report) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = line;
@@ -60,7 +60,7 @@ pub(crate) fn tokens(line: &str, number: usize, report: &mut Report) -> Vec<Toke
 
 type LexerError = (usize, String, &'static str);
 
-/// The token that `text`, which is not empty, begins with, and its length in bytes.
+/// The token at the start of `text`, which must not be empty, and its length in bytes.
 fn token(text: &str) -> Result<(usize, Kind), LexerError> {
     let first = text.chars().next().unwrap_or(' ');
     if first.is_ascii_digit() {
@@ -68,7 +68,7 @@ fn token(text: &str) -> Result<(usize, Kind), LexerError> {
         let number = number(word).ok_or_else(|| {
             (
                 word.len(),
-                format!("`{word}` is no number of 64 bits"),
+                format!("`{word}` is not a 64-bit number"),
                 "write 42, 0x2a, 0b101010 or 'A'; _ may separate digits",
             )
         })?;
@@ -92,12 +92,12 @@ fn token(text: &str) -> Result<(usize, Kind), LexerError> {
     }
     let symbol = SYMBOLS.iter().find(|symbol| text.starts_with(**symbol));
     let symbol = symbol.ok_or_else(|| {
-        (first.len_utf8(), format!("`{first}` means nothing here"), "remove it; a comment begins with #")
+        (first.len_utf8(), format!("unexpected character `{first}`"), "remove it; a comment begins with #")
     })?;
     Ok((symbol.len(), Kind::Symbol(symbol)))
 }
 
-/// Letters, digits and underscores at the beginning of a text.
+/// Letters, digits and underscores at the start of a text.
 fn word_of(text: &str) -> &str {
     let end = text.find(|character: char| !character.is_ascii_alphanumeric() && character != '_');
     text.get(..end.unwrap_or(text.len())).unwrap_or(text)
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_combination_is_no_separator() {
+    fn combining_sign_is_not_a_separator() {
         assert_eq!(kinds("|= |"), [Kind::Symbol("|="), SEPARATOR]);
     }
 

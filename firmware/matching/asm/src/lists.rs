@@ -1,4 +1,4 @@
-//! What stands between brackets: lanes and bytes, the highest first, as in a written number.
+//! Lists in brackets: lanes and bytes, the highest first, as in a written number.
 
 use niclab_isa::Bits;
 use niclab_isa::word::ByteSource;
@@ -13,19 +13,19 @@ pub(crate) fn groups(list: &str, place: Place) -> Result<Bits<3>> {
     let digits: String = list.split_whitespace().collect();
     if digits != "3210" {
         let what = format!("[{list}] does not name lanes 3 to 0 in this order");
-        return Err(Diagnostic::error(place, what, "a space parts groups: [3210], [32 10], [3 2 1 0]"));
+        return Err(Diagnostic::error(place, what, "separate groups by a space: [3210], [32 10], [3 2 1 0]"));
     }
     let mut join = 0;
     for group in list.split_whitespace() {
         let lanes = group.chars().filter_map(|digit| digit.to_digit(10));
-        // Of each group all but the lowest lane work together with the lane below.
+        // In each group, every lane but the lowest is joined with the lane below.
         let lowest = lanes.clone().min().unwrap_or(0);
         join |= lanes.filter(|lane| *lane != lowest).map(|lane| 1 << (lane - 1)).sum::<u32>();
     }
     Ok(Bits::truncated(join))
 }
 
-/// The groups as they are written.
+/// The groups in source notation.
 pub(crate) fn groups_text(join: Bits<3>) -> String {
     let mut text = String::from("[3");
     for lane in (0..3).rev() {
@@ -37,7 +37,7 @@ pub(crate) fn groups_text(join: Bits<3>) -> String {
     text + "]"
 }
 
-/// `[2 3 0 1]`: which lane of the input lanes 3 to 0 of the register get.
+/// `[2 3 0 1]`: the input lanes for lanes 3 to 0 of the register.
 pub(crate) fn lanes(list: &str, place: Place) -> Result<Bits<8>> {
     let digits: String = list.split_whitespace().collect();
     let lanes: Vec<u32> = digits.chars().filter_map(|digit| digit.to_digit(4)).collect();
@@ -49,13 +49,13 @@ pub(crate) fn lanes(list: &str, place: Place) -> Result<Bits<8>> {
     Ok(Bits::truncated(lanes.iter().fold(0, |permute, lane| permute << 2 | lane)))
 }
 
-/// The lanes as they are written.
+/// The lanes in source notation.
 pub(crate) fn lanes_text(permute: Bits<8>) -> String {
     let lanes: Vec<String> = (0..4).rev().map(|lane| (permute.get() >> (2 * lane) & 3).to_string()).collect();
     format!("[{}]", lanes.join(" "))
 }
 
-/// `[0000 a.nid b1 b0]`: where bytes 7 to 0 of a permutation's result come from.
+/// `[0000 a.nid b1 b0]`: the sources of bytes 7 to 0 of a permutation's result.
 pub(crate) fn bytes(list: &str, place: Place, symbols: &Symbols) -> Result<[ByteSource; 8]> {
     let mut sources = Vec::new();
     for item in list.split_whitespace() {
@@ -81,11 +81,11 @@ pub(crate) fn bytes(list: &str, place: Place, symbols: &Symbols) -> Result<[Byte
     sources.reverse();
     sources.try_into().map_err(|_| {
         let what = format!("[{list}] names {named} bytes");
-        Diagnostic::error(place, what, "name eight, the highest first; 0000 are four that become zero")
+        Diagnostic::error(place, what, "name eight bytes, the highest first; 0000 means four zero bytes")
     })
 }
 
-/// The bytes as they are written.
+/// The bytes in source notation.
 pub(crate) fn bytes_text(sources: [ByteSource; 8]) -> String {
     let bytes: Vec<String> = sources
         .iter()
@@ -101,13 +101,13 @@ pub(crate) fn bytes_text(sources: [ByteSource; 8]) -> String {
 
 fn no_byte(item: &str, place: Place) -> Diagnostic {
     let remedy = "write a0 to a7, b0 to b7, a.FIELD, b.FIELD, or 0 for a byte that becomes zero";
-    Diagnostic::error(place, format!("`{item}` is no byte of a permutation"), remedy)
+    Diagnostic::error(place, format!("`{item}` is not a byte of a permutation"), remedy)
 }
 
 /// First and last byte of a field.
 fn field_bytes(name: &str, place: Place, symbols: &Symbols) -> Result<(u8, u8)> {
     let Meaning::Field { low, high } = symbols.look_up(name, place)? else {
-        let what = format!("`{name}` is no field");
+        let what = format!("`{name}` is not a field");
         return Err(Diagnostic::error(place, what, "name a field that .field defines"));
     };
     if low % 8 != 0 || high % 8 != 7 {

@@ -1,5 +1,4 @@
-//! From the source's text to a program, in two passes: the first finds names and the addresses of words, the second
-//! reads the words.
+//! Assembles a source in two passes: the first finds names and the addresses of words, the second reads the words.
 
 use std::collections::BTreeSet;
 
@@ -14,25 +13,25 @@ use niclab_source::{Diagnostic, Place, Rejected, Report, nearest};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
-/// A program that was assembled.
+/// An assembled program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Its words; execution begins with the first.
     pub words: Vec<Word>,
     /// Labels and their addresses, by address.
     pub labels: Vec<(String, usize)>,
-    /// What each word is called in the source: its text without labels and comments, in one line. An image has none.
+    /// The source text of each word, without labels and comments, on one line. An image has none.
     pub texts: Vec<String>,
-    /// What the source calls registers and predicates; of one several may be said.
+    /// The source's names of registers and predicates; a register may have several.
     pub names: Vec<(String, Register)>,
-    /// What is suspicious about it, by place: at most [`MAX_DIAGNOSTICS`](crate::MAX_DIAGNOSTICS).
+    /// Warnings, by place: at most [`MAX_DIAGNOSTICS`](crate::MAX_DIAGNOSTICS).
     pub warnings: Vec<Diagnostic>,
-    /// How many warnings there are beside these.
+    /// Number of further warnings.
     pub more_warnings: usize,
 }
 
 impl Program {
-    /// A program of words alone, as an image holds it.
+    /// A program with words only, as an image contains it.
     #[must_use]
     pub fn of_words(words: Vec<Word>) -> Self {
         let (labels, texts, names, warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -43,7 +42,7 @@ impl Program {
 /// Assembles a source.
 ///
 /// # Errors
-/// [`Rejected`] with what is wrong with the source.
+/// [`Rejected`] lists the source's errors.
 pub fn assemble(source: &str) -> std::result::Result<Program, Rejected> {
     let mut assembler = Assembler::default();
     assembler.collect(source);
@@ -60,7 +59,7 @@ pub fn assemble(source: &str) -> std::result::Result<Program, Rejected> {
 /// The statements of one word.
 struct Line {
     tokens: Vec<Token>,
-    /// As it was written.
+    /// The line as written.
     text: String,
     allowed: BTreeSet<Warning>,
 }
@@ -70,9 +69,9 @@ struct Assembler {
     symbols: Symbols,
     lines: Vec<Line>,
     report: Report,
-    /// What `.allow` named since the last word.
+    /// Warnings that `.allow` has named since the last word.
     allowed: BTreeSet<Warning>,
-    /// Whether `.unchecked` stands in the source.
+    /// Whether the source contains `.unchecked`.
     unchecked: bool,
 }
 
@@ -82,7 +81,7 @@ impl Assembler {
         for (index, line) in source.lines().enumerate() {
             let tokens = tokens(line, index + 1, &mut self.report);
             if tokens.first().is_some_and(|token| token.kind == SEPARATOR) {
-                self.go_on(tokens, line);
+                self.continue_word(tokens, line);
                 continue;
             }
             let mut rest = tokens.as_slice();
@@ -108,14 +107,14 @@ impl Assembler {
         let dangling = self.symbols.labels().into_iter().filter(|(_, address)| *address >= self.lines.len());
         for (name, _) in dangling.collect::<Vec<_>>() {
             let place = self.symbols.place_of(&name);
-            let what = format!("no word stands behind label `{name}`");
-            self.report.push(Diagnostic::error(place, what, "write a word behind it, or remove it"));
+            let what = format!("no word follows label `{name}`");
+            self.report.push(Diagnostic::error(place, what, "write a word after it, or remove it"));
         }
         self.check_size();
     }
 
-    /// A line that begins with a separator goes on with the word before it.
-    fn go_on(&mut self, tokens: Vec<Token>, text: &str) {
+    /// A line that begins with a separator continues the word before it.
+    fn continue_word(&mut self, tokens: Vec<Token>, text: &str) {
         let place = tokens.first().map_or(Place::default(), |token| token.place);
         match self.lines.last_mut() {
             Some(line) => {
@@ -125,8 +124,8 @@ impl Assembler {
             }
             None => self.report.push(Diagnostic::error(
                 place,
-                "there is no word that this line could go on with",
-                "remove the | at its beginning",
+                "no word precedes this line, so it cannot continue one",
+                "remove the | at its start",
             )),
         }
     }
@@ -149,7 +148,7 @@ impl Assembler {
         result.err().into_iter().for_each(|error| self.report.push(error));
     }
 
-    /// `.const NAME = NUMBER` and its kin.
+    /// `.const NAME = NUMBER` and the other directives.
     fn directive(&mut self, tokens: &[Token]) -> Result<()> {
         const REMEDY: &str = "write .const, .field, .reg, .pred, .allow or .unchecked";
         let place = tokens.first().map_or(Place::default(), |token| token.place);
@@ -186,7 +185,7 @@ impl Assembler {
         self.symbols.define(&name, meaning, place)
     }
 
-    /// The second pass. A word with an error does nothing, so that addresses stay.
+    /// The second pass. A word with an error becomes an empty word, so that addresses stay.
     fn words(&mut self) -> Vec<(Word, Places)> {
         let mut words = Vec::new();
         for line in &self.lines {
@@ -209,7 +208,7 @@ impl Assembler {
         words
     }
 
-    /// Looks for hazards in a program that is correct so far.
+    /// Finds hazards in a program without errors so far.
     fn check(&mut self, words: &[(Word, Places)]) {
         if self.unchecked || !self.report.is_empty() {
             return;
@@ -257,7 +256,7 @@ fn field(cursor: &mut Cursor) -> Result<Meaning> {
     match (bit(low), bit(high)) {
         (Some(low), Some(high)) if low <= high => Ok(Meaning::Field { low, high }),
         _ => {
-            let what = format!("{high}..{low} are no bits of a 64-bit word");
+            let what = format!("{high}..{low} are not bits of a 64-bit word");
             Err(Diagnostic::error(place.to(cursor.last()), what, REMEDY))
         }
     }
@@ -275,7 +274,7 @@ fn warning(name: &str, place: Place) -> Result<Warning> {
     })
 }
 
-/// What stands in a line from the first token to the last, with single spaces.
+/// The source text from the first token to the last, with single spaces.
 fn text_of(tokens: &[Token], line: &str) -> String {
     let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return String::new() };
     let from = first.place.column.saturating_sub(1);
@@ -284,7 +283,7 @@ fn text_of(tokens: &[Token], line: &str) -> String {
     part.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// From the first token to the last one of the same line.
+/// The place from the first token to the last one of the same line.
 fn whole(tokens: &[Token]) -> Place {
     let first = tokens.first().map_or(Place::default(), |token| token.place);
     let last = tokens.iter().rfind(|token| token.place.line == first.line);
@@ -309,7 +308,7 @@ mod tests {
         program.unwrap_or_else(|rejected| panic!("{line}: {rejected:?}")).words[0]
     }
 
-    /// Messages for a source, with their lines and columns.
+    /// The messages for a source, with their lines and columns.
     fn complaints(source: &str) -> Vec<String> {
         let diagnostics = match assemble(source) {
             Ok(program) => program.warnings,
@@ -325,7 +324,7 @@ mod tests {
         diagnostics.iter().map(text).collect()
     }
 
-    /// Asserts that the one complaint about a word begins and goes on so.
+    /// Asserts that a word has one message, at this place, with this part.
     fn complains(line: &str, place: &str, part: &str) {
         let complaints = complaints(line);
         let [complaint] = complaints.as_slice() else { panic!("{line}: {complaints:?}") };
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn every_slot_says_what_its_unit_does() {
+    fn every_statement_sets_its_units_slot() {
         let input = word("r7, bits = in[2 3 0 1]").input;
         assert!(input.take);
         assert_eq!((input.alu.get(), input.ternary.get(), input.permute.get()), (7, 5, 0b10_11_00_01));
@@ -356,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_to_the_half_that_holds_them() {
+    fn numbers_use_the_half_that_holds_them() {
         let operand = |line| {
             let alu = word(line).alu;
             (alu.b.get(), alu.half, alu.immediate.get())
@@ -396,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_can_go_on_with_a_word_and_raw_fields_win() {
+    fn lines_continue_words_and_raw_fields_take_precedence() {
         let word =
             word("r1 = in   # the first\n  | out = copy r2\n  | raw copy.source = 9, branch.target = 3");
         assert!(word.input.take && word.copy.output);
@@ -405,16 +404,16 @@ mod tests {
 
     #[test]
     fn errors_name_the_place_and_the_fix() {
-        complains("r1 = ad r2, 4", "1:6: nothing is called `ad`", "`add`?");
-        complains("r1 = add r2 4", "1:13: `,` must stand here", "comma");
-        complains("r1 = add r2,", "1:12: ", "missing behind this");
+        complains("r1 = ad r2, 4", "1:6: unknown name `ad`", "`add`?");
+        complains("r1 = add r2 4", "1:13: `,` is expected here", "comma");
+        complains("r1 = add r2,", "1:12: ", "missing after this");
         complains("r0 = add r1, r2", "1:1: r0 is constant", "another");
         complains("p8 = p1 and p2", "1:1: p8 is not written by the predicate unit", "p1 to p7");
         complains("p3 = eq r1, r2", "1:1: ", "p8 to p11");
         complains("r1 = in | r2 = in", "1:11: the word uses the input FIFO unit already", "another word");
         complains("p1 = p8 | p2 = p8 | p3 = p8", "1:21: the word uses both functions", "another word");
-        complains("r1 = or r0, 0x1_0000_0001", "1:13: 0x100000001 is no immediate", "two words");
-        complains("r1 = add r1, 1 if !p3", "1:19: this unit works when", "p1 = !p5");
+        complains("r1 = or r0, 0x1_0000_0001", "1:13: 0x100000001 is not an immediate", "two words");
+        complains("r1 = add r1, 1 if !p3", "1:19: this unit works only when", "p1 = !p5");
         complains("p11 = eq r1, r2 if p1", "1:17: a comparison looks at no predicate", "&=");
         complains("r1 = add r1, r2 [321]", "1:17: ", "[32 10]");
         complains("r1 = permute r1, r2 [a0]", "1:21: [a0] names 1 bytes", "eight");
@@ -426,8 +425,8 @@ mod tests {
         complains(".reg x p1\nnop", "1:8: `p1` is a predicate", ".pred");
         complains(".field f = 0..64\nnop", "1:12: ", "bits 63 to 0");
         complains(".allow stale_predicates\nnop", "1:8: ", "`stale_predicate`?");
-        complains("start: nop\nbr strat", "2:4: nothing is called `strat`", "`start`?");
-        complains("nop\nend:", "2:1: no word stands behind label `end`", "");
+        complains("start: nop\nbr strat", "2:4: unknown name `strat`", "`start`?");
+        complains("nop\nend:", "2:1: no word follows label `end`", "");
         complains("raw alu.sum = 1", "1:5: no slot has a field", "MACHINE.md");
         complains("raw alu.op = 13", "1:5: field `op` of slot `alu` is 13", "");
         complains("raw alu.op = 32", "1:14: 32 does not fit", "0 to 31");
@@ -444,7 +443,7 @@ mod tests {
         assert_eq!(places, ["1:16:", "2:4:", "3:3:", "4:1:"]);
     }
 
-    /// A source of mistakes alone: how many errors there are, and how much is said of them.
+    /// A source with only errors: the number of errors, and the bytes of all messages.
     fn said_of(source: &str) -> (usize, usize) {
         let rejected = assemble(source).unwrap_err();
         assert_eq!(rejected.diagnostics.len() + rejected.more, rejected.errors);
@@ -455,15 +454,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_any_number_of_mistakes_is_bounded() {
+    fn output_for_any_number_of_errors_is_bounded() {
         const MAX_BYTES: usize = 30_000;
         let lines = |line: &dyn Fn(usize) -> String| (0..40_000).map(line).collect::<String>();
         let long = "x".repeat(100_000);
         for (source, errors) in [
-            // 27 s and 24 GB, when each was told with its whole line, found from the source's first line on.
+            // Messages with their whole line, found from the start of the source, would take 27 s and 24 GB.
             (lines(&|number| format!("r1 = wrong{number}\n")), 40_000),
             (format!("nop {}", "|".repeat(100_000)), 100_000),
-            // Each is compared with all names that there are.
+            // Each name is compared with all known names.
             (lines(&|number| format!("label{number}: nop | br lable{number}\n")), 40_001),
             (lines(&|number| format!(".const name{number} = naem{number}\n")), 40_000),
             (format!("nop | {}", "§ ".repeat(100_000)), 100_000),
@@ -472,7 +471,7 @@ mod tests {
         ] {
             let (found, said) = said_of(&source);
             assert!(found >= errors, "{found} of {errors}");
-            assert!(said < MAX_BYTES, "{said} bytes are said of {found} errors");
+            assert!(said < MAX_BYTES, "{said} bytes of messages for {found} errors");
         }
     }
 
@@ -485,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn hazards_of_time_are_warned_of_and_can_be_allowed() {
+    fn timing_hazards_cause_warnings_that_can_be_allowed() {
         const END: &str = "\nnop\nnop\nend: br end\nnop\nnop\n";
         complains(
             &format!("p8 = eq r1, r2 | br end if p8{END}"),
@@ -495,7 +494,7 @@ mod tests {
         complains(&format!("p1 = p8 | p2 = p1 and p3{END}"), "1:11: p1 is computed in this word", "later");
         complains(
             &format!("br end if p1\nnop\nbr end if p2{END}"),
-            "3:1: this stands in a delay slot",
+            "3:1: this branch is in a delay slot",
             "word 0",
         );
         complains("br 0\nnop", "2:1: execution runs past the last word", "delay slots");
@@ -504,7 +503,7 @@ mod tests {
             "4:1: no path leads to words 3 to 6",
             "remove",
         );
-        // Meant: a collecting predicate, a new value one word later, and what is allowed.
+        // Without warning: a collecting predicate, a new value one word later, and allowed warnings.
         assert!(
             complaints(&format!("p1 = p1 and p8 | p8 = eq r1, r2\nbr end if p8\nnop\nnop{END}")).len() == 1
         );
@@ -517,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_knows_what_its_source_calls_things() {
+    fn program_has_the_texts_and_names_of_its_source() {
         let source = ".reg length r3\n.reg bits t5\n.pred found p15\n.reg again r3\n.const FOUR = 4\n\
                       x: y:  length =  add again,\tFOUR # sum\n  | bits = in  # and more\n  \n br x\nnop\nnop\n";
         let program = assemble(source).unwrap();
@@ -542,7 +541,7 @@ mod tests {
         let rejected = assemble(source).unwrap_err();
         let text = rejected.diagnostics[0].render("x.nma", source);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "x.nma:2:15: error: nothing is called `wrong`");
+        assert_eq!(lines[0], "x.nma:2:15: error: unknown name `wrong`");
         assert_eq!(lines[1], "  2 |  r1 = add r2, wrong");
         assert_eq!(lines[2], "    |               ^^^^^");
         assert!(lines[3].starts_with("  fix: "), "{text}");
@@ -550,11 +549,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_does_harm(
+        fn any_text_is_assembled_without_panic(
             pieces in prop::collection::vec(prop::sample::select(vec![
                 "r1", "t2", "p3", "p9", "p15", "out", "=", "&=", "|=", "|", ",", "in", "copy", "match", "add", "eq",
-                "permute", "[3210]", "[", "]", "(", ")", "7", "0xfffffffffffffffff", "'", "'a'", "br", "if", "!", "x:", "x", ".const",
-                ".field", ".allow", "..", ".", "raw", "alu", "<<", "-", "*", "mask", "\n", "\n", "ä", "#", "nop", "and",
+                "permute", "[3210]", "[", "]", "(", ")", "7", "0xfffffffffffffffff", "'", "'a'", "br", "if",
+                "!", "x:", "x", ".const", ".field", ".allow", "..", ".", "raw", "alu", "<<", "-", "*", "mask",
+                "\n", "\n", "ä", "#", "nop", "and",
             ]), 0..60),
             noise in "\\PC{0,20}",
         ) {

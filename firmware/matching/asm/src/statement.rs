@@ -1,4 +1,4 @@
-//! One statement: what one unit does in a word.
+//! Statements: each sets what one unit does in a word.
 
 use niclab_isa::word::{ByteSource, IDENTITY};
 use niclab_isa::{
@@ -14,7 +14,7 @@ use niclab_source::{Diagnostic, Place, nearest};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
-/// A unit of which a word has one, or two.
+/// A unit, or one of the two functions of the predicate unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Input,
@@ -29,7 +29,7 @@ pub(crate) enum Unit {
 /// Units of a word.
 pub(crate) const UNITS: usize = 7;
 
-/// Where the statements of a word stand, by [`Unit`], and the word itself.
+/// The places of a word's statements, by [`Unit`], and the place of the word.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Places {
     pub word: Place,
@@ -42,22 +42,22 @@ impl Places {
         Self { word, ..Self::default() }
     }
 
-    /// Where a unit is told what to do; the whole word if that is said by `raw` alone.
+    /// The place of a unit's statement; the whole word if only `raw` sets the unit.
     pub(crate) fn of(&self, unit: Unit) -> Place {
         self.units[unit as usize].unwrap_or(self.word)
     }
 }
 
-/// A word while its statements are read.
+/// A word whose statements are being read.
 pub(crate) struct Builder<'a> {
     symbols: &'a Symbols,
     pub word: Word,
     pub places: Places,
-    /// What `raw` sets when everything else has been said.
+    /// Values of `raw`, which are set after all statements.
     raw: Vec<(&'static Field, u64, Place)>,
 }
 
-/// What stands before the sign of an assignment.
+/// The part of a statement before the sign of its assignment.
 struct Assignment {
     targets: Vec<(Meaning, Place)>,
     combine: Combine,
@@ -65,7 +65,7 @@ struct Assignment {
 }
 
 impl<'a> Builder<'a> {
-    /// A word that does nothing and stands at `place`.
+    /// An empty word at `place`.
     pub(crate) fn new(symbols: &'a Symbols, place: Place) -> Self {
         Self { symbols, word: Word::default(), places: Places::at(place), raw: Vec::new() }
     }
@@ -76,8 +76,8 @@ impl<'a> Builder<'a> {
         let start = cursor.place();
         let unit = match cursor.peek_name() {
             _ if tokens.is_empty() => {
-                let remedy = "remove the | that begins it, or write a statement";
-                return Err(Diagnostic::error(before, "no statement stands behind this", remedy));
+                let remedy = "remove the | before it, or write a statement";
+                return Err(Diagnostic::error(before, "no statement follows this", remedy));
             }
             Some("nop") => {
                 cursor.take();
@@ -145,7 +145,7 @@ impl<'a> Builder<'a> {
                     || "write in, copy, match, an operation of the ALU, or a predicate".to_owned(),
                     |near| format!("did you mean `{near}`?"),
                 );
-                Err(Diagnostic::error(cursor.place(), format!("nothing is called `{name}`"), remedy))
+                Err(Diagnostic::error(cursor.place(), format!("unknown name `{name}`"), remedy))
             }
             _ => self.predicate(cursor, &assignment),
         }
@@ -169,7 +169,8 @@ impl<'a> Builder<'a> {
         }
         if let Some((list, place)) = cursor.list() {
             if input.ternary.get() == 0 {
-                let what = "lanes are exchanged on the way to a ternary register, and none is named";
+                let what =
+                    "a lane list permutes the input for a ternary register, but the statement names none";
                 return Err(Diagnostic::error(place, what, "write t1 = in[2 3 0 1], or remove the list"));
             }
             input.permute = lists::lanes(list, place)?;
@@ -292,7 +293,7 @@ impl<'a> Builder<'a> {
                     Meaning::Label(address) => address as u64,
                     Meaning::Constant(address) => address,
                     other => {
-                        let what = format!("`{name}` is {}, and a label must stand here", other.describe());
+                        let what = format!("`{name}` is {}, but a label is expected here", other.describe());
                         return Err(Diagnostic::error(place, what, "name a label: `name:` before a word"));
                     }
                 }
@@ -309,7 +310,7 @@ impl<'a> Builder<'a> {
             predicate = cursor.predicate()?;
         }
         if predicate.get() == 0 && !sense {
-            let what = "p0 is always 1: this is never taken";
+            let what = "p0 is always 1: this branch is never taken";
             return Err(Diagnostic::error(place, what, "remove the branch, or name another predicate"));
         }
         self.word.branch = Branch { predicate, sense, target };
@@ -348,7 +349,7 @@ impl Assignment {
         self.targets.last().map_or(first, |(_, place)| first.to(*place))
     }
 
-    /// Refuses a combining sign.
+    /// Rejects a combining sign.
     fn overwrites(&self) -> Result<()> {
         if self.combine == Combine::Overwrite {
             return Ok(());
@@ -357,7 +358,7 @@ impl Assignment {
         Err(Diagnostic::error(self.sign, what, "write ="))
     }
 
-    /// The targets, at most one of each of the two kinds that `kind` tells apart.
+    /// The targets, at most one of each of the two kinds that `kind` distinguishes.
     fn one_of_each<A, B>(
         &self,
         kind: impl Fn(Meaning) -> Option<(Option<A>, Option<B>)>,
@@ -376,7 +377,8 @@ impl Assignment {
             }
             let Some((a, b)) = kind(*meaning) else {
                 let what = format!("{} does not get the result of this unit", meaning.describe());
-                let remedy = "r = ALU or in; t = in or copy; out = copy; p1-p7 = predicates; p8-p11 = comparisons; p12-p15 = match";
+                let remedy = "r = ALU or in; t = in or copy; out = copy; p1-p7 = predicates; \
+                              p8-p11 = comparisons; p12-p15 = match";
                 return Err(Diagnostic::error(*place, what, remedy));
             };
             if a.is_some() && first.is_some() || b.is_some() && second.is_some() {
@@ -389,7 +391,7 @@ impl Assignment {
         Ok((first, second))
     }
 
-    /// The targets as lanes, `first` being the predicate of lane 0.
+    /// The targets as lanes; `first` is the predicate of lane 0.
     fn lanes(&self, first: usize, what: &str) -> Result<Bits<4>> {
         let mut lanes = 0;
         for (meaning, place) in &self.targets {
@@ -409,7 +411,7 @@ impl Assignment {
     }
 }
 
-/// What gets a result, and the sign behind it.
+/// The targets of a statement, and the sign after them.
 fn targets(cursor: &mut Cursor) -> Result<Assignment> {
     const REMEDY: &str = "write what gets the result, = and the unit's operation: r1 = add r2, 4";
     let mut targets = Vec::new();
@@ -419,7 +421,7 @@ fn targets(cursor: &mut Cursor) -> Result<Assignment> {
             let keywords = ["in", "br", "nop", "raw"];
             let remedy = nearest(name, keywords.into_iter())
                 .map_or_else(|| REMEDY.to_owned(), |near| format!("did you mean `{near}`?"));
-            return Err(Diagnostic::error(place, format!("`{name}` begins no statement"), remedy));
+            return Err(Diagnostic::error(place, format!("no statement begins with `{name}`"), remedy));
         }
         targets.push((cursor.symbols.look_up(name, place)?, place));
         if !cursor.accept(",") {
@@ -435,7 +437,7 @@ fn comma(cursor: &mut Cursor) -> Result<()> {
     cursor.expect(",", "separate operands by a comma")
 }
 
-/// Groups of lanes in brackets; without them all lanes work as one.
+/// Groups of lanes in brackets; without brackets all lanes work as one.
 fn groups(cursor: &mut Cursor) -> Result<Bits<3>> {
     cursor.list().map_or(Ok(Bits::truncated(Bits::<3>::MAX)), |(list, place)| lists::groups(list, place))
 }
@@ -471,7 +473,7 @@ fn operand_b(cursor: &mut Cursor) -> Result<Alu> {
 fn immediate_of(value: u64, place: Place) -> Result<Bits<32>> {
     u32::try_from(value).ok().and_then(Bits::new).ok_or_else(|| {
         let what =
-            format!("{value:#x} is no immediate: a word holds 32 bits, for the lower or the upper half");
+            format!("{value:#x} is not an immediate: a word holds 32 bits, for the lower or the upper half");
         let remedy = "load it by two words: r1 = or r0, LOWER, then r1 = or r0, r1 upper UPPER";
         Diagnostic::error(place, what, remedy)
     })
@@ -488,7 +490,7 @@ fn function(cursor: &mut Cursor) -> Result<(Bits<4>, Bits<4>, Bits<4>)> {
         cursor.take();
         return Ok((Bits::default(), Bits::default(), Bits::truncated(table)));
     }
-    // Bit 2a + b of a truth table: where a is 1, and where b is 1.
+    // Bit 2a + b of a truth table: these masks select the bits where a is 1, and where b is 1.
     let (a, first) = argument(cursor, 0b1100)?;
     let (name, place) = match cursor.peek_name() {
         None => return Ok((a, Bits::default(), Bits::truncated(first))),
@@ -501,14 +503,14 @@ fn function(cursor: &mut Cursor) -> Result<(Bits<4>, Bits<4>, Bits<4>)> {
         "or" => first | second,
         "xor" => first ^ second,
         _ => {
-            let what = format!("`{name}` is no function of two predicates");
+            let what = format!("`{name}` is not a function of two predicates");
             return Err(Diagnostic::error(place, what, "write and, or, xor; ! negates an argument"));
         }
     };
     Ok((a, b, Bits::truncated(table)))
 }
 
-/// A predicate, or one that is negated, and the truth table that it has alone.
+/// A predicate, possibly negated, and its own truth table.
 fn argument(cursor: &mut Cursor, table: u32) -> Result<(Bits<4>, u32)> {
     let negated = cursor.accept("!");
     let predicate = cursor.predicate()?;

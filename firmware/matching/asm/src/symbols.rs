@@ -1,4 +1,4 @@
-//! Names: what the machine calls its registers, and what a source calls things.
+//! Names of registers and predicates in the machine, and names that a source defines.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use niclab_isa::{AluOp, Bits};
 
 use niclab_source::{Diagnostic, MAX_DIAGNOSTICS, Place, nearest};
 
-/// Something of the machine that a source gives a name.
+/// A register or predicate that a source can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Register {
     /// A register of the ALU.
@@ -20,7 +20,7 @@ pub enum Register {
 }
 
 impl Register {
-    /// What the machine itself calls so: `r0` to `r15`, `t0` to `t15`, `p0` to `p15`.
+    /// The register with this machine name: `r0` to `r15`, `t0` to `t15`, `p0` to `p15`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         builtin(name)?.register()
@@ -38,7 +38,7 @@ impl fmt::Display for Register {
     }
 }
 
-/// What a name stands for.
+/// Meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// A register of the ALU.
@@ -81,7 +81,7 @@ impl Meaning {
     }
 }
 
-/// Names that the language uses itself, beside those of ALU operations and registers.
+/// Names of the language, besides those of ALU operations and registers.
 const KEYWORDS: &[&str] =
     &["in", "out", "copy", "match", "mask", "ignore", "if", "br", "nop", "raw", "lower", "upper", "a", "b"];
 
@@ -89,12 +89,12 @@ const KEYWORDS: &[&str] =
 #[derive(Default)]
 pub(crate) struct Symbols {
     names: BTreeMap<String, (Meaning, Place)>,
-    /// How often all names were searched for one that is alike.
+    /// Number of searches for a similar name.
     searches: Cell<usize>,
 }
 
-/// Searches for a name that is alike: each looks at every name of the source, and few more messages than these are
-/// shown.
+/// Max searches for a similar name. Each search compares all names of the source, and hardly more messages than these
+/// are shown.
 const MAX_SEARCHES: usize = 2 * MAX_DIAGNOSTICS;
 
 impl Symbols {
@@ -112,19 +112,19 @@ impl Symbols {
         Ok(())
     }
 
-    /// What a name stands for, if it stands for something.
+    /// The meaning of a name, if it is known.
     pub(crate) fn meaning(&self, name: &str) -> Option<Meaning> {
         builtin(name).or_else(|| self.names.get(name).map(|(meaning, _)| *meaning))
     }
 
-    /// What a name stands for.
+    /// The meaning of a name that must be known.
     pub(crate) fn look_up(&self, name: &str, place: Place) -> Result<Meaning, Diagnostic> {
         self.meaning(name).ok_or_else(|| {
             let remedy = match self.nearest(name) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "define it: as a label, or by .const, .reg, .pred or .field".to_owned(),
             };
-            Diagnostic::error(place, format!("nothing is called `{name}`"), remedy)
+            Diagnostic::error(place, format!("unknown name `{name}`"), remedy)
         })
     }
 
@@ -133,13 +133,13 @@ impl Symbols {
         match self.look_up(name, place)? {
             Meaning::Constant(value) => Ok(value),
             other => {
-                let what = format!("`{name}` is {}, and a number must stand here", other.describe());
+                let what = format!("`{name}` is {}, but a number is expected here", other.describe());
                 Err(Diagnostic::error(place, what, "write a number, or a name that .const defines"))
             }
         }
     }
 
-    /// Where a name of the source was defined.
+    /// Where the source defines a name.
     pub(crate) fn place_of(&self, name: &str) -> Place {
         self.names.get(name).map_or(Place::default(), |(_, place)| *place)
     }
@@ -155,7 +155,7 @@ impl Symbols {
         labels
     }
 
-    /// What registers and predicates are called, by register.
+    /// Names of registers and predicates, by register.
     pub(crate) fn registers(&self) -> Vec<(String, Register)> {
         let named =
             self.names.iter().filter_map(|(name, (meaning, _))| Some((name.clone(), meaning.register()?)));
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn searches_for_names_that_are_alike_are_few_and_short() {
+    fn searches_for_similar_names_are_bounded() {
         let mut symbols = Symbols::default();
         let place = Place::default();
         (0..1_000)
@@ -211,7 +211,7 @@ mod tests {
         assert!(fixes[0].contains("did you mean `label0`?"), "{}", fixes[0]);
         assert_eq!(fixes.iter().filter(|remedy| remedy.contains("did you mean")).count(), MAX_SEARCHES);
         assert_eq!(symbols.searches.get(), MAX_SEARCHES);
-        // A name that is known is not searched for.
+        // A known name is not searched for.
         let symbols = Symbols { searches: Cell::new(0), ..symbols };
         assert!(symbols.meaning("label7").is_some() && symbols.meaning("lable7").is_none());
         assert_eq!(symbols.searches.get(), 0);

@@ -1,4 +1,4 @@
-//! From words to source, and to listings.
+//! Disassembly and listings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,8 +15,8 @@ use crate::source::{Program, assemble};
 
 /// The source of a program. Assembled, it gives the same words.
 ///
-/// Fields that no statement of the language would set so (a program that was not assembled can hold any) stand behind
-/// `raw`. A program with hazards that the assembler refuses begins with `.unchecked`.
+/// Some field values cannot result from statements of the language (a program that was not assembled may have any).
+/// They follow `raw`. A program with hazards that the assembler refuses begins with `.unchecked`.
 #[must_use]
 pub fn disassemble(words: &[Word]) -> String {
     let names = target_names(words);
@@ -33,7 +33,7 @@ pub fn disassemble(words: &[Word]) -> String {
     text
 }
 
-/// A listing: address and bits of each word, and what it does.
+/// A listing: address, bits and statements of each word.
 #[must_use]
 pub fn listing(program: &Program) -> String {
     let mut text =
@@ -52,14 +52,14 @@ pub fn listing(program: &Program) -> String {
 #[must_use]
 pub fn lines(program: &Program) -> Vec<String> {
     let mut names = target_names(&program.words);
-    // Of several labels of one word the branches name one.
+    // If a word has several labels, branches use one of them.
     names.extend(program.labels.iter().map(|(name, address)| (*address, name.clone())));
     program.words.iter().map(|word| statements(word, &names)).collect()
 }
 
 type Names = BTreeMap<usize, String>;
 
-/// Names for the words that branches lead to.
+/// Names for the targets of branches.
 fn target_names(words: &[Word]) -> Names {
     let branches = words.iter().map(|word| word.branch).filter(|branch| !branch.is_never());
     let targets: BTreeSet<usize> = branches.map(|branch| branch.target.index()).collect();
@@ -70,7 +70,7 @@ fn target_names(words: &[Word]) -> Names {
 /// A word as a line of source.
 fn statements(word: &Word, names: &Names) -> String {
     let said = said(word, names);
-    // What these statements give, assembled without names.
+    // The result of these statements, assembled without names.
     let plain = said_or_nop(&self::said(word, &Names::new()));
     let given = assemble(&format!(".unchecked\n{plain}\n")).ok();
     let given = given.and_then(|program| program.words.first().copied()).unwrap_or_default().encode();
@@ -89,7 +89,7 @@ fn said_or_nop(parts: &[String]) -> String {
     if parts.is_empty() { "nop".to_owned() } else { parts.join(" | ") }
 }
 
-/// The statements of a word, without what only `raw` can say.
+/// The statements of a word, without values that only `raw` can set.
 fn said(word: &Word, names: &Names) -> Vec<String> {
     let units = [
         input(&word.input),
@@ -162,7 +162,7 @@ fn ternary(ternary: &Ternary) -> Option<String> {
 fn predicate(unit: &Predicate, second: bool) -> Option<String> {
     let Predicate { a0, b0, function0, dest0, a1, b1, function1, dest1 } = *unit;
     let (a, b, function, dest) = if second { (a1, b1, function1, dest1) } else { (a0, b0, function0, dest0) };
-    // A second function alone would be read as the first.
+    // A second function alone would be read as the first one.
     if dest.get() == 0 || dest0.get() == 0 {
         return None;
     }
@@ -202,12 +202,12 @@ fn condition(predicate: Bits<4>) -> String {
     if predicate.get() == 0 { String::new() } else { format!(" if p{predicate}") }
 }
 
-/// Nothing where all lanes work as one.
+/// Empty if all lanes work as one.
 fn groups(join: Bits<3>) -> String {
     if join.get() == Bits::<3>::MAX { String::new() } else { format!(" {}", lists::groups_text(join)) }
 }
 
-/// The predicates of lanes, that of the highest first.
+/// The predicates of lanes, the highest lane first.
 fn lanes(lanes: Bits<4>, first: usize) -> Option<String> {
     let named = (0..4).rev().filter(|lane| lanes.has(*lane));
     let names: Vec<String> = named.map(|lane| format!("p{}", first + lane as usize)).collect();
@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// Any word that can be encoded.
+    /// Any valid word.
     fn any_word() -> impl Strategy<Value = Word> {
         let choices = (0..AluOp::ALL.len(), 0..Combine::ALL.len(), 0..Half::ALL.len(), 0..Combine::ALL.len());
         (any::<[u64; 3]>(), choices).prop_map(|(mut words, (op, combine, half, ternary))| {
@@ -246,7 +246,7 @@ mod tests {
         })
     }
 
-    /// Any word, of which some slots do nothing.
+    /// Any word in which some slots are empty.
     fn sparse_word() -> impl Strategy<Value = Word> {
         (any_word(), any::<[bool; 6]>()).prop_map(|(word, used)| {
             let mut sparse = Word::default();
@@ -276,7 +276,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_disassembled_program_assembles_to_the_same_words(
+        fn disassembled_program_assembles_to_the_same_words(
             words in prop::collection::vec(prop_oneof![any_word(), sparse_word()], 1..6)
         ) {
             let source = disassemble(&words);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_language_can_say_needs_no_raw_fields() {
+    fn statements_of_the_language_need_no_raw_fields() {
         let source = "\
 start:  r1, t2 = in[2 3 0 1] | p15, p12 |= match t1, t3, ignore t2 [32 10] | p9 &= lt r1, r2 lower 7 [3 2 1 0]
         | p1 = !p8 xor p3 | p7 = 1 | br start if !p15
@@ -307,7 +307,7 @@ start:  r1, t2 = in[2 3 0 1] | p15, p12 |= match t1, t3, ignore t2 [32 10] | p9 
     }
 
     #[test]
-    fn a_listing_shows_labels_addresses_and_bits() {
+    fn listing_shows_labels_addresses_and_bits() {
         let program = assemble("one: two: r1 = in\n nop\n br two\n nop\n nop\n").unwrap();
         let listing = listing(&program);
         for line in [

@@ -9,10 +9,10 @@ use core::fmt;
 pub struct Bits<const N: u32>(u32);
 
 impl<const N: u32> Bits<N> {
-    /// The largest.
+    /// The maximum.
     pub const MAX: u32 = u32::MAX >> (32 - N);
 
-    /// This number; none when it has more bits.
+    /// This number; none if it has more than `N` bits.
     #[must_use]
     pub const fn new(value: u32) -> Option<Self> {
         if value <= Self::MAX { Some(Self(value)) } else { None }
@@ -30,7 +30,7 @@ impl<const N: u32> Bits<N> {
         self.0
     }
 
-    /// The number, to index with.
+    /// The number as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_has_no_more_bits_than_it_may() {
+    fn numbers_with_more_than_n_bits_are_rejected() {
         assert_eq!(Bits::<4>::new(15).map(Bits::get), Some(15));
         assert_eq!(Bits::<4>::new(16), None);
         assert_eq!(Bits::<4>::truncated(0x1f).get(), 15);

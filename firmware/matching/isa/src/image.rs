@@ -1,8 +1,8 @@
-//! Firmware images: what the assembler writes, the kernel's firmware loader carries, and the device loads.
+//! Firmware images: the assembler's output, which the kernel's firmware loader passes on, and the device loads.
 //!
-//! All numbers are little-endian. Header of [`HEADER_BYTES`]: magic (8 bytes), format version (4), number of words (4),
-//! check sequence (4), zero (4). Then [`WORD_BYTES`] for each word. The check sequence is CRC-32 (ISO-HDLC, as in
-//! Ethernet and zip) of everything before it and everything behind it.
+//! All numbers are little-endian. Header of [`HEADER_BYTES`]: magic (8 bytes), format version (4), number of words
+//! (4), check sequence (4), zero (4). Then [`WORD_BYTES`] for each word. The check sequence is CRC-32 (ISO-HDLC, as in
+//! Ethernet and zip) of all bytes before and after it.
 //!
 //! Constants: ours, the image's format.
 
@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::MAX_WORDS;
 use crate::word::{DecodeError, Word};
 
-/// What an image begins with.
+/// The first bytes of an image.
 pub const MAGIC: [u8; 8] = *b"nicmatch";
 
 /// The version of the format, and of the instruction set, that this crate reads and writes.
@@ -26,81 +26,82 @@ pub const HEADER_BYTES: usize = 24;
 /// Bytes of a word: its 164 bits and zeros.
 pub const WORD_BYTES: usize = 24;
 
-/// Place of the check sequence.
+/// Offset of the check sequence.
 const CHECK_AT: usize = 16;
 
-/// Place of what must be zero.
+/// Offset of the bytes that must be zero.
 const RESERVED_AT: usize = 20;
 
 static CRC: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISO_HDLC);
 
-/// Why bytes are no image.
+/// Why bytes are not an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ImageError {
-    /// It is shorter than its header says, or than any header.
+    /// It is shorter than its header states, or than any header.
     #[error("the image has {found} bytes and needs {needed}: it was cut off; assemble it again")]
     Truncated {
-        /// Bytes that there are.
+        /// Bytes found.
         found: usize,
-        /// Bytes that there should be.
+        /// Bytes needed.
         needed: usize,
     },
-    /// It is longer than its header says.
-    #[error("{extra} bytes stand behind the image's last word")]
+    /// It is longer than its header states.
+    #[error("{extra} bytes follow the image's last word; assemble it again")]
     Excess {
-        /// How many.
+        /// Surplus bytes.
         extra: usize,
     },
-    /// It is something else.
-    #[error("this is no match unit firmware: it does not begin with `nicmatch`")]
+    /// It is another file.
+    #[error("this is not match unit firmware: it does not begin with `nicmatch`")]
     Magic,
-    /// It is of another build.
-    #[error("the image is of version {found}, and this build reads {FORMAT_VERSION}; assemble it again")]
+    /// It has another format version.
+    #[error("the image has version {found}, but this build reads {FORMAT_VERSION}; assemble it again")]
     Version {
         /// Its version.
         found: u32,
     },
-    /// It was damaged.
+    /// It is damaged.
     #[error(
-        "the image's check sequence is {found:#010x}, and its bytes give {expected:#010x}: it is damaged"
+        "the image's check sequence is {found:#010x}, but its bytes give {expected:#010x}: it is damaged; \
+         assemble it again"
     )]
     Check {
-        /// What it says.
+        /// The check sequence found.
         found: u32,
-        /// What it should say.
+        /// The check sequence expected.
         expected: u32,
     },
-    /// The part of the header that is kept for later versions is not zero.
-    #[error("the image's reserved bytes, 20 to 23, hold {found:#x} and must be zero; assemble it again")]
+    /// The reserved part of the header is not zero.
+    #[error("the image's reserved bytes, 20 to 23, are {found:#x} but must be zero; assemble it again")]
     Reserved {
-        /// What they hold.
+        /// Their value.
         found: u32,
     },
-    /// There is nothing to execute, or too much.
-    #[error("a program of {found} words; the unit holds 1 to {most}")]
+    /// It has no words, or too many.
+    #[error("the program has {found} words, but the unit holds 1 to {most}")]
     Words {
-        /// How many there are.
+        /// Words found.
         found: usize,
-        /// How many there may be.
+        /// Maximum words.
         most: usize,
     },
-    /// A word cannot be executed.
+    /// A word is invalid.
     #[error("word {address}: {error}")]
     Word {
-        /// Where it stands.
+        /// Its address.
         address: usize,
-        /// Why not.
+        /// The reason.
         #[source]
         error: DecodeError,
     },
-    /// A branch leads out of the program.
-    #[error("word {address} branches to {target}, behind the program's {words} words")]
+    /// A branch target is not in the program.
+    #[error("word {address} branches to {target}, past the program's {words} words")]
     Target {
-        /// Where the branch stands.
+        /// The branch's address.
         address: usize,
-        /// Where it leads.
+        /// Its target.
         target: usize,
-        /// How many words there are.
+        /// Words of the program.
         words: usize,
     },
 }
@@ -121,17 +122,17 @@ pub fn write(program: &[Word]) -> Vec<u8> {
     image
 }
 
-/// How many words an image of a program holds, and its check sequence; `None` where there is no header.
+/// The number of words of an image, and its check sequence; `None` without a complete header.
 #[must_use]
 pub fn inspect(image: &[u8]) -> Option<(usize, u32)> {
     let words = image.len().checked_sub(HEADER_BYTES)? / WORD_BYTES;
     Some((words, little_endian(image.get(CHECK_AT..CHECK_AT + 4)?)))
 }
 
-/// The program of an image, of `most` words at most.
+/// The program of an image, with at most `most` words.
 ///
 /// # Errors
-/// [`ImageError`] says what is wrong with it; nothing of a bad image is to be executed.
+/// [`ImageError`] names the fault; no part of a bad image may be executed.
 pub fn read(image: &[u8], most: usize) -> Result<Vec<Word>, ImageError> {
     let header = image.get(..HEADER_BYTES);
     if !image.starts_with(&MAGIC[..image.len().min(MAGIC.len())]) {
@@ -170,7 +171,7 @@ pub fn read(image: &[u8], most: usize) -> Result<Vec<Word>, ImageError> {
     Ok(program)
 }
 
-/// Whether every branch that can be taken leads into the program.
+/// Checks that every branch that can be taken leads into the program.
 ///
 /// # Errors
 /// [`ImageError::Target`].
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_image_is_named() {
+    fn image_faults_are_named() {
         let good = write(&program(3));
         assert_eq!(read(&good, 3), Ok(program(3)));
         let changed = |change: &dyn Fn(&mut Vec<u8>)| {
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(error, ImageError::Target { address: 1, target: 2, words: 2 });
     }
 
-    /// An image with one byte changed and the check sequence that belongs to it.
+    /// An image with one byte changed and a matching check sequence.
     fn resealed(at: usize, byte: u8) -> Vec<u8> {
         let mut image = write(&vec![Word::default(); 2]);
         image[at] = byte;
@@ -273,7 +274,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_do_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), flip: prop::sample::Index) {
+        fn any_bytes_are_read_without_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            flip: prop::sample::Index,
+        ) {
             let _ = read(&bytes, 16);
             let mut image = write(&program(4));
             let place = flip.index(image.len() * 8);

@@ -1,14 +1,15 @@
-//! The instruction set of the match unit ("An Architecture to Perform NIC Based MPI Matching", section 4): a microcoded
-//! engine whose word is 164 bits wide and commands six units in every cycle.
+//! The instruction set of the match unit ("An Architecture to Perform NIC Based MPI Matching", section 4): a
+//! microcoded engine whose word is 164 bits wide and commands six units in every cycle.
 //!
-//! * [`word`]: the word. Its fields stand in one table, [`FIELDS`], from which encoder and decoder are derived, and
-//!   which assembler, disassembler, engine and manual use;
+//! * [`word`]: the word. One table, [`FIELDS`], defines its fields. Encoder and decoder are derived from it, and
+//!   assembler, disassembler, engine and manual use it;
 //! * [`image`]: firmware images: a program with a version and a check sequence.
 //!
-//! The paper gives the six slots, the width of the word and what each unit does; where a field stands inside its slot,
-//! and how operations are numbered, is this project's choice. docs/use/match/MACHINE.md is the prose of this crate.
+//! The paper gives the six slots, the width of the word and the function of each unit. The positions of fields in
+//! their slots, and the numbers of operations, are this project's choice. docs/use/match/MACHINE.md describes this
+//! crate in prose.
 //!
-//! Constants: the paper's section 4.2; how far a branch reaches is assumed.
+//! Constants: the paper's section 4.2; the reach of a branch is assumed.
 
 #![no_std]
 
@@ -24,8 +25,8 @@ pub use word::{
     WORD_BITS, Word,
 };
 
-/// Registers of the ALU's and of the ternary unit's file (section 4.2.1). Number 0 is constant in both: zero in the
-/// ALU's, all ones in the ternary unit's.
+/// Registers in the files of the ALU and of the ternary unit (section 4.2.1). Number 0 is constant in both: zero in
+/// the ALU's file, all ones in the ternary unit's.
 pub const REGISTERS: usize = 16;
 
 /// Predicates (section 4.2.1). Number 0 is constant: one.
@@ -43,8 +44,8 @@ pub const TERNARY_PREDICATE: usize = 12;
 /// Lanes of 16 bits in a register.
 pub const LANES: usize = 4;
 
-/// Words behind a branch that are executed whether or not it is taken (section 4.2.5).
+/// Words after a branch that are executed whether or not it is taken (section 4.2.5).
 pub const DELAY_SLOTS: usize = 2;
 
-/// Most words of a program: what a branch can reach.
+/// Max words of a program: the reach of a branch.
 pub const MAX_WORDS: usize = 1 << 13;

@@ -1,12 +1,12 @@
-//! The wide word: six slots, one for each unit, which all do something in every cycle (sections 4.2.1 to 4.2.6).
+//! The wide word: six slots, one for each unit. Every unit acts in every cycle (sections 4.2.1 to 4.2.6).
 
 use thiserror::Error;
 
 use crate::bits::Bits;
 
-/// Bits of a word (section 4.2). Figure 4, which prints the widths of its fields, was not at hand. Assumed: five bits
-/// of the ALU's `op` and thirteen of the branch's `target`, which do not follow from the text; chosen so that the sum
-/// is this.
+/// Bits of a word (section 4.2). Figure 4, which prints the widths of the fields, was not available. Assumed: five
+/// bits of the ALU's `op` and thirteen of the branch's `target`, which do not follow from the text; chosen so that the
+/// sum is 164.
 pub const WORD_BITS: u32 = 164;
 
 /// A field of the word.
@@ -20,18 +20,18 @@ pub struct Field {
     pub first: u32,
     /// Its width.
     pub bits: u32,
-    /// What it says.
+    /// Its meaning.
     pub meaning: &'static str,
 }
 
 impl Field {
-    /// The field `name` of slot `slot`, by its names.
+    /// The field `name` of slot `slot`.
     #[must_use]
     pub fn named(slot: &str, name: &str) -> Option<&'static Self> {
         FIELDS.iter().find(|field| (field.slot, field.name) == (slot, name))
     }
 
-    /// What the field holds in the bits of a word.
+    /// The field's value in the bits of a word.
     #[must_use]
     pub fn get(&self, words: [u64; 3]) -> u64 {
         let (place, shift) = ((self.first / 64) as usize, self.first % 64);
@@ -42,7 +42,7 @@ impl Field {
         value & self.max()
     }
 
-    /// Replaces what the field holds in the bits of a word; of `value` the lower bits count.
+    /// Sets the field in the bits of a word to the lower bits of `value`.
     pub fn set(&self, words: &mut [u64; 3], value: u64) {
         let (place, shift) = ((self.first / 64) as usize, self.first % 64);
         let value = value & self.max();
@@ -53,17 +53,17 @@ impl Field {
         }
     }
 
-    /// The largest number that it holds.
+    /// The maximum value.
     #[must_use]
     pub fn max(&self) -> u64 {
         u64::MAX >> (64 - self.bits)
     }
 }
 
-/// Why 164 bits are no word.
+/// Why 164 bits are not a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
-    /// The value of a field says nothing.
+    /// The value of a field is undefined.
     #[error("field `{name}` of slot `{slot}` is {value}, which is not defined")]
     Undefined {
         /// The slot.
@@ -81,7 +81,7 @@ pub enum DecodeError {
     TooWide,
 }
 
-/// What a field's bits stand for.
+/// A type of field values.
 trait Value: Sized {
     fn to_bits(self) -> u64;
     fn from_bits(bits: u64) -> Option<Self>;
@@ -117,10 +117,10 @@ macro_rules! choices {
         }
 
         impl $name {
-            /// All of them, in the order of their numbers.
+            /// All choices, in the order of their numbers.
             pub const ALL: &[Self] = &[$(Self::$choice),*];
 
-            /// As the assembler writes it.
+            /// Its name in the assembler.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$choice => $text),* }
@@ -140,19 +140,19 @@ macro_rules! choices {
 }
 
 choices! {
-    /// What the ALU does (section 4.2.2). Numbers are unsigned. There is no multiplication and no shift.
+    /// Operation of the ALU (section 4.2.2). Numbers are unsigned. The unit has no multiplication and no shift.
     AluOp {
-        /// Sum, group by group of lanes.
+        /// Sum, separately for each group of lanes.
         Add = "add",
-        /// Difference, group by group.
+        /// Difference, separately for each group.
         Subtract = "sub",
-        /// Both.
+        /// Bitwise and.
         And = "and",
-        /// Either.
+        /// Bitwise or.
         Or = "or",
-        /// One of both.
+        /// Bitwise exclusive or.
         Xor = "xor",
-        /// Neither.
+        /// Bitwise nor.
         Nor = "nor",
         /// Any byte of the operands, or zero, for each byte of the result: [`Alu::byte_sources`].
         Permute = "permute",
@@ -182,7 +182,7 @@ impl AluOp {
 choices! {
     /// How the result of a comparison enters its predicate (section 4.2.2).
     Combine {
-        /// It takes the place of what was there.
+        /// It replaces the old value.
         Overwrite = "=",
         /// And.
         And = "&=",
@@ -203,7 +203,7 @@ choices! {
     }
 }
 
-/// The sum of widths before field `index`.
+/// The sum of the widths before field `index`.
 const fn first_bit(widths: &[u32], index: usize) -> u32 {
     let mut sum = 0;
     let mut place = 0;
@@ -214,7 +214,7 @@ const fn first_bit(widths: &[u32], index: usize) -> u32 {
     sum
 }
 
-/// The word's slots and fields, from bit 0 on: structures, table, encoder and decoder.
+/// Defines the word's slots and fields, from bit 0 on: structures, table, encoder and decoder.
 macro_rules! slots {
     ($($(#[$slot_doc:meta])* $slot:ident: $type:ident {
         $($field:ident: $value:ty, $bits:literal, $meaning:literal;)*
@@ -229,7 +229,7 @@ macro_rules! slots {
 
         const WIDTHS: &[u32] = &[$($($bits,)*)*];
 
-        /// All fields of the word, by their place.
+        /// All fields of the word, by position.
         pub const FIELDS: &[Field] = &{
             let mut fields = [$($(Field {
                 slot: stringify!($slot),
@@ -246,14 +246,14 @@ macro_rules! slots {
             fields
         };
 
-        /// One word: what each of the six units does in a cycle. The default does nothing.
+        /// One word: the actions of the six units in a cycle. The default does nothing.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub struct Word {
             $($(#[$slot_doc])* pub $slot: $type,)*
         }
 
         impl Word {
-            /// The word's bits, bit 0 being the lowest of the first number.
+            /// The word's bits; bit 0 is the lowest bit of the first number.
             #[must_use]
             pub fn encode(&self) -> [u64; 3] {
                 let values = [$($(self.$slot.$field.to_bits(),)*)*];
@@ -274,7 +274,7 @@ macro_rules! slots {
                 }
                 let mut fields = FIELDS.iter();
                 let word = Self { $($slot: $type { $($field: {
-                    // As many fields as the table has, for both come from here.
+                    // The table has the same number of fields, because the macro generates both.
                     let field = fields.next().unwrap_or(&FIELDS[0]);
                     extract(words, field)?
                 },)* },)* };
@@ -293,7 +293,8 @@ slots! {
         take: bool, 1, "take a word from the input FIFO; while it is empty, the whole word waits";
         alu: Bits<4>, 4, "ALU register that gets it; 0: none";
         ternary: Bits<4>, 4, "ternary register that gets it; 0: none";
-        permute: Bits<8>, 8, "for the ternary register: 2 bits for each 16-bit lane, from lane 0 on: which lane of the input it gets";
+        permute: Bits<8>, 8, "for the ternary register: 2 bits for each 16-bit lane, from lane 0 on: \
+            which lane of the input it gets";
     }
     /// Data copy unit (section 4.2.6).
     copy: Copy {
@@ -310,10 +311,12 @@ slots! {
         dest: Bits<4>, 4, "register that gets the result; 0: none";
         predicate: Bits<4>, 4, "write the result only if this predicate is 1; comparisons do not look at it";
         join: Bits<3>, 3, "bit i: 16-bit lanes i and i + 1 work as one; permute: bytes 0-2 become zero";
-        lanes: Bits<4>, 4, "comparisons: lanes whose results are written, to predicates 8 to 11; permute: bytes 3-6 become zero";
+        lanes: Bits<4>, 4, "comparisons: lanes whose results are written, to predicates 8 to 11; \
+            permute: bytes 3-6 become zero";
         combine: Combine, 2, "comparisons: how results enter their predicates; permute: 1 makes byte 7 zero";
         half: Half, 2, "half of operand b that the immediate replaces";
-        immediate: Bits<32>, 32, "immediate; permute: 4 bits for each byte of the result, from byte 0 on: bit 3 chooses operand b, bits 0-2 its byte";
+        immediate: Bits<32>, 32, "immediate; permute: 4 bits for each byte of the result, from byte 0 on: \
+            bit 3 chooses operand b, bits 0-2 its byte";
     }
     /// Ternary unit (section 4.2.3).
     ternary: Ternary {
@@ -351,13 +354,13 @@ fn extract<T: Value>(words: [u64; 3], field: &Field) -> Result<T, DecodeError> {
     T::from_bits(value).ok_or(DecodeError::Undefined { slot: field.slot, name: field.name, value })
 }
 
-/// The lanes of the input as they are (section 4.2: four lanes).
+/// The identity permutation of the input's lanes (section 4.2: four lanes).
 pub const IDENTITY: Bits<8> = Bits::truncated(0b11_10_01_00);
 
-/// Where a byte of a permutation comes from.
+/// Source of a byte of a permutation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ByteSource {
-    /// It is zero.
+    /// Zero.
     Zero,
     /// Byte of operand a, 0 to 7, 0 being the lowest.
     A(u8),
@@ -366,8 +369,8 @@ pub enum ByteSource {
 }
 
 impl Alu {
-    /// A permutation of the bytes of `a` and `b` into `dest`, byte 0, the lowest, first. Of a byte's number the lower
-    /// three bits count.
+    /// A permutation of the bytes of `a` and `b` into `dest`. The first source is for byte 0, the lowest byte. Only
+    /// the lower three bits of a byte number count.
     #[must_use]
     pub fn permutation(a: Bits<4>, b: Bits<4>, dest: Bits<4>, sources: [ByteSource; 8]) -> Self {
         let (mut selectors, mut zeros) = (0, 0_u32);
@@ -395,7 +398,7 @@ impl Alu {
         }
     }
 
-    /// Where the bytes of a permutation's result come from. Only [`AluOp::Permute`] reads the fields so.
+    /// Sources of the bytes of a permutation's result. Only [`AluOp::Permute`] interprets the fields this way.
     #[must_use]
     pub fn byte_sources(&self) -> [ByteSource; 8] {
         let top = u32::from(self.combine == Combine::And);
@@ -412,13 +415,13 @@ impl Alu {
 }
 
 impl Branch {
-    /// Whether it is taken whatever the predicates are.
+    /// Whether it is taken for any predicates.
     #[must_use]
     pub const fn is_always(&self) -> bool {
         self.predicate.get() == 0 && self.sense
     }
 
-    /// Whether it is never taken: there is no branch.
+    /// Whether it is never taken, so that the word has no branch.
     #[must_use]
     pub const fn is_never(&self) -> bool {
         self.predicate.get() == 0 && !self.sense
@@ -431,7 +434,7 @@ mod tests {
 
     use super::*;
 
-    /// Any 164 bits whose fields of few choices hold one of them.
+    /// Any 164 bits in which fields with few choices hold a valid one.
     fn encodable() -> impl Strategy<Value = [u64; 3]> {
         let raw = (any::<u64>(), any::<u64>(), any::<u64>());
         (raw, 0..AluOp::ALL.len() as u64, 0..3_u64, 0..3_u64, 0..3_u64).prop_map(
@@ -472,13 +475,13 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_does_nothing_is_zero() {
+    fn default_word_is_zero() {
         assert_eq!(Word::default().encode(), [0; 3]);
         assert!(Word::default().branch.is_never());
     }
 
     #[test]
-    fn what_is_not_defined_is_named() {
+    fn undefined_field_values_are_named() {
         let mut words = Word::default().encode();
         Field::named("alu", "op").unwrap().set(&mut words, 13);
         let error = Word::decode(words).unwrap_err();
@@ -487,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_copies_to_a_register_or_to_the_output() {
+    fn word_copies_to_a_register_or_to_the_output() {
         let copy = |ternary, output| {
             let copy = Copy { ternary: Bits::truncated(ternary), output, ..Copy::default() };
             Word::decode(Word { copy, ..Word::default() }.encode())
@@ -505,7 +508,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_decodes_is_encoded_as_it_was(low: u64, middle: u64, high: u64) {
+        fn decoded_words_encode_to_the_same_bits(low: u64, middle: u64, high: u64) {
             if let Ok(word) = Word::decode([low, middle, high]) {
                 prop_assert_eq!(word.encode(), [low, middle, high]);
             }

@@ -26,7 +26,7 @@ fn operations() -> String {
 }
 
 #[test]
-fn the_manual_shows_the_fields_of_the_source() {
+fn manual_shows_the_fields_of_the_source() {
     for part in [fields(), operations()] {
         assert!(
             MANUAL.contains(&part),

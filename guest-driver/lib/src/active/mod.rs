@@ -1,8 +1,8 @@
-//! Active ports: messages out of a program's own memory, by one system call, and into its receive buffers, by one copy.
+//! Active ports: one system call sends a message from the program's memory; one copy stores it in receive buffers.
 //!
-//! After Chiola, Ciaccio, Mancini, Rotondo. A [`Port`] is a file's alone; frames come by descriptor rings that the
-//! driver walks, and handlers run in their process, when the program looks for what came. What was lost is raised
-//! ([`Error::Raised`], [`Error::Stalled`]), once, and never sent again.
+//! After Chiola, Ciaccio, Mancini, Rotondo. A [`Port`] belongs to one open file. Frames come through descriptor rings
+//! that the driver processes. Handlers run in the program's process when the program polls. A loss is reported once
+//! ([`Error::Raised`], [`Error::Stalled`]); frames are never retransmitted.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -19,14 +19,14 @@ use super::requests;
 use crate::backing::request_error;
 use crate::{Address, Device, Error, Memory, WaitPolicy};
 
-/// Looks between two readings of the clock.
+/// Polls between two clock reads.
 const LOOKS_PER_CLOCK: u32 = 64;
-/// Longest sleep between two looks: a wait asks as often whether the device lives.
+/// Longest sleep between two polls. A wait checks at the same interval whether the device is alive.
 const SLEEP: Duration = Duration::from_millis(100);
-/// The same where the card does not interrupt.
+/// The same, if the card does not interrupt.
 const BLIND_SLEEP: Duration = Duration::from_millis(1);
-/// Messages that may be on their way without a wait for them.
-const MAX_UNDER_WAY: usize = 64;
+/// Maximum number of messages in flight before a send waits for them.
+const MAX_IN_FLIGHT: usize = 64;
 
 /// How to open a port; the default is any free port with 64 buffers for messages of 64 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,26 +44,26 @@ impl Default for PortOptions {
 }
 
 impl PortOptions {
-    /// This port and no other.
+    /// Opens this port only.
     #[must_use]
     pub fn port(self, port: u32) -> Self {
         Self { port: Some(port), ..self }
     }
 
-    /// So many receive buffers, each for one message of so many bytes at most.
+    /// Number of receive buffers, each for one message of at most `buffer_bytes` bytes.
     #[must_use]
     pub fn buffers(self, buffers: u32, buffer_bytes: u32) -> Self {
         Self { buffers, buffer_bytes, ..self }
     }
 
-    /// How to wait for messages: without sleep, or until the card interrupts.
+    /// How to wait for messages: by polling, or asleep until the card interrupts.
     #[must_use]
     pub fn policy(self, policy: WaitPolicy) -> Self {
         Self { policy, ..self }
     }
 }
 
-/// A message, as a handler sees it.
+/// A message, as passed to a handler.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     source: Address,
@@ -74,7 +74,7 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Who sent it.
+    /// Its sender.
     pub fn source(&self) -> Address {
         self.source
     }
@@ -89,7 +89,7 @@ impl Message<'_> {
         self.bytes
     }
 
-    /// Copies its bytes from `offset` on into the front of `out`, as many as there are and fit. How many.
+    /// Copies its bytes from `offset` on into `out`, as many as there are and fit. Returns their number.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> usize {
         let bytes = self.bytes.saturating_sub(offset).min(out.len());
         let is_there = self.memory.copy_out(self.begin + offset.min(self.bytes), &mut out[..bytes]);
@@ -103,17 +103,17 @@ impl Message<'_> {
 pub struct Port {
     device: String,
     address: Address,
-    /// Closed before the memory goes, which it has pinned.
+    /// Closed before the memory is freed, which it has pinned.
     file: File,
     memory: Memory,
     buffer_bytes: usize,
     buffers: u32,
     policy: WaitPolicy,
     is_interrupted: bool,
-    /// The buffer of the last message, until the next look.
+    /// The buffer of the last message, returned to the driver at the next poll.
     done: u32,
     /// Memory of messages that may not have left.
-    under_way: Vec<Memory>,
+    in_flight: Vec<Memory>,
 }
 
 impl Port {
@@ -150,7 +150,7 @@ impl Port {
             policy,
             is_interrupted: argument.interrupt_frames > 0,
             done: ACTIVE_NO_BUFFER,
-            under_way: Vec::new(),
+            in_flight: Vec::new(),
         })
     }
 
@@ -159,8 +159,7 @@ impl Port {
         self.address
     }
 
-    /// Sends a message out of the program's memory, and returns once it has left: waits until the window lets it
-    /// through.
+    /// Sends a message from the program's memory and returns once it has left. Waits until the window allows it.
     ///
     /// # Errors
     ///
@@ -171,9 +170,9 @@ impl Port {
         requests::send(&self.file, &argument).map_err(|errno| self.send_error(errno, target, limit))
     }
 
-    /// Sends part of `memory` if the window lets it begin now; `false` when not. Does not wait until it has left: it
-    /// must stay as it is until a [flush](Self::flush). Waits up to `limit` for the rest where the window ends within
-    /// it.
+    /// Sends part of `memory` if the window allows the message to begin now; otherwise returns `false`. Does not wait
+    /// until the message has left: the memory must not change until a [flush](Self::flush). If the window ends within
+    /// the message, waits up to `limit` for the rest.
     ///
     /// # Errors
     ///
@@ -189,14 +188,14 @@ impl Port {
             let range = format!("at most {}", memory.bytes());
             return Err(Error::BadValue { what: "the end of a message", value: part.end as u64, range });
         }
-        if self.under_way.len() >= MAX_UNDER_WAY {
+        if self.in_flight.len() >= MAX_IN_FLIGHT {
             self.flush(limit)?;
         }
         let address = memory.address() + part.start as u64;
         let argument = self.argument(target, address, part.len(), 0, limit)?;
         match requests::send(&self.file, &argument) {
             Ok(()) => {
-                self.under_way.push(memory.clone());
+                self.in_flight.push(memory.clone());
                 Ok(true)
             }
             Err(Errno::EAGAIN) => Ok(false),
@@ -215,7 +214,7 @@ impl Port {
             Errno::ETIMEDOUT => self.timed_out("flush", limit),
             errno => request_error(&self.device, errno, "wait until messages have left".into()),
         })?;
-        self.under_way.clear();
+        self.in_flight.clear();
         Ok(())
     }
 
@@ -249,16 +248,16 @@ impl Port {
         Error::TimedOut { device: self.device.clone(), operation, waited }
     }
 
-    /// Has `handler` see the next message, if there is one: looks through the card's ring.
+    /// Polls the card's ring, and passes the next message to `handler`, if there is one.
     ///
     /// # Errors
     ///
-    /// [`Error::Raised`] for what was lost, [`Error::DeviceGone`].
+    /// [`Error::Raised`] for a loss, [`Error::DeviceGone`].
     pub fn try_receive<T>(&mut self, handler: impl FnOnce(&Message<'_>) -> T) -> Result<Option<T>, Error> {
         self.receive_within(Duration::ZERO, handler)
     }
 
-    /// The same, and sleeps for so long until there is one, where the card interrupts.
+    /// Like [`Self::try_receive`]; if the card interrupts, sleeps up to `sleep` for a message.
     fn receive_within<T>(
         &mut self,
         sleep: Duration,
@@ -271,7 +270,7 @@ impl Port {
             Err(Errno::EAGAIN) => return Ok(None),
             Err(errno) => {
                 self.done = done;
-                return Err(request_error(&self.device, errno, "look for a message".into()));
+                return Err(request_error(&self.device, errno, "poll for a message".into()));
             }
         }
         let source = Address { node: event.node, port: event.port };
@@ -280,8 +279,10 @@ impl Port {
         }
         let bytes = event.bytes as usize;
         if event.buffer >= self.buffers || bytes > self.buffer_bytes {
-            let what =
-                format!("port {}: a message in buffer {} that is none", self.address.port, event.buffer);
+            let what = format!(
+                "port {}: a message in buffer {}, which does not exist",
+                self.address.port, event.buffer
+            );
             return Err(Error::Inconsistent { device: self.device.clone(), what });
         }
         self.done = event.buffer;
@@ -289,7 +290,7 @@ impl Port {
         Ok(Some(handler(&Message { source, number: event.number, memory: &self.memory, begin, bytes })))
     }
 
-    /// Has `handler` see the next message, and waits for it.
+    /// Waits for the next message, and passes it to `handler`.
     ///
     /// # Errors
     ///
@@ -332,11 +333,11 @@ impl Port {
         }
     }
 
-    /// Has `handler` see all messages that are there. How many.
+    /// Passes all received messages to `handler`. Returns their number.
     ///
     /// # Errors
     ///
-    /// As [`Self::try_receive`]: what came behind is there at the next call.
+    /// As [`Self::try_receive`]. Later messages are available at the next call.
     pub fn poll(&mut self, mut handler: impl FnMut(&Message<'_>)) -> Result<u64, Error> {
         let mut count = 0;
         while self.try_receive(&mut handler)?.is_some() {
@@ -350,7 +351,7 @@ impl Port {
             .map_err(|errno| request_error(&self.device, errno, "check the device".into()))
     }
 
-    /// Sleeps for a while, or until somebody else has found a message: no interrupt will tell.
+    /// Sleeps for a while, or until another thread has found a message. The card does not interrupt.
     fn sleep_blindly(&self) -> Result<(), Error> {
         let timeout = PollTimeout::try_from(BLIND_SLEEP).unwrap_or(PollTimeout::MAX);
         let mut files = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
@@ -363,10 +364,10 @@ impl Port {
     #[cold]
     fn raised(&self, source: Address, event: &ActiveReceive) -> Error {
         let causes = [
-            (ACTIVE_ERROR_LOST, "frames did not come"),
-            (ACTIVE_ERROR_INCOMPLETE, "part of a message did not come, and it is dropped"),
-            (ACTIVE_ERROR_TOO_LONG, "a message was longer than a receive buffer, and is dropped"),
-            (ACTIVE_ERROR_NO_BUFFER, "no receive buffer was free for a message, and it is dropped"),
+            (ACTIVE_ERROR_LOST, "frames did not arrive"),
+            (ACTIVE_ERROR_INCOMPLETE, "part of a message did not arrive, and the message is dropped"),
+            (ACTIVE_ERROR_TOO_LONG, "a message was longer than a receive buffer, and the message is dropped"),
+            (ACTIVE_ERROR_NO_BUFFER, "no receive buffer was free for a message, and the message is dropped"),
         ];
         let what = causes.iter().filter(|(flag, _)| event.errors & flag != 0).map(|(_, what)| *what);
         Error::Raised {

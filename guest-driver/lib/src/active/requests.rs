@@ -1,4 +1,4 @@
-//! System calls of active ports, each with its argument's type.
+//! System calls of active ports, each with the type of its argument.
 
 use std::fs::File;
 
@@ -23,17 +23,17 @@ mod raw {
     nix::ioctl_none_bad!(check, IOCTL_CHECK);
 }
 
-/// Opens an active port whose receive buffers are all of `memory`, which its caller keeps as long as the file is open.
+/// Opens an active port with `memory` as its receive buffers. The caller keeps the memory while the file is open.
 pub(super) fn open(file: &File, argument: &mut ActiveOpen, memory: &Memory) -> Result<(), Errno> {
     argument.address = memory.address();
-    // SAFETY: `argument` is what the request reads and writes, and lives during the call. What the driver will store
-    // into the memory that it names, `Memory` allows: its words are atomics.
+    // SAFETY: the request reads and writes `argument`, which lives during the call. The driver stores into the memory
+    // that it names; `Memory` allows that, because its words are atomics.
     unsafe { raw::open(descriptor(file), &raw mut *argument) }.map(drop)
 }
 
-/// Sends a message. Of one that does not block the memory stays as it is until a flush: its caller sees to that.
+/// Sends a message. If the send does not block, the caller keeps the memory unchanged until a flush.
 pub(super) fn send(file: &File, argument: &ActiveSend) -> Result<(), Errno> {
-    // SAFETY: `argument` is what the request reads, and lives during the call; the memory that it names is only read.
+    // SAFETY: the request reads `argument`, which lives during the call; the memory that it names is only read.
     unsafe { raw::send(descriptor(file), &raw const *argument) }.map(drop)
 }
 
@@ -43,13 +43,13 @@ pub(super) fn flush(file: &File, argument: &ActiveSend) -> Result<(), Errno> {
     unsafe { raw::flush(descriptor(file), &raw const *argument) }.map(drop)
 }
 
-/// Gives a buffer back and takes the next message or error.
+/// Returns a buffer and takes the next message or error.
 pub(super) fn receive(file: &File, argument: &mut ActiveReceive) -> Result<(), Errno> {
-    // SAFETY: `argument` is what the request reads and writes, and lives during the call.
+    // SAFETY: the request reads and writes `argument`, which lives during the call.
     unsafe { raw::receive(descriptor(file), &raw mut *argument) }.map(drop)
 }
 
-/// Asks the device whether it lives.
+/// Checks whether the device is alive.
 pub(super) fn check(file: &File) -> Result<(), Errno> {
     // SAFETY: the request takes no argument.
     unsafe { raw::check(descriptor(file)) }.map(drop)

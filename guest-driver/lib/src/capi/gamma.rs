@@ -1,4 +1,4 @@
-//! The C interface of active ports (GAMMA). Helpers, codes and handles are those of the module above.
+//! The C interface of active ports (GAMMA). It shares helpers, codes and handles with the parent module.
 
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::active::{Message, Port, PortOptions};
 #[allow(non_camel_case_types)]
 pub struct gamma_port {
     port: Port,
-    /// Where a handler finds the message that it was called for.
+    /// Copy of the message that the handler is called for.
     seen: Vec<u8>,
 }
 
-/// A message, as a handler sees it.
+/// A message, as passed to a handler.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct gamma_message {
-    /// Its bytes, until the handler has returned; null without any.
+    /// Its bytes, valid until the handler returns; null if it is empty.
     pub data: *const c_void,
-    /// How many they are.
+    /// Number of bytes.
     pub bytes: u64,
     /// Its number among the port's messages and errors, from 1.
     pub number: u64,
@@ -34,12 +34,12 @@ pub struct gamma_message {
     pub source_port: u32,
 }
 
-/// A receiver handler. It runs in the process that owns the port, while that looks for messages.
+/// A receiver handler. It runs in the process that owns the port, while the process polls.
 #[allow(non_camel_case_types)]
 pub type gamma_handler = Option<unsafe extern "C" fn(message: *const gamma_message, user: *mut c_void)>;
 
-/// Opens an active port, or any free one for NICLAB_ANY_PORT, with `buffers` receive buffers, each for one message of
-/// `buffer_bytes` at most. `policy` is a wait policy.
+/// Opens active port `port`, or any free one for NICLAB_ANY_PORT, with `buffers` receive buffers, each for one message
+/// of at most `buffer_bytes` bytes. `policy` is a wait policy.
 ///
 /// # Safety
 ///
@@ -54,30 +54,30 @@ pub unsafe extern "C" fn gamma_open(
     result: *mut *mut gamma_port,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let device = unsafe { shared(device)? };
         place(result)?;
         let options = PortOptions::default().buffers(buffers, buffer_bytes).policy(policy_of(policy)?);
         let options = if port == NICLAB_ANY_PORT { options } else { options.port(port) };
         let port = Port::open(&device.0, options)?;
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         unsafe { give(result, gamma_port { port, seen: Vec::new() }) }
     })
 }
 
-/// Closes the port: messages for it are dropped. Null is allowed.
+/// Closes the port. Messages for it are dropped. Null is ignored.
 ///
 /// # Safety
 ///
-/// `port` must be null or from gamma_open, and is not used afterwards.
+/// `port` must be null or from gamma_open, and must not be used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gamma_close(port: *mut gamma_port) {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees this.
     unsafe { take_back(port) }
 }
 
-/// Sends a message to an active port of another node, out of the program's memory, and returns once it has left. Waits
-/// up to `timeout_us` while the window does not let it through.
+/// Sends a message from the program's memory to an active port of another node, and returns once the message has left.
+/// Waits up to `timeout_us` while the window does not allow it.
 ///
 /// # Safety
 ///
@@ -92,16 +92,16 @@ pub unsafe extern "C" fn gamma_send(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let own = unsafe { exclusive(port)? };
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         let message = unsafe { slice(data, bytes)? };
         Ok(own.port.send(Address { node, port: target_port }, message, limit(timeout_us))?)
     })
 }
 
-/// Calls the handler for the messages that are there, or waits for the first up to `timeout_us`; 0 does not wait. Says
-/// how many there were where `handled` is not null. An error tells what was lost: nothing stops for it.
+/// Calls the handler for all received messages, or waits for the first up to `timeout_us`; with 0 it does not wait.
+/// Stores the number of messages in `handled`, unless that is null. An error reports a loss; the port remains usable.
 ///
 /// # Safety
 ///
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn gamma_poll(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let gamma_port { port, seen } = unsafe { exclusive(port)? };
         let handler = handler.ok_or(Failure::value(c"the handler is null"))?;
         let mut run = |message: &Message<'_>| {
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn gamma_poll(
             let data = if seen.is_empty() { std::ptr::null() } else { seen.as_ptr().cast() };
             let (bytes, number) = (seen.len() as u64, message.number());
             let message = gamma_message { data, bytes, number, source_node, source_port };
-            // SAFETY: the caller says that it takes a message and `user`; the message lives during the call.
+            // SAFETY: the caller guarantees that it takes a message and `user`; the message lives during the call.
             unsafe { handler(&raw const message, user) };
         };
         let mut count = 0;
@@ -136,14 +136,14 @@ pub unsafe extern "C" fn gamma_poll(
         }
         count += port.poll(run)?;
         if let Ok(handled) = place(handled) {
-            // SAFETY: not null, and the caller says that it is valid for a store then.
+            // SAFETY: not null, and the caller guarantees that it is valid for a store then.
             unsafe { handled.write(count) };
         }
         Ok(())
     })
 }
 
-/// A time limit; a negative one is for ever.
+/// A time limit; a negative timeout has none.
 fn limit(timeout_us: i64) -> Duration {
     u64::try_from(timeout_us).map_or(Duration::MAX, Duration::from_micros)
 }

@@ -1,5 +1,5 @@
-//! The C interface of NICs with channels: the paper's calls (GRIM, section 5.4). Helpers, codes and handles are those
-//! of the module above.
+//! The C interface of NICs with channels: the paper's calls (GRIM, section 5.4). It shares helpers, codes and handles
+//! with the parent module.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -10,11 +10,11 @@ use crate::{Address, Deadline};
 
 /// Any free ports.
 pub const GRIM_ANY_PORT: u32 = 0xffff_ffff;
-/// grim_register_handler(): the keeper chooses the number.
+/// grim_register_handler(): the keeper of the handler list chooses the number.
 pub const GRIM_ANY_NUMBER: u32 = 0;
 /// Handlers below this number are predefined.
 pub const GRIM_FIRST_HANDLER: u32 = 32;
-/// Most bytes of the payload of a message.
+/// Maximum bytes of a message's payload.
 pub const GRIM_MAX_BULK_BYTES: u64 = 49_152;
 
 const _: () = assert!(GRIM_FIRST_HANDLER == FIRST_HANDLER);
@@ -23,15 +23,15 @@ const _: () = assert!(GRIM_FIRST_HANDLER == FIRST_HANDLER);
 #[allow(non_camel_case_types)]
 pub struct grim(pub Node);
 
-/// What a handler sends by, while it runs.
+/// The queue by which a running handler sends.
 #[allow(non_camel_case_types)]
 pub struct grim_queue(());
 
-/// A message, as a handler sees it.
+/// A message, as passed to a handler.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct grim_message {
-    /// Its payload, in place; null without any. It is overwritten once the handler has returned.
+    /// Its payload, in place; null if it is empty. It may be overwritten once the handler has returned.
     pub payload: *const c_void,
     /// Bytes of the payload.
     pub bytes: u64,
@@ -41,29 +41,29 @@ pub struct grim_message {
     pub arguments: [u32; 4],
     /// Node that sent it.
     pub source_node: u32,
-    /// Its channel: the port.
+    /// The sender's channel: its port.
     pub source_port: u32,
-    /// The port that it came to.
+    /// The port that received it.
     pub target_port: u32,
 }
 
-/// A handler. It sends by grim_queue_short() and grim_queue_bulk(), and must not call anything else of the library
+/// A handler. It sends with grim_queue_short() and grim_queue_bulk(). It must not call other functions of the library
 /// with the handle that is polled.
 #[allow(non_camel_case_types)]
 pub type grim_handler = Option<
     unsafe extern "C" fn(send_queue: *mut grim_queue, message: *const grim_message, user: *mut c_void),
 >;
 
-/// What a program gave with its handler.
+/// The value that a program registered with its handler.
 struct User(*mut c_void);
 
-// SAFETY: the pointer is only handed back; whoever moves the handle to another thread moves what it means (a handle is
-// used by one thread at a time).
+// SAFETY: the library only passes the pointer back. A program that moves the handle to another thread moves the
+// pointer's object too (a handle is used by one thread at a time).
 unsafe impl Send for User {}
 
-/// Enables the library for a program: opens `channels` logical channels, from `first_port` on or any for GRIM_ANY_PORT.
-/// The list of all handlers is kept by the channel of port `keeper_port` on `keeper_node`, the same for all programs of
-/// the cluster.
+/// Enables the library for a program: opens `channels` logical channels, from port `first_port` on, or on any ports for
+/// GRIM_ANY_PORT. The channel at port `keeper_port` of node `keeper_node` keeps the list of all handlers. It must be
+/// the same for all programs of the cluster.
 ///
 /// # Safety
 ///
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn grim_enable(
     result: *mut *mut grim,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let device = unsafe { shared(device)? };
         let options = Options {
             channels,
@@ -87,19 +87,19 @@ pub unsafe extern "C" fn grim_enable(
             ..Options::default()
         };
         let enabled = Node::enable(&device.0, &options)?;
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         unsafe { give(result, grim(enabled)) }
     })
 }
 
-/// Closes the channels: what has not left is taken back (grim_flush). Null is ignored.
+/// Closes the channels. Messages that have not left are discarded (see grim_flush()). Null is ignored.
 ///
 /// # Safety
 ///
-/// `handle` must be null or from grim_enable, and is not to be used again.
+/// `handle` must be null or from grim_enable, and must not be used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grim_disable(handle: *mut grim) {
-    // SAFETY: the caller says that it is a handle of ours, used for the last time.
+    // SAFETY: the caller guarantees that it is a handle of this library, used for the last time.
     unsafe { take_back(handle) }
 }
 
@@ -112,13 +112,13 @@ pub unsafe extern "C" fn grim_disable(handle: *mut grim) {
 pub unsafe extern "C" fn grim_set_wait_policy(handle: *mut grim, policy: c_int) -> c_int {
     call(|| {
         let policy = policy_of(policy)?;
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         unsafe { exclusive(handle)? }.0.set_wait_policy(policy);
         Ok(())
     })
 }
 
-/// Registers a handler, at any time. With GRIM_ANY_NUMBER it has a number once grim_synch_handlers() has returned.
+/// Registers a handler, at any time. With GRIM_ANY_NUMBER it gets its number in grim_synch_handlers().
 ///
 /// # Safety
 ///
@@ -133,17 +133,17 @@ pub unsafe extern "C" fn grim_register_handler(
     user: *mut c_void,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that both are null or valid.
+        // SAFETY: the caller guarantees that both are null or valid.
         let (own, name) = unsafe { (exclusive(handle)?, text(name)?) };
         let handler = handler.ok_or(Failure::value(c"the handler is null"))?;
         let user = User(user);
         let run = move |send_queue: &mut SendQueue, message: &Message<'_>| {
-            // The whole of it, not its field alone.
+            // Capture the whole value, not only its field.
             let user = &user;
             let send_queue = std::ptr::from_mut(send_queue).cast::<grim_queue>();
             let message = c_message(message);
-            // SAFETY: the caller says that it may be called; send_queue and message are valid meanwhile, and nobody else
-            // uses them.
+            // SAFETY: the caller guarantees that the handler may be called. `send_queue` and the message are valid
+            // during the call, and nothing else uses them.
             unsafe { handler(send_queue, &raw const message, user.0) };
         };
         match number {
@@ -154,20 +154,20 @@ pub unsafe extern "C" fn grim_register_handler(
     })
 }
 
-/// Makes the handlers that are registered part of the cluster's list, and waits until they are, up to `timeout_us`. The
-/// program that keeps the list must poll. Names that could not be merged are in niclab_last_error().
+/// Adds the registered handlers to the cluster's list, and waits for that up to `timeout_us`. The program that keeps
+/// the list must poll. niclab_last_error() names handlers that could not be merged.
 ///
 /// # Safety
 ///
 /// `handle` must be null or from grim_enable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grim_synch_handlers(handle: *mut grim, timeout_us: i64) -> c_int {
-    // SAFETY: the caller says that it is null or valid.
+    // SAFETY: the caller guarantees that it is null or valid.
     call(|| Ok(unsafe { exclusive(handle)? }.0.synch_handlers(limit(timeout_us))?))
 }
 
-/// The number of a handler. Waits up to `timeout_us` until it is part of the list; 0 does not wait, and fails with
-/// NICLAB_ERROR_AGAIN.
+/// Looks up the number of a handler. Waits up to `timeout_us` until it is in the list; with 0 it does not wait, but
+/// fails with NICLAB_ERROR_AGAIN.
 ///
 /// # Safety
 ///
@@ -180,21 +180,24 @@ pub unsafe extern "C" fn grim_get_handler_by_name(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that both are null or valid.
+        // SAFETY: the caller guarantees that both are null or valid.
         let (own, name) = unsafe { (exclusive(handle)?, text(name)?) };
         let number = place(number)?;
         let found = match deadline(timeout_us) {
             Some(deadline) => own.0.wait_for_handler(name, deadline)?,
-            None => own.0.handler_by_name(name).ok_or(Failure::again(c"no handler of this name is known"))?,
+            None => own
+                .0
+                .handler_by_name(name)
+                .ok_or(Failure::again(c"no handler of this name is in the list yet"))?,
         };
-        // SAFETY: not null, and the caller says that it is valid for a store then.
+        // SAFETY: not null, and the caller guarantees that it is valid for a store then.
         unsafe { number.write(found) };
         Ok(())
     })
 }
 
-/// Sends four integers for a handler of the endpoint at `node` and `port`, through the channel of this number, from 0.
-/// Waits for room up to `timeout_us`, and runs handlers meanwhile.
+/// Sends four integers for a handler of the endpoint at `node` and `port`, through channel `channel`, counted from 0.
+/// Waits for room up to `timeout_us`, and runs handlers while it waits.
 ///
 /// # Safety
 ///
@@ -210,17 +213,17 @@ pub unsafe extern "C" fn grim_send_short(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that both are null or valid.
+        // SAFETY: the caller guarantees that both are null or valid.
         let (own, short) = unsafe { (exclusive(handle)?, short(node, port, handler, arguments)?) };
         Ok(own.0.send_short(channel as usize, short, limit(timeout_us))?)
     })
 }
 
-/// As grim_send_short(), with a payload of up to GRIM_MAX_BULK_BYTES. It may be used anew once this returns.
+/// As grim_send_short(), with a payload of up to GRIM_MAX_BULK_BYTES. The payload may be reused after the call.
 ///
 /// # Safety
 ///
-/// As there; `payload` must be null or valid for reads of `bytes`.
+/// As grim_send_short; `payload` must be null or valid for reads of `bytes`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grim_send_bulk(
     handle: *mut grim,
@@ -234,17 +237,17 @@ pub unsafe extern "C" fn grim_send_bulk(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that all are null or valid.
+        // SAFETY: the caller guarantees that all are null or valid.
         let (own, short) = unsafe { (exclusive(handle)?, short(node, port, handler, arguments)?) };
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         let payload = unsafe { slice(payload, bytes)? };
         Ok(own.0.send_bulk(channel as usize, short, payload, limit(timeout_us))?)
     })
 }
 
-/// Copies `bytes`, of which there may be any number, to `offset` of a region that the program at `node` and `port` has
-/// exposed by this name. It is not told: a message behind them, which comes behind them, may do that. Waits as
-/// grim_send_short() does.
+/// Copies `bytes` bytes, without a limit, to `offset` of the region that the program at `node` and `port` exposed by
+/// this name. That program is not notified; a later message on the same channel arrives after the bytes and can notify
+/// it. Waits as grim_send_short() does.
 ///
 /// # Safety
 ///
@@ -262,16 +265,16 @@ pub unsafe extern "C" fn grim_send_memory(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that both are null or valid.
+        // SAFETY: the caller guarantees that both are null or valid.
         let (own, memory) = unsafe { (exclusive(handle)?, slice(memory, bytes)?) };
         let place = Place { target: Address { node, port }, region, offset };
         Ok(own.0.send_memory(channel as usize, &place, memory, limit(timeout_us))?)
     })
 }
 
-/// Runs the handlers of messages that are there, or waits for the first up to `timeout_us`; 0 does not wait. Says how
-/// many there were where `handled` is not null. An error names what went wrong since the last call: nothing stops for
-/// it.
+/// Runs the handlers of all received messages, or waits for the first up to `timeout_us`; with 0 it does not wait.
+/// Stores the number of messages in `handled`, unless that is null. An error reports a problem since the last call; the
+/// channels remain usable.
 ///
 /// # Safety
 ///
@@ -279,34 +282,33 @@ pub unsafe extern "C" fn grim_send_memory(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grim_poll(handle: *mut grim, handled: *mut u32, timeout_us: i64) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let own = unsafe { exclusive(handle)? };
         let count = match deadline(timeout_us) {
             Some(deadline) => own.0.wait(deadline)?,
             None => own.0.poll()?,
         };
         if let Ok(handled) = place(handled) {
-            // SAFETY: not null, and the caller says that it is valid for a store then.
+            // SAFETY: not null, and the caller guarantees that it is valid for a store then.
             unsafe { handled.write(count) };
         }
         Ok(())
     })
 }
 
-/// Waits up to `timeout_us` until all that was sent has left, and runs handlers meanwhile.
+/// Waits up to `timeout_us` until all sent messages have left, and runs handlers while it waits.
 ///
 /// # Safety
 ///
 /// `handle` must be null or from grim_enable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grim_flush(handle: *mut grim, timeout_us: i64) -> c_int {
-    // SAFETY: the caller says that it is null or valid.
+    // SAFETY: the caller guarantees that it is null or valid.
     call(|| Ok(unsafe { exclusive(handle)? }.0.flush(limit(timeout_us))?))
 }
 
-/// Allocates and registers at least `bytes` of memory for a channel, zeros all of them, and lets memory messages write
-/// into it. `name` is what those who write give. niclab_region_memory() says where it is, and niclab_region_release()
-/// ends it.
+/// Allocates and registers at least `bytes` bytes of zeroed memory for a channel, and lets memory messages write to it.
+/// Senders address it by `name`. niclab_region_memory() returns its address, and niclab_region_release() frees it.
 ///
 /// # Safety
 ///
@@ -320,14 +322,15 @@ pub unsafe extern "C" fn grim_expose(
     name: *mut u32,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let own = unsafe { exclusive(handle)? };
         let name = place(name)?;
-        let bytes = usize::try_from(bytes).map_err(|_| Failure::value(c"so much memory has no address"))?;
+        let bytes = usize::try_from(bytes)
+            .map_err(|_| Failure::value(c"the number of bytes exceeds the address space"))?;
         let sender = own.0.send_queue().sender(channel as usize)?;
         let found = sender.allocate(bytes)?;
         let exposed = sender.expose(&found, true)?;
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         unsafe {
             give(region, niclab_region(found))?;
             name.write(exposed);
@@ -336,12 +339,12 @@ pub unsafe extern "C" fn grim_expose(
     })
 }
 
-/// As grim_send_short(), from a handler: what finds no room waits, and there is a bound for that
-/// (NICLAB_ERROR_REFUSED).
+/// As grim_send_short(), for handlers. A message without room waits in a queue. If the queue is full, the call fails
+/// with NICLAB_ERROR_REFUSED.
 ///
 /// # Safety
 ///
-/// `send_queue` must be null or what the handler was given, `arguments` null or valid for four integers.
+/// `send_queue` must be null or the handler's argument, `arguments` null or valid for four integers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grim_queue_short(
     send_queue: *mut grim_queue,
@@ -352,14 +355,14 @@ pub unsafe extern "C" fn grim_queue_short(
     arguments: *const u32,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that both are null or valid.
+        // SAFETY: the caller guarantees that both are null or valid.
         let (send_queue, short) =
             unsafe { (exclusive(send_queue.cast::<SendQueue>())?, short(node, port, handler, arguments)?) };
         Ok(send_queue.send_short(channel as usize, short)?)
     })
 }
 
-/// As grim_send_bulk(), from a handler.
+/// As grim_send_bulk(), for handlers.
 ///
 /// # Safety
 ///
@@ -376,10 +379,10 @@ pub unsafe extern "C" fn grim_queue_bulk(
     bytes: u64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that all are null or valid.
+        // SAFETY: the caller guarantees that all are null or valid.
         let (send_queue, short) =
             unsafe { (exclusive(send_queue.cast::<SendQueue>())?, short(node, port, handler, arguments)?) };
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         let payload = unsafe { slice(payload, bytes)? };
         Ok(send_queue.send_bulk(channel as usize, short, payload)?)
     })
@@ -407,7 +410,7 @@ fn limit(timeout_us: i64) -> Deadline {
 ///
 /// `arguments` must be null or valid for four integers.
 unsafe fn short(node: u32, port: u32, handler: u32, arguments: *const u32) -> Result<Short, Failure> {
-    // SAFETY: the caller says so; an array of four lies as four do.
+    // SAFETY: the caller guarantees this; an array of four integers has the layout of four integers.
     let arguments = unsafe { shared(arguments.cast::<[u32; 4]>())? };
     Ok(Short::new(Address { node, port }, handler).arguments(*arguments))
 }
@@ -419,7 +422,7 @@ unsafe fn text<'a>(name: *const c_char) -> Result<&'a str, Failure> {
     if name.is_null() {
         return Err(Failure::value(c"the name is null"));
     }
-    // SAFETY: not null, and the caller says that it is a string then.
+    // SAFETY: not null, and the caller guarantees that it is a string then.
     let name = unsafe { CStr::from_ptr(name) };
     name.to_str().map_err(|_| Failure::value(c"the name is not UTF-8"))
 }
@@ -428,11 +431,12 @@ unsafe fn text<'a>(name: *const c_char) -> Result<&'a str, Failure> {
 ///
 /// `first` must be null or valid for reads of `bytes`.
 pub(super) unsafe fn slice<'a>(first: *const c_void, bytes: u64) -> Result<&'a [u8], Failure> {
-    let bytes = usize::try_from(bytes).map_err(|_| Failure::value(c"so many bytes have no address"))?;
+    let bytes = usize::try_from(bytes)
+        .map_err(|_| Failure::value(c"the number of bytes exceeds the address space"))?;
     match (bytes, first.is_null()) {
         (0, _) => Ok(&[]),
         (_, true) => Err(Failure::value(c"the payload is null")),
-        // SAFETY: not null, and the caller says that so many bytes can be read.
+        // SAFETY: not null, and the caller guarantees that `bytes` bytes can be read.
         _ => Ok(unsafe { std::slice::from_raw_parts(first.cast(), bytes) }),
     }
 }

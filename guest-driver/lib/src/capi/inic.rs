@@ -1,4 +1,4 @@
-//! The C interface of NICs that post messages. Helpers, codes and handles are those of the module above.
+//! The C interface of NICs that post messages. It shares helpers, codes and handles with the parent module.
 
 use std::ffi::{c_int, c_void};
 
@@ -12,39 +12,39 @@ use crate::posts::{
     Barrier, Command, Element, Event, Kind, Multicast, Operator, Outcome, Port, Receive, Reduce, Rules, Send,
 };
 
-/// Event: the card has all data of a message, and needs its memory no more.
+/// Event: the card has read a message completely; its memory may be reused.
 pub const NICLAB_INIC_SENT: u32 = 1;
-/// Event: a message is in the memory that was posted for it.
+/// Event: a message was stored in posted memory.
 pub const NICLAB_INIC_RECEIVED: u32 = 2;
 /// Event: a command was refused.
 pub const NICLAB_INIC_REFUSED: u32 = 3;
-/// Event: a message was not delivered, and the card has given up.
+/// Event: a message was not delivered, and the card does not try again.
 pub const NICLAB_INIC_FAILED: u32 = 4;
-/// Event: a barrier, a multicast or a reduction is over; the result says whether it is done.
+/// Event: a barrier, a multicast or a reduction has ended; the result says whether it succeeded.
 pub const NICLAB_INIC_DONE: u32 = 5;
 
-/// A reduction's operator: the sum. Integers wrap.
+/// Operator of a reduction: sum. Integers wrap.
 pub const NICLAB_INIC_SUM: u32 = 1;
-/// The least.
+/// Operator of a reduction: minimum.
 pub const NICLAB_INIC_MIN: u32 = 2;
-/// The greatest.
+/// Operator of a reduction: maximum.
 pub const NICLAB_INIC_MAX: u32 = 3;
 
-/// A reduction's values: int32_t.
+/// Values of a reduction: int32_t.
 pub const NICLAB_INIC_SIGNED_32: u32 = 1;
-/// int64_t.
+/// Values of a reduction: int64_t.
 pub const NICLAB_INIC_SIGNED_64: u32 = 2;
-/// uint32_t.
+/// Values of a reduction: uint32_t.
 pub const NICLAB_INIC_UNSIGNED_32: u32 = 3;
-/// uint64_t.
+/// Values of a reduction: uint64_t.
 pub const NICLAB_INIC_UNSIGNED_64: u32 = 4;
-/// double.
+/// Values of a reduction: double.
 pub const NICLAB_INIC_DOUBLE: u32 = 5;
 
-/// niclab_inic_set_rules: messages of any node.
+/// Node for niclab_inic_set_rules(): messages from any node.
 pub const NICLAB_INIC_ANY_NODE: u32 = 0xffff_ffff;
 
-/// The open port of a NIC that posts messages.
+/// An open port of an INIC NIC.
 #[allow(non_camel_case_types)]
 pub struct niclab_inic_port(pub Port);
 
@@ -56,43 +56,43 @@ pub struct niclab_inic_event {
     pub user: u64,
     /// Bytes of the message.
     pub bytes: u64,
-    /// Bytes that were moved.
+    /// Bytes transferred.
     pub moved_bytes: u64,
-    /// Number of the message among those between both nodes, from 1; 0 where the card does not count them.
+    /// Number of the message among those from its sender to its receiver, from 1; 0 if the card does not count them.
     pub message: u64,
-    /// Node that sent what was received; of NICLAB_INIC_DONE the group; else the node that it was for.
+    /// Received message: source node. NICLAB_INIC_DONE: the group. Otherwise: target node.
     pub node: u32,
-    /// NICLAB_INIC_SENT and the others.
+    /// Kind of event: NICLAB_INIC_SENT and so on.
     pub kind: u32,
-    /// 0: done; 1: done, but cut; anything else: not done, niclab_inic_result_text() says why.
+    /// 0: done; 1: done, but truncated; other values: failed, see niclab_inic_result_text().
     pub result: u32,
 }
 
-/// What a result of an event means, in English; never null. Valid for ever.
+/// Returns an English text for the result of an event; never null, valid forever.
 #[unsafe(no_mangle)]
 pub extern "C" fn niclab_inic_result_text(result: u32) -> *const std::ffi::c_char {
     let text = match Outcome::from_number(result) {
         Outcome::Done => c"done",
-        Outcome::Truncated => c"the message was cut",
-        Outcome::BadRegion => c"the region is not registered any more",
-        Outcome::BadRange => c"the bytes are not all in the region",
+        Outcome::Truncated => c"the message was truncated",
+        Outcome::BadRegion => c"the region is no longer registered",
+        Outcome::BadRange => c"the bytes exceed the region",
         Outcome::BadValue => c"a value of the command is out of its range",
         Outcome::BadCommand => c"the device does not know the command",
         Outcome::NoTarget => c"there is no such node",
         Outcome::Unreachable => c"the other card does not answer",
         Outcome::Incomplete => c"parts of the message were lost",
-        Outcome::HandedOver => c"the card was given another program",
-        Outcome::NoGroup => c"there is no such group here",
+        Outcome::HandedOver => c"the card loaded another program",
+        Outcome::NoGroup => c"this node has no such group",
         Outcome::NotReliable => c"the card's protocol loses messages",
         Outcome::Left => c"a member of the group has left it",
-        Outcome::Unalike => c"members have asked for different things",
+        Outcome::Unalike => c"members have posted different operations",
         Outcome::Other(_) => c"a result that this library does not know",
     };
     text.as_ptr()
 }
 
-/// Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for
-/// 256).
+/// Opens port `number`, or any free port for NICLAB_ANY_PORT, with a queue of `events` events (a power of two from 8
+/// on; 0 for 256).
 ///
 /// # Safety
 ///
@@ -105,33 +105,33 @@ pub unsafe extern "C" fn niclab_inic_open(
     port: *mut *mut niclab_inic_port,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let device = unsafe { shared(device)? };
         let opened = Port::open(&device.0, options_of(number, events))?;
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         unsafe { give(port, niclab_inic_port(opened)) }
     })
 }
 
-/// Closes a port, as soon as its regions are released too. Null is ignored.
+/// Closes a port once its regions are released too. Null is ignored.
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_inic_open, and is not to be used again.
+/// `port` must be null or from niclab_inic_open, and must not be used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_inic_close(port: *mut niclab_inic_port) {
-    // SAFETY: the caller says that it is a handle of ours, used for the last time.
+    // SAFETY: the caller guarantees that it is a handle of this library, used for the last time.
     unsafe { take_back(port) }
 }
 
-/// The port's number.
+/// Returns the port's number.
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_inic_open; null has the number NICLAB_ANY_PORT.
+/// `port` must be null or from niclab_inic_open; for null the number is NICLAB_ANY_PORT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_inic_number(port: *const niclab_inic_port) -> u32 {
-    // SAFETY: the caller says that it is null or valid.
+    // SAFETY: the caller guarantees that it is null or valid.
     unsafe { port.as_ref() }.map_or(NICLAB_ANY_PORT, |port| port.0.address().port)
 }
 
@@ -144,13 +144,13 @@ pub unsafe extern "C" fn niclab_inic_number(port: *const niclab_inic_port) -> u3
 pub unsafe extern "C" fn niclab_inic_set_wait_policy(port: *mut niclab_inic_port, policy: c_int) -> c_int {
     call(|| {
         let policy = policy_of(policy)?;
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         unsafe { exclusive(port)? }.0.set_wait_policy(policy);
         Ok(())
     })
 }
 
-/// Allocates and registers at least `bytes` of memory, zeros all of them. niclab_region_memory() says where they are.
+/// Allocates and registers at least `bytes` bytes of zeroed memory. niclab_region_memory() returns its address.
 ///
 /// # Safety
 ///
@@ -162,20 +162,21 @@ pub unsafe extern "C" fn niclab_inic_allocate(
     region: *mut *mut niclab_region,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let port = unsafe { shared(port)? };
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         unsafe { allocate(&port.0, bytes, region) }
     })
 }
 
-/// Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed
-/// before niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
+/// Registers memory of the program. Its address and its length must be multiples of 8. The program must not free it
+/// before niclab_region_release(), nor afterwards if the device was gone by then (NICLAB_ERROR_GONE).
 ///
 /// # Safety
 ///
 /// `port` must be null or from niclab_inic_open, `region` null or valid for a store, `memory` null or valid for reads
-/// and writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
+/// and writes of `bytes` bytes for as long as stated above. The program reads memory that the NIC writes only after its
+/// event.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_inic_register(
     port: *const niclab_inic_port,
@@ -184,16 +185,16 @@ pub unsafe extern "C" fn niclab_inic_register(
     region: *mut *mut niclab_region,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let port = unsafe { shared(port)? };
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         unsafe { register(&port.0, memory, bytes, region) }
     })
 }
 
-/// Sends `bytes` of a region from `offset` on to `node`: a multiple of 4, and not 0. With `tells`, NICLAB_INIC_SENT
-/// tells when the memory may be used again. Waits for room up to `timeout_us`; 0 does not wait, and fails with
-/// NICLAB_ERROR_AGAIN.
+/// Sends `bytes` bytes of a region from `offset` on to `node`; a multiple of 4, and not 0. With `tells`, the event
+/// NICLAB_INIC_SENT reports when the memory may be reused. Waits for room up to `timeout_us`; with 0 it does not wait,
+/// but fails with NICLAB_ERROR_AGAIN.
 ///
 /// # Safety
 ///
@@ -210,15 +211,15 @@ pub unsafe extern "C" fn niclab_inic_send(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that both are null or valid.
+        // SAFETY: the caller guarantees that both are null or valid.
         let (port, region) = unsafe { (exclusive(port)?, shared(region)?) };
         let send = Send::new(node, region.0.span(range(offset, bytes)?)?).user(user);
         launch(port, &if tells { send.tell_sent() } else { send }, timeout_us)
     })
 }
 
-/// Posts `bytes` of a region from `offset` on, a multiple of 4 and not 0, for one message from whichever node. With
-/// `interrupts`, the NIC interrupts once the event of the message is there. Waits for room as niclab_inic_send does.
+/// Posts `bytes` bytes of a region from `offset` on, a multiple of 4 and not 0, for one message from any node. With
+/// `interrupts`, the NIC interrupts when the message's event is stored. Waits for room as niclab_inic_send() does.
 ///
 /// # Safety
 ///
@@ -234,16 +235,17 @@ pub unsafe extern "C" fn niclab_inic_receive(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that both are null or valid.
+        // SAFETY: the caller guarantees that both are null or valid.
         let (port, region) = unsafe { (exclusive(port)?, shared(region)?) };
         let receive = Receive::new(region.0.span(range(offset, bytes)?)?).user(user);
         launch(port, &if interrupts { receive.interrupt() } else { receive }, timeout_us)
     })
 }
 
-/// Changes when the NIC interrupts, beside receives that ask for it: for so many bytes that came; `at_end` of a message
-/// for those that are pooled; for each message of so many bytes or more; of `node`, or NICLAB_INIC_ANY_NODE. 0 turns a
-/// rule off.
+/// Sets the rules by which the NIC interrupts, in addition to receives that request it. `chunk_bytes`: an interrupt for
+/// each such number of bytes received. `at_end`: at the end of a message, for bytes below that number.
+/// `min_message_bytes`: an interrupt for each message of at least this length. `node`: messages of this node only, or
+/// NICLAB_INIC_ANY_NODE. 0 turns a rule off.
 ///
 /// # Safety
 ///
@@ -258,19 +260,18 @@ pub unsafe extern "C" fn niclab_inic_set_rules(
 ) -> c_int {
     call(|| {
         let source = (node != NICLAB_INIC_ANY_NODE).then_some(node);
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let port = unsafe { shared(port)? };
         port.0.set_rules(&Rules { chunk_bytes, at_end, min_message_bytes, source })?;
         Ok(())
     })
 }
 
-/// Makes a group of `count` nodes, this one among them, in the same order at every member. Without nodes drops it.
+/// Creates a group of `count` nodes including this one, in the same order at every member. Without nodes, removes it.
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_inic_open, `nodes` valid for reads of `count` numbers, or null where there are
-/// none.
+/// `port` must be null or from niclab_inic_open, `nodes` valid for reads of `count` numbers, or null if there are none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_inic_group(
     port: *const niclab_inic_port,
@@ -279,20 +280,20 @@ pub unsafe extern "C" fn niclab_inic_group(
     count: u32,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let port = unsafe { shared(port)? };
         if nodes.is_null() || count == 0 {
             port.0.drop_group(group)?;
         } else {
-            // SAFETY: not null, and the caller says that so many can be read.
+            // SAFETY: not null, and the caller guarantees that `count` numbers can be read.
             port.0.make_group(group, unsafe { std::slice::from_raw_parts(nodes, count as usize) })?;
         }
         Ok(())
     })
 }
 
-/// Waits for all members of a group: NICLAB_INIC_DONE tells that all have come. With `interrupts`, the NIC interrupts
-/// then. Waits for room as niclab_inic_send does.
+/// Waits for all members of a group: the event NICLAB_INIC_DONE reports that all have reached the barrier. With
+/// `interrupts`, the NIC then interrupts. Waits for room as niclab_inic_send() does.
 ///
 /// # Safety
 ///
@@ -306,15 +307,15 @@ pub unsafe extern "C" fn niclab_inic_barrier(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let port = unsafe { exclusive(port)? };
         let barrier = Barrier::new(group).user(user);
         launch(port, &if interrupts { barrier.interrupt() } else { barrier }, timeout_us)
     })
 }
 
-/// Sends `bytes` of a region from `offset` on to all other members of a group, each of which must have posted room:
-/// NICLAB_INIC_DONE tells that all have it. Otherwise as niclab_inic_barrier.
+/// Sends `bytes` bytes of a region from `offset` on to all other members of a group, each of which must have posted
+/// memory. The event NICLAB_INIC_DONE reports that all have received it. Otherwise as niclab_inic_barrier().
 ///
 /// # Safety
 ///
@@ -331,15 +332,16 @@ pub unsafe extern "C" fn niclab_inic_multicast(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that both are null or valid.
+        // SAFETY: the caller guarantees that both are null or valid.
         let (port, region) = unsafe { (exclusive(port)?, shared(region)?) };
         let multicast = Multicast::new(group, region.0.span(range(offset, bytes)?)?).user(user);
         launch(port, &if interrupts { multicast.interrupt() } else { multicast }, timeout_us)
     })
 }
 
-/// Combines `bytes` of values of a region from `offset` on with those of all other members, by NICLAB_INIC_SUM and the
-/// others: NICLAB_INIC_DONE tells that the result stands in their place. Otherwise as niclab_inic_barrier.
+/// Combines `bytes` bytes of values of a region from `offset` on with those of all other members, by NICLAB_INIC_SUM,
+/// NICLAB_INIC_MIN or NICLAB_INIC_MAX. The event NICLAB_INIC_DONE reports that the result has replaced the values.
+/// Otherwise as niclab_inic_barrier().
 ///
 /// # Safety
 ///
@@ -362,14 +364,14 @@ pub unsafe extern "C" fn niclab_inic_reduce(
         let elements =
             [Element::Signed32, Element::Signed64, Element::Unsigned32, Element::Unsigned64, Element::Double];
         let element = named(element, elements, "kind of values")?;
-        // SAFETY: the caller says that both are null or valid.
+        // SAFETY: the caller guarantees that both are null or valid.
         let (port, region) = unsafe { (exclusive(port)?, shared(region)?) };
         let reduce = Reduce::new(group, region.0.span(range(offset, bytes)?)?, operator, element).user(user);
         launch(port, &if interrupts { reduce.interrupt() } else { reduce }, timeout_us)
     })
 }
 
-/// What a number from 1 on names.
+/// The value that a number, counted from 1, stands for.
 fn named<T: Copy, const COUNT: usize>(
     number: u32,
     all: [T; COUNT],
@@ -380,7 +382,7 @@ fn named<T: Copy, const COUNT: usize>(
     found.ok_or_else(|| Error::BadValue { what, value: number.into(), range }.into())
 }
 
-/// Receives an event; waits for it up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+/// Receives an event. Waits for it up to `timeout_us`; with 0 it does not wait, but fails with NICLAB_ERROR_AGAIN.
 ///
 /// # Safety
 ///
@@ -392,15 +394,15 @@ pub unsafe extern "C" fn niclab_inic_next_event(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let port = unsafe { exclusive(port)? };
-        // Looked at first: an event received for nobody would be lost.
+        // Checked first: an event received without a place to store it would be lost.
         let event = place(event)?;
         let received = match deadline(timeout_us) {
             Some(deadline) => port.0.event(deadline)?,
-            None => port.0.try_event().ok_or(Failure::again(c"no event is there"))?,
+            None => port.0.try_event().ok_or(Failure::again(c"there is no event"))?,
         };
-        // SAFETY: not null, and the caller says that it is valid for a store then.
+        // SAFETY: not null, and the caller guarantees that it is valid for a store then.
         unsafe { event.write(c_event(&received)) };
         Ok(())
     })

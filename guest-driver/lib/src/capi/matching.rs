@@ -1,4 +1,4 @@
-//! The C interface of the Match NIC. Helpers, codes and handles are those of the module above.
+//! The C interface of the Match NIC. It shares helpers, codes and handles with the parent module.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -15,45 +15,45 @@ use crate::lists::{Append, Command, Event, Get, Handle, Kind, Outcome, Port, Put
 pub const NICLAB_MATCH_ANY: u32 = u32::MAX;
 /// No counter.
 pub const NICLAB_MATCH_NO_COUNTER: u32 = u32::MAX;
-/// Threshold of a match entry: takes any number of operations.
+/// Threshold of a match entry: any number of operations.
 pub const NICLAB_MATCH_PERSISTENT: u32 = u32::MAX;
 
 /// Flag of a put: the receiving NIC interrupts its host.
 pub const NICLAB_MATCH_INTERRUPT: u32 = 1;
-/// Flag of a put: NICLAB_MATCH_ACKNOWLEDGED tells what became of it.
+/// Flag of a put: the event NICLAB_MATCH_ACKNOWLEDGED reports its result.
 pub const NICLAB_MATCH_ACK: u32 = 2;
-/// Flag of a put: NICLAB_MATCH_SENT tells when the memory may be used again.
+/// Flag of a put: the event NICLAB_MATCH_SENT reports when the memory may be reused.
 pub const NICLAB_MATCH_NOTIFY: u32 = 4;
-/// Flag of a put, a get and an entry: successes are counted and not told by events.
+/// Flag of a put, a get and an entry: successes are counted, without events.
 pub const NICLAB_MATCH_COUNT_ONLY: u32 = 8;
-/// Flag of an entry: answers puts.
+/// Flag of an entry: accepts puts.
 pub const NICLAB_MATCH_PUTS: u32 = 16;
-/// Flag of an entry: answers gets.
+/// Flag of an entry: accepts gets.
 pub const NICLAB_MATCH_GETS: u32 = 32;
-/// Flag of an entry: the initiator says the offset.
+/// Flag of an entry: the initiator chooses the offset.
 pub const NICLAB_MATCH_REMOTE_OFFSET: u32 = 64;
-/// Flag of an entry: is unlinked once fewer than min_free bytes are left; with NICLAB_MATCH_TRUNCATE it says nothing.
+/// Flag of an entry: it is unlinked once fewer than min_free bytes are left. No effect with NICLAB_MATCH_TRUNCATE.
 pub const NICLAB_MATCH_MIN_FREE: u32 = 128;
-/// Flag of an entry: cuts messages that are too long.
+/// Flag of an entry: truncates messages that are too long.
 pub const NICLAB_MATCH_TRUNCATE: u32 = 256;
-/// Flag of an entry: for the overflow list.
+/// Flag of an entry: appends it to the overflow list.
 pub const NICLAB_MATCH_OVERFLOW: u32 = 512;
-/// Flag of an entry: no event when it unlinks itself.
+/// Flag of an entry: no event when the NIC unlinks it.
 pub const NICLAB_MATCH_NO_UNLINK_EVENT: u32 = 1024;
 
 /// Event: a message was stored in a posted entry.
 pub const NICLAB_MATCH_PUT: u32 = 1;
 /// Event: a message was stored in an overflow entry.
 pub const NICLAB_MATCH_UNEXPECTED: u32 = 2;
-/// Event: an entry just appended takes a message that had come before; it is in the overflow entry's memory.
+/// Event: a new entry has claimed a message that came before; it is in the overflow entry's memory.
 pub const NICLAB_MATCH_CLAIMED: u32 = 3;
 /// Event: a get has read an entry.
 pub const NICLAB_MATCH_GET: u32 = 4;
 /// Event: all of a put has left the memory.
 pub const NICLAB_MATCH_SENT: u32 = 5;
-/// Event: a put was stored at the receiver, or was not.
+/// Event: a put was stored at the receiver, or failed.
 pub const NICLAB_MATCH_ACKNOWLEDGED: u32 = 6;
-/// Event: what a get asked for was stored, or could not be had.
+/// Event: the data of a get was stored, or the get failed.
 pub const NICLAB_MATCH_REPLY: u32 = 7;
 /// Event: an entry is not linked any more.
 pub const NICLAB_MATCH_UNLINKED: u32 = 8;
@@ -64,15 +64,15 @@ pub const NICLAB_MATCH_REFUSED: u32 = 9;
 #[allow(non_camel_case_types)]
 pub struct niclab_match_port(pub Port);
 
-/// What to put or get. All zeros but for what is wanted; counter NICLAB_MATCH_NO_COUNTER where none is.
+/// A put or a get. Set unused fields to zero, and `counter` to NICLAB_MATCH_NO_COUNTER if unused.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct niclab_match_transfer {
     /// Registered memory.
     pub region: *const niclab_region,
-    /// Where in it the bytes begin.
+    /// Offset of the first byte in the region.
     pub offset: u64,
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
     /// Match bits.
     pub match_bits: u64,
@@ -80,15 +80,15 @@ pub struct niclab_match_transfer {
     pub header_data: u64,
     /// A word that comes back with the events of this command.
     pub user: u64,
-    /// Where in the entry's memory, if the entry leaves that to the initiator.
+    /// Offset in the entry's memory, if the entry has NICLAB_MATCH_REMOTE_OFFSET.
     pub remote_offset: u64,
     /// Target node.
     pub node: u32,
     /// Its port.
     pub port: u32,
-    /// The portal of that.
+    /// Portal of the target port.
     pub portal: u32,
-    /// Counter for what is told.
+    /// Counter for results.
     pub counter: u32,
     /// NICLAB_MATCH_ flags.
     pub flags: u32,
@@ -100,23 +100,23 @@ pub struct niclab_match_transfer {
 pub struct niclab_match_entry {
     /// Registered memory.
     pub region: *const niclab_region,
-    /// Where in it the entry's memory begins.
+    /// Offset of the entry's memory in the region.
     pub offset: u64,
-    /// How long it is.
+    /// Number of bytes.
     pub bytes: u64,
     /// Match bits.
     pub match_bits: u64,
-    /// Bits of them that are not compared.
+    /// Match bits to ignore.
     pub ignore_bits: u64,
     /// A word that comes back with the events of this entry.
     pub user: u64,
-    /// With NICLAB_MATCH_MIN_FREE.
+    /// Minimum number of free bytes, with NICLAB_MATCH_MIN_FREE.
     pub min_free: u64,
     /// The portal.
     pub portal: u32,
-    /// Node that it takes messages of, or NICLAB_MATCH_ANY.
+    /// Only accept messages from this node, or NICLAB_MATCH_ANY.
     pub source_node: u32,
-    /// Port that it takes messages of, or NICLAB_MATCH_ANY.
+    /// Only accept messages from this port, or NICLAB_MATCH_ANY.
     pub source_port: u32,
     /// Operations after which it is unlinked, or NICLAB_MATCH_PERSISTENT.
     pub threshold: u32,
@@ -136,21 +136,21 @@ pub struct niclab_match_event {
     pub match_bits: u64,
     /// Header data of the put.
     pub header_data: u64,
-    /// Bytes that the initiator asked for.
+    /// Bytes that the initiator requested.
     pub requested_bytes: u64,
-    /// Bytes that were moved.
+    /// Bytes transferred.
     pub moved_bytes: u64,
-    /// Offset of the first in the memory of the entry, of the overflow entry, or of the command.
+    /// Offset of the first byte in the memory of the entry, the overflow entry, or the command.
     pub offset: u64,
     /// With NICLAB_MATCH_CLAIMED: the user value of the overflow entry.
     pub overflow_user: u64,
     /// With NICLAB_MATCH_CLAIMED: the handle of the overflow entry.
     pub overflow_handle: u32,
-    /// NICLAB_MATCH_PUT and the others.
+    /// Kind of event: NICLAB_MATCH_PUT and so on.
     pub kind: u32,
-    /// 0: done; 1: done, but cut; anything else: not done, niclab_match_result_text() says why.
+    /// 0: done; 1: done, but truncated; other values: failed, see niclab_match_result_text().
     pub result: u32,
-    /// The entry, or the command.
+    /// Handle of the entry or the command.
     pub handle: u32,
     /// Node that sent the message.
     pub node: u32,
@@ -160,28 +160,28 @@ pub struct niclab_match_event {
     pub portal: u32,
 }
 
-/// What a result of an event means, in English; never null. Valid for ever.
+/// Returns an English text for the result of an event; never null, valid forever.
 #[unsafe(no_mangle)]
 pub extern "C" fn niclab_match_result_text(result: u32) -> *const std::ffi::c_char {
     let text = match Outcome::from_number(result) {
         Outcome::Done => c"done",
-        Outcome::Truncated => c"the message was cut",
+        Outcome::Truncated => c"the message was truncated",
         Outcome::NoMatch => c"no entry of the target matched",
         Outcome::NoRoom => c"the target had no room, or its program does not read its events",
         Outcome::NoTarget => c"the target port is not open",
-        Outcome::BadRegion => c"the region is not registered any more",
-        Outcome::BadRange => c"the bytes are not all in the region",
+        Outcome::BadRegion => c"the region is no longer registered",
+        Outcome::BadRange => c"the bytes exceed the region",
         Outcome::BadValue => c"a value of the command is out of its range",
         Outcome::BadCommand => c"the device does not know the command",
-        Outcome::NotFound => c"the entry is not linked any more",
-        Outcome::ListFull => c"the card or the portal is full of match entries",
+        Outcome::NotFound => c"the entry is no longer linked",
+        Outcome::ListFull => c"the card or the portal has no room for another match entry",
         Outcome::Other(_) => c"a result that this library does not know",
     };
     text.as_ptr()
 }
 
-/// Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for
-/// 256).
+/// Opens port `number`, or any free port for NICLAB_ANY_PORT, with a queue of `events` events (a power of two from 8
+/// on; 0 for 256).
 ///
 /// # Safety
 ///
@@ -194,33 +194,33 @@ pub unsafe extern "C" fn niclab_match_open(
     port: *mut *mut niclab_match_port,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let device = unsafe { shared(device)? };
         let opened = Port::open(&device.0, options_of(number, events))?;
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         unsafe { give(port, niclab_match_port(opened)) }
     })
 }
 
-/// Closes a port, as soon as its regions are released too. Null is ignored.
+/// Closes a port once its regions are released too. Null is ignored.
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_match_open, and is not to be used again.
+/// `port` must be null or from niclab_match_open, and must not be used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_match_close(port: *mut niclab_match_port) {
-    // SAFETY: the caller says that it is a handle of ours, used for the last time.
+    // SAFETY: the caller guarantees that it is a handle of this library, used for the last time.
     unsafe { take_back(port) }
 }
 
-/// The port's number.
+/// Returns the port's number.
 ///
 /// # Safety
 ///
-/// `port` must be null or from niclab_match_open; null has the number NICLAB_ANY_PORT.
+/// `port` must be null or from niclab_match_open; for null the number is NICLAB_ANY_PORT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_match_number(port: *const niclab_match_port) -> u32 {
-    // SAFETY: the caller says that it is null or valid.
+    // SAFETY: the caller guarantees that it is null or valid.
     unsafe { port.as_ref() }.map_or(NICLAB_ANY_PORT, |port| port.0.address().port)
 }
 
@@ -233,13 +233,13 @@ pub unsafe extern "C" fn niclab_match_number(port: *const niclab_match_port) -> 
 pub unsafe extern "C" fn niclab_match_set_wait_policy(port: *mut niclab_match_port, policy: c_int) -> c_int {
     call(|| {
         let policy = policy_of(policy)?;
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         unsafe { exclusive(port)? }.0.set_wait_policy(policy);
         Ok(())
     })
 }
 
-/// Allocates and registers at least `bytes` of memory, zeros all of them. niclab_region_memory() says where they are.
+/// Allocates and registers at least `bytes` bytes of zeroed memory. niclab_region_memory() returns its address.
 ///
 /// # Safety
 ///
@@ -251,20 +251,21 @@ pub unsafe extern "C" fn niclab_match_allocate(
     region: *mut *mut niclab_region,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let port = unsafe { shared(port)? };
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         unsafe { allocate(&port.0, bytes, region) }
     })
 }
 
-/// Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed
-/// before niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
+/// Registers memory of the program. Its address and its length must be multiples of 8. The program must not free it
+/// before niclab_region_release(), nor afterwards if the device was gone by then (NICLAB_ERROR_GONE).
 ///
 /// # Safety
 ///
 /// `port` must be null or from niclab_match_open, `region` null or valid for a store, `memory` null or valid for reads
-/// and writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
+/// and writes of `bytes` bytes for as long as stated above. The program reads memory that the NIC writes only after its
+/// event.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_match_register(
     port: *const niclab_match_port,
@@ -273,15 +274,15 @@ pub unsafe extern "C" fn niclab_match_register(
     region: *mut *mut niclab_region,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let port = unsafe { shared(port)? };
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         unsafe { register(&port.0, memory, bytes, region) }
     })
 }
 
-/// Appends a match entry; its handle goes to `handle`, unless that is null. Waits for room up to `timeout_us`; 0 does
-/// not wait, and fails with NICLAB_ERROR_AGAIN.
+/// Appends a match entry and stores its handle in `handle`, unless that is null. Waits for room up to `timeout_us`;
+/// with 0 it does not wait, but fails with NICLAB_ERROR_AGAIN.
 ///
 /// # Safety
 ///
@@ -295,17 +296,17 @@ pub unsafe extern "C" fn niclab_match_append(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that both are null or valid, and the region with the entry.
+        // SAFETY: the caller guarantees that both are null or valid, and the region with the entry.
         let (port, entry) = unsafe { (exclusive(port)?, shared(entry)?) };
         // SAFETY: as above.
         let region = unsafe { shared(entry.region)? };
         let append = append_of(entry, &region.0)?;
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         unsafe { launch(port, &append, handle, timeout_us) }
     })
 }
 
-/// Unlinks an entry: NICLAB_MATCH_UNLINKED answers. Waits for room as niclab_match_append does.
+/// Unlinks an entry: the event NICLAB_MATCH_UNLINKED confirms it. Waits for room as niclab_match_append() does.
 ///
 /// # Safety
 ///
@@ -317,15 +318,15 @@ pub unsafe extern "C" fn niclab_match_unlink(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let port = unsafe { exclusive(port)? };
         let unlink = Unlink(Handle::from_number(entry));
-        // SAFETY: there is no place for the handle.
+        // SAFETY: null is allowed for the handle.
         unsafe { launch(port, &unlink, std::ptr::null_mut(), timeout_us) }
     })
 }
 
-/// Puts bytes into the first entry of a portal that matches. Waits for room as niclab_match_append does.
+/// Puts bytes into the first matching entry of a portal. Waits for room as niclab_match_append() does.
 ///
 /// # Safety
 ///
@@ -339,18 +340,18 @@ pub unsafe extern "C" fn niclab_match_put(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that both are null or valid, and the region with the transfer.
+        // SAFETY: the caller guarantees that both are null or valid, and the region with the transfer.
         let (port, transfer) = unsafe { (exclusive(port)?, shared(put)?) };
         // SAFETY: as above.
         let region = unsafe { shared(transfer.region)? };
         let put = put_of(transfer, &region.0)?;
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         unsafe { launch(port, &put, handle, timeout_us) }
     })
 }
 
-/// Gets bytes from the first entry of a portal that matches: NICLAB_MATCH_REPLY tells when they are there. Waits for
-/// room as niclab_match_append does.
+/// Gets bytes from the first matching entry of a portal: the event NICLAB_MATCH_REPLY reports when they are stored.
+/// Waits for room as niclab_match_append() does.
 ///
 /// # Safety
 ///
@@ -363,17 +364,17 @@ pub unsafe extern "C" fn niclab_match_get(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that both are null or valid, and the region with the transfer.
+        // SAFETY: the caller guarantees that both are null or valid, and the region with the transfer.
         let (port, transfer) = unsafe { (exclusive(port)?, shared(get)?) };
         // SAFETY: as above.
         let region = unsafe { shared(transfer.region)? };
         let get = get_of(transfer, &region.0)?;
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees this.
         unsafe { launch(port, &get, handle, timeout_us) }
     })
 }
 
-/// Receives an event; waits for it up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+/// Receives an event. Waits for it up to `timeout_us`; with 0 it does not wait, but fails with NICLAB_ERROR_AGAIN.
 ///
 /// # Safety
 ///
@@ -385,22 +386,22 @@ pub unsafe extern "C" fn niclab_match_next_event(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let port = unsafe { exclusive(port)? };
-        // Looked at first: an event received for nobody would be lost.
+        // Checked first: an event received without a place to store it would be lost.
         let event = place(event)?;
         let received = match deadline(timeout_us) {
             Some(deadline) => port.0.event(deadline)?,
-            None => port.0.try_event().ok_or(Failure::again(c"no event is there"))?,
+            None => port.0.try_event().ok_or(Failure::again(c"there is no event"))?,
         };
-        // SAFETY: not null, and the caller says that it is valid for a store then.
+        // SAFETY: not null, and the caller guarantees that it is valid for a store then.
         unsafe { event.write(c_event(&received)) };
         Ok(())
     })
 }
 
-/// Reads a counter; waits until it has `successes`, or another failure, up to `timeout_us`; 0 does not wait. Each
-/// result goes where it is wanted, unless that is null.
+/// Reads a counter. Waits up to `timeout_us` until it has `successes` successes or another failure; with 0 it does not
+/// wait. Stores each result at its pointer, unless that is null.
 ///
 /// # Safety
 ///
@@ -415,7 +416,7 @@ pub unsafe extern "C" fn niclab_match_counter(
     timeout_us: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller says that it is null or valid.
+        // SAFETY: the caller guarantees that it is null or valid.
         let port = unsafe { exclusive(port)? };
         let count = match deadline(timeout_us) {
             Some(deadline) => port.0.commands().wait_counter(counter, successes, deadline)?,
@@ -423,7 +424,7 @@ pub unsafe extern "C" fn niclab_match_counter(
         };
         for (place, value) in [(found, count.successes), (failures, count.failures)] {
             if let Some(place) = NonNull::new(place) {
-                // SAFETY: not null, and the caller says that it is valid for a store then.
+                // SAFETY: not null, and the caller guarantees that it is valid for a store then.
                 unsafe { place.write(value) };
             }
         }
@@ -431,7 +432,7 @@ pub unsafe extern "C" fn niclab_match_counter(
     })
 }
 
-/// Launches a command, and hands its handle out.
+/// Posts a command, and stores its handle.
 ///
 /// # Safety
 ///
@@ -447,19 +448,19 @@ unsafe fn launch(
         None => port.0.try_launch(command)?.ok_or(Failure::again(c"the page is full"))?,
     };
     if let Some(handle) = NonNull::new(handle) {
-        // SAFETY: not null, and the caller says that it is valid for a store then.
+        // SAFETY: not null, and the caller guarantees that it is valid for a store then.
         unsafe { handle.write(launched.number()) };
     }
     Ok(())
 }
 
-/// A flag, and what it changes of a command.
+/// A flag, and its effect on a command.
 type Flag<T> = (u32, fn(T) -> T);
 
-/// Applies the flags of `bits`; fails when one is none of `known`.
+/// Applies the flags in `bits`; fails if one is not in `known`.
 fn apply<T>(bits: u32, known: &[Flag<T>], command: T) -> Result<T, Failure> {
     if bits & !known.iter().fold(0, |all, (flag, _)| all | flag) != 0 {
-        return Err(Failure::value(c"unknown flags for this command"));
+        return Err(Failure::value(c"unknown flags for this command: use those that niclab.h names for it"));
     }
     let set = known.iter().filter(|(flag, _)| bits & flag != 0);
     Ok(set.fold(command, |command, (_, change)| change(command)))
@@ -509,7 +510,9 @@ fn append_of<'a>(entry: &niclab_match_entry, region: &'a Region) -> Result<Appen
         (true, false) => Append::put(entry.portal, span),
         (false, true) => Append::get(entry.portal, span),
         (false, false) => {
-            return Err(Failure::value(c"an entry answers NICLAB_MATCH_PUTS, NICLAB_MATCH_GETS or both"));
+            return Err(Failure::value(
+                c"an entry needs the flag NICLAB_MATCH_PUTS, NICLAB_MATCH_GETS or both",
+            ));
         }
     };
     let mut append = append.match_bits(entry.match_bits, entry.ignore_bits).user(entry.user);

@@ -1,9 +1,9 @@
 //! Handlers of a program, and the list of all handlers of the cluster (section 5.4).
 //!
-//! The keeper of the list is one channel, which all programs name alike. Programs send it what they have registered
-//! ([`LIST`]); it merges that, gives numbers, and publishes to all that ever sent it a list what is new ([`TABLE`]).
-//! Whoever sent a list is told what could not be merged ([`CONFLICT`]), and, behind all of that, that it was
-//! ([`ANSWER`]).
+//! One channel, the keeper, keeps the list; all programs name the same channel. Programs send it the handlers that they
+//! have registered ([`LIST`]). The keeper merges them, assigns numbers, and publishes new entries to all channels that
+//! ever sent a list ([`TABLE`]). It then reports to the sender of the list the entries that could not be merged
+//! ([`CONFLICT`]), and finally that the list is merged ([`ANSWER`]).
 
 use std::collections::BTreeMap;
 
@@ -15,20 +15,20 @@ use super::send_queue::{SendQueue, bulk};
 use super::{Message, NOTHING};
 use crate::{Address, Error};
 
-/// The sender has sent a message for a handler that is not there: its number.
+/// From the receiver of a message for an unknown handler: the number of the handler.
 const UNKNOWN: u32 = CHANNEL_UNKNOWN;
 /// To the keeper, part of a list: round, number of the first entry, entries of the list; the entries are the payload.
 const LIST: u32 = 2;
-/// From the keeper, part of what is published; the entries are the payload.
+/// From the keeper, published entries; the entries are the payload.
 const TABLE: u32 = 3;
-/// From the keeper, an entry that could not be merged: round, why, and the number in its way; the name is the payload.
+/// From the keeper, an entry that could not be merged: round, reason, conflicting number; the name is the payload.
 const CONFLICT: u32 = 4;
 /// From the keeper: the list of this round is merged.
 const ANSWER: u32 = 5;
-/// To the keeper: nothing is to be published to this channel any more.
+/// To the keeper: publish no more entries to this channel.
 const LEAVE: u32 = 6;
 
-/// What a handler does with a message. It may send by the [`SendQueue`], and must not wait.
+/// A handler. It may send with the [`SendQueue`], and must not wait.
 pub type Handler = Box<dyn FnMut(&mut SendQueue, &Message<'_>) + Send>;
 
 struct Local {
@@ -36,17 +36,17 @@ struct Local {
     handler: Handler,
 }
 
-/// Somebody who has sent the keeper a list.
+/// At the keeper: the state of a channel that has sent a list.
 #[derive(Debug, Default)]
 struct Member {
-    /// The keeper's channel that it uses.
+    /// The keeper's channel that received the list.
     channel: usize,
-    /// Of its next list, what has come.
+    /// Received entries of its next list.
     list: Vec<Entry>,
-    /// Entries that were published to it.
+    /// Number of entries published to it.
     told: usize,
     conflicts: Vec<(u32, Conflict)>,
-    /// Its list was merged, and it does not know.
+    /// The round of a merged list that was not answered yet.
     round: Option<u32>,
 }
 
@@ -54,11 +54,11 @@ struct Member {
 pub(super) struct Handlers {
     keeper: Address,
     locals: Vec<Local>,
-    /// Places of those that have a number.
+    /// For each number, the index of its handler in `locals`.
     numbers: BTreeMap<u32, usize>,
-    /// The list, as far as it is known here; at the keeper the list itself.
+    /// The list, as far as this program knows it; at the keeper the list itself.
     names: Names,
-    /// At the keeper: the list, in the order in which it was published.
+    /// At the keeper: the list, in publication order.
     published: Vec<Entry>,
     members: BTreeMap<(u32, u32), Member>,
     round: u32,
@@ -81,7 +81,7 @@ impl Handlers {
         }
     }
 
-    /// The list, as far as it is known here.
+    /// The list, as far as this program knows it.
     pub(super) fn names(&self) -> &Names {
         &self.names
     }
@@ -104,7 +104,7 @@ impl Handlers {
         Ok(())
     }
 
-    /// Numbers of local handlers follow from the list, and where that does not know the name, from who registered it.
+    /// Updates the numbers of local handlers: from the list, or, if the list has no such name, from the registration.
     fn renumber(&mut self) {
         let Self { locals, numbers, names, .. } = self;
         numbers.clear();
@@ -115,7 +115,7 @@ impl Handlers {
         }
     }
 
-    /// A message has come: its handler is run.
+    /// Runs the handler of a received message.
     pub(super) fn run(&mut self, send_queue: &mut SendQueue, message: &Message<'_>) {
         let place = self.numbers.get(&message.handler).copied();
         match place.and_then(|place| self.locals.get_mut(place)) {
@@ -145,7 +145,7 @@ impl Handlers {
             }
             TABLE if is_of_keeper => {
                 for entry in decode(&payload.to_vec()) {
-                    // What the keeper says twice, or against itself, changes nothing.
+                    // Repeated or contradictory entries of the keeper change nothing.
                     let _ = self.names.merge(&entry);
                 }
                 self.renumber();
@@ -159,7 +159,7 @@ impl Handlers {
             ANSWER if is_of_keeper => self.answered = first,
             LEAVE => drop(self.members.remove(&(source.node, source.port))),
             _ => {
-                // A sender that does not hear of it has sent too much, and hears of the next.
+                // If the queue is full, this report is dropped; the sender gets one for its next message.
                 let Some(channel) = send_queue.channel_of(message.target) else { return };
                 let short = Short::new(source, UNKNOWN).arguments([handler, 0, 0, 0]);
                 let _ = send_queue.send_short(channel, short);
@@ -167,7 +167,7 @@ impl Handlers {
         }
     }
 
-    /// At the keeper: part of a list.
+    /// At the keeper: processes part of a list.
     fn on_list(
         &mut self,
         (source, channel): (Address, usize),
@@ -195,7 +195,7 @@ impl Handlers {
         }
     }
 
-    /// At the keeper: what of a list could not be merged.
+    /// At the keeper: merges a list. Returns the entries that could not be merged.
     fn merge(&mut self, list: &[Entry]) -> Vec<Conflict> {
         let mut conflicts = Vec::new();
         for entry in list {
@@ -212,7 +212,7 @@ impl Handlers {
         conflicts
     }
 
-    /// At the keeper: tells members what they do not know, as far as there is room.
+    /// At the keeper: sends members the news that they do not have yet, as far as there is room.
     pub(super) fn publish(&mut self, send_queue: &mut SendQueue) -> Result<(), Error> {
         let Self { members, published, .. } = self;
         for (&(node, port), member) in members {
@@ -224,18 +224,18 @@ impl Handlers {
         Ok(())
     }
 
-    /// Whether the list is kept here.
+    /// Whether this program keeps the list.
     pub(super) fn is_keeper(&self, send_queue: &SendQueue) -> bool {
         send_queue.channel_of(self.keeper).is_some()
     }
 
-    /// At the keeper: its own handlers become part of the list.
+    /// At the keeper: adds its own handlers to the list.
     pub(super) fn merge_own(&mut self) -> Result<(), Error> {
         let list: Vec<Entry> = self.locals.iter().map(|local| local.entry.clone()).collect();
         none_or(self.merge(&list))
     }
 
-    /// Begins another round: the messages that say what is registered here.
+    /// Begins another round. Returns the messages with the handlers registered here.
     pub(super) fn ask(&mut self, most: usize) -> Vec<(Outgoing, Vec<u8>)> {
         self.round = self.round.wrapping_add(1);
         self.conflicts.clear();
@@ -252,13 +252,13 @@ impl Handlers {
         }
     }
 
-    /// What became of the last round, once the keeper has said it.
+    /// The result of the last round, once the keeper has answered it.
     pub(super) fn outcome(&mut self) -> Option<Result<(), Error>> {
         let is_answered = self.answered == self.round;
         is_answered.then(|| none_or(std::mem::take(&mut self.conflicts)))
     }
 
-    /// What tells the keeper that this program leaves; none where it has never asked.
+    /// The message that tells the keeper that this program leaves; `None` if it never sent a list.
     pub(super) fn leave(&self) -> Option<Short> {
         (self.round > 0).then(|| Short::new(self.keeper, LEAVE))
     }
@@ -268,7 +268,7 @@ fn none_or(conflicts: Vec<Conflict>) -> Result<(), Error> {
     if conflicts.is_empty() { Ok(()) } else { Err(Error::Handlers { conflicts }) }
 }
 
-/// Tells a member what it does not know.
+/// Sends a member the news that it does not have yet.
 fn tell(
     to: Address,
     member: &mut Member,
@@ -279,7 +279,7 @@ fn tell(
     while let Some(rest) = published.get(member.told..).filter(|rest| !rest.is_empty()) {
         let (bytes, count) = encode(rest, most);
         send_queue.send_bulk(member.channel, Short::new(to, TABLE), &bytes)?;
-        // An entry that fits into no message would be tried for ever.
+        // Without this, an entry that fits into no message would be tried forever.
         member.told += count.max(1);
     }
     while let Some((round, conflict)) = member.conflicts.first() {

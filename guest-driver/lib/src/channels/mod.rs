@@ -1,10 +1,10 @@
 //! Channels: active messages over logical channels.
 //!
-//! After Ulmer and Yalamanchili (sections are cited where they apply). A [`Port`] is a logical channel: its [`Sender`]
-//! pushes messages into the card, to any endpoint of any node, and its [`Receiver`] has those that come, with a payload
-//! that stays where the card has stored it. [`Node`] is the paper's API on top: the channels of a program, and handlers
-//! with a number and a name that are run for messages when it polls. Whatever the network does, messages of one channel
-//! to another arrive once and in order.
+//! After Ulmer and Yalamanchili (sections are cited where they apply). A [`Port`] is a logical channel. Its [`Sender`]
+//! pushes messages into the card, to any endpoint of any node. Its [`Receiver`] returns received messages, with the
+//! payload in the place where the card has stored it. [`Node`] is the paper's API on top: the channels of a program,
+//! and handlers with number and name that run for messages when the program polls. Messages of one channel to another
+//! arrive once and in order on every network.
 //!
 //! ```no_run
 //! use std::time::Duration;

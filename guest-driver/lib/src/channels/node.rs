@@ -1,4 +1,4 @@
-//! The paper's API (section 5.4): channels of a program, with handlers that are run when it polls.
+//! The paper's API (section 5.4): the channels of a program, with handlers that run when it polls.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,31 +13,32 @@ use crate::port::{Parts, PortOptions};
 use crate::wait::{Next, Quiet, Wait};
 use crate::{Address, Deadline, Device, Error, WaitPolicy};
 
-/// Messages of one channel that are handled before the others' are looked at.
+/// Maximum number of messages of a channel that are handled before the next channel is polled.
 const BATCH: u32 = 64;
-/// Looks for a message between two looks at those after it.
+/// Polls for a message between two checks for skipped messages.
 const LOOKS_PER_CHECK: u32 = 4096;
-/// A list of handlers that nobody answers is sent again after so long: its keeper may not have been there.
+/// Interval after which an unanswered list of handlers is sent again: its keeper may have been absent.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// How a program's channels are opened.
+/// Options of a program's channels.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many there are; more than one for streams of messages that do not wait for one another (section 4.2).
+    /// Number of channels. With several, streams of messages do not wait for each other (section 4.2).
     pub channels: u32,
-    /// Port of the first; the others follow it. Any that are free where it is not said.
+    /// Port of the first channel; the others follow it. `None`: any free ports.
     pub first_port: Option<u32>,
     /// Slices of each receive queue: a power of two.
     pub slices: u32,
-    /// What else is said of each; what fits the card where it is not said.
+    /// Terms of each channel; `None`: the card's own terms.
     pub terms: Option<Terms>,
     /// How calls wait.
     pub policy: WaitPolicy,
-    /// Who keeps the list of handlers: a channel of a program that polls. The same for all programs of the cluster.
+    /// The channel that keeps the list of handlers. Its program must poll. It is the same for all programs of the
+    /// cluster.
     pub keeper: Address,
-    /// Messages that may wait for room, beside those that are in the queues.
+    /// Maximum number of messages that wait for room outside of the cards' queues.
     pub queue_messages: usize,
-    /// Bytes of their payload.
+    /// Maximum bytes of their payload.
     pub queue_bytes: usize,
 }
 
@@ -57,7 +58,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// So many channels, the first at this port.
+    /// `channels` channels, the first at port `first_port`.
     #[must_use]
     pub fn at(first_port: u32, channels: u32) -> Self {
         Self { channels, first_port: Some(first_port), ..Self::default() }
@@ -66,17 +67,17 @@ impl Options {
 
 /// The channels of a program, with its handlers.
 ///
-/// Handlers are run by every call that waits and by [`Node::poll`], one after the other, in the order in which messages
-/// came at a channel; never from within a handler. While a call waits for room, messages are taken out of the receive
-/// queues, so that programs that send to one another under full queues go on. Dropping it takes back what has not left:
-/// [`Node::close`] waits for that.
+/// [`Node::poll`] and every call that waits run handlers, one at a time, in the order in which messages came at a
+/// channel; never from within a handler. A call that waits for room also takes messages out of the receive queues, so
+/// programs that send to each other with full queues make progress. Dropping a node discards messages that have not
+/// left; [`Node::close`] waits for them.
 pub struct Node {
     send_queue: SendQueue,
     receivers: Vec<Receiver>,
     handlers: Handlers,
     policy: WaitPolicy,
     quiet: Quiet,
-    /// Messages that were handled when this was last looked for.
+    /// Number of messages handled by the last [`Node::progress`].
     handled: u32,
 }
 
@@ -134,12 +135,12 @@ impl Node {
         })
     }
 
-    /// The address of a channel, counted from 0, where there is one.
+    /// The address of a channel, counted from 0; `None` if it does not exist.
     pub fn address(&self, channel: usize) -> Option<Address> {
         self.send_queue.senders().get(channel).map(Sender::address)
     }
 
-    /// What handlers send by: calls that do not wait.
+    /// The queue by which handlers send, with calls that do not wait.
     pub fn send_queue(&mut self) -> &mut SendQueue {
         &mut self.send_queue
     }
@@ -149,11 +150,11 @@ impl Node {
         self.policy = policy;
     }
 
-    /// Registers a handler, at any time. It has no number, and nobody can call it, before [`Node::synch_handlers`].
+    /// Registers a handler, at any time. It has no number, and cannot be called, before [`Node::synch_handlers`].
     ///
     /// # Errors
     ///
-    /// [`Error::Handlers`] says what is wrong with the name.
+    /// [`Error::Handlers`] has the problem with the name.
     pub fn register_handler(
         &mut self,
         name: &str,
@@ -162,12 +163,11 @@ impl Node {
         self.register(Entry { name: name.into(), number: None }, Box::new(handler))
     }
 
-    /// Registers a handler that has this number from now on, [`super::FIRST_HANDLER`] or more. Whoever knows the number
-    /// can call it.
+    /// Registers a handler with this number, [`super::FIRST_HANDLER`] or more. It can be called from now on.
     ///
     /// # Errors
     ///
-    /// [`Error::Handlers`] says what is wrong with name or number.
+    /// [`Error::Handlers`] has the problem with name or number.
     pub fn register_numbered(
         &mut self,
         name: &str,
@@ -181,13 +181,13 @@ impl Node {
         self.handlers.register(entry, handler)
     }
 
-    /// Makes the handlers that are registered here part of the cluster's list, and waits until they are. Names that
-    /// others have made part of it by then are known here afterwards, and later ones as messages come. The keeper of
-    /// the list must poll.
+    /// Adds the handlers that are registered here to the cluster's list, and waits for that. Afterwards this program
+    /// knows the names that others have added by then; later names arrive with messages. The program that keeps the
+    /// list must poll.
     ///
     /// # Errors
     ///
-    /// [`Error::Handlers`] names all that could not be merged; all else was. [`Error::TimedOut`],
+    /// [`Error::Handlers`] names the handlers that could not be merged; all others were. [`Error::TimedOut`],
     /// [`Error::DeviceGone`].
     pub fn synch_handlers(&mut self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         if self.handlers.is_keeper(&self.send_queue) {
@@ -197,7 +197,7 @@ impl Node {
         }
         let most = self.send_queue.sender(0)?.max_bytes() as usize;
         let mut asked: Option<Instant> = None;
-        // Of what the calls before could not deliver this call knows nothing.
+        // Collect refusals of earlier messages first: they must not be mistaken for those of this call.
         self.send_queue.push_on()?;
         let known = self.send_queue.troubles.len();
         self.wait_until("wait for the keeper of the handlers", deadline.into(), false, |node| {
@@ -215,7 +215,7 @@ impl Node {
         })
     }
 
-    /// A keeper that is not there yet is no trouble, while there is time.
+    /// Drops refusals by an absent keeper: until the deadline they are not errors.
     fn forgive_absence(&mut self, known: usize) {
         let is_absence = |error: &Error| {
             matches!(error, Error::Launch { refusal: Some(Refusal::Closed | Refusal::NoPayload), .. })
@@ -227,12 +227,12 @@ impl Node {
         });
     }
 
-    /// The number of a handler, as far as the list of the cluster is known here.
+    /// The number of a handler, as far as this program knows the cluster's list.
     pub fn handler_by_name(&self, name: &str) -> Option<u32> {
         self.handlers.names().number(name)
     }
 
-    /// The number of a handler; waits until it is part of the list. This program must have called
+    /// The number of a handler; waits until it is in the list. This program must have called
     /// [`Node::synch_handlers`].
     ///
     /// # Errors
@@ -244,7 +244,7 @@ impl Node {
         })
     }
 
-    /// Sends a message without payload through this channel, counted from 0. While there is no room, handlers are run.
+    /// Sends a message without payload through this channel, counted from 0. Runs handlers while there is no room.
     ///
     /// # Errors
     ///
@@ -259,8 +259,8 @@ impl Node {
         self.send(channel, Outgoing::Short(short), &[], deadline.into())
     }
 
-    /// Sends a message with payload, at most 48 KiB and at most as much as [`Sender::max_bytes`] says. Without payload
-    /// it is a short one.
+    /// Sends a message with payload: at most 48 KiB, and at most [`Sender::max_bytes`]. Without payload it is a short
+    /// message.
     ///
     /// # Errors
     ///
@@ -276,12 +276,12 @@ impl Node {
         self.send(channel, bulk(short, payload), payload, deadline.into())
     }
 
-    /// Copies bytes, of which there may be any number, into memory of another program. It is not told: a message behind
-    /// them on this channel, which comes behind them, may do that.
+    /// Copies bytes, without a limit, into memory of another program. That program is not notified; a later message on
+    /// this channel arrives after the bytes and can notify it.
     ///
     /// # Errors
     ///
-    /// As [`Node::send_short`], after some of it was sent.
+    /// As [`Node::send_short`]; part of the bytes may have been sent.
     pub fn send_memory(
         &mut self,
         channel: usize,
@@ -313,14 +313,14 @@ impl Node {
         })
     }
 
-    /// Runs the handlers of messages that are there, and pushes on what waits for room. Returns how many messages there
-    /// were. Reads host memory only, never the device.
+    /// Runs the handlers of all received messages, and pushes messages that wait for room. Returns the number of
+    /// received messages. Reads only host memory, never the device.
     ///
     /// # Errors
     ///
-    /// What went wrong since the last call, one for each call: [`Error::UnknownHandler`], [`Error::Launch`] for
-    /// messages that were refused, which their receivers' cards do too. Nothing stops for these.
-    /// [`Error::Inconsistent`], [`Error::SlicesLost`].
+    /// Problems since the last call, one for each call: [`Error::UnknownHandler`]; [`Error::Launch`] for messages that
+    /// this card or their receiver's card refused. The channels remain usable after these. [`Error::Inconsistent`],
+    /// [`Error::SlicesLost`].
     pub fn poll(&mut self) -> Result<u32, Error> {
         let (handled, _) = self.progress()?;
         match self.send_queue.troubles.pop_front() {
@@ -329,8 +329,8 @@ impl Node {
         }
     }
 
-    /// As [`Node::poll`], but waits for the first message. With one channel a wait that sleeps does so until an
-    /// interrupt; with more it naps, as there is none for all of them.
+    /// As [`Node::poll`], but waits for the first message. With one channel, a sleeping wait lasts until an interrupt.
+    /// With several it sleeps for short times, because no single interrupt covers all of them.
     ///
     /// # Errors
     ///
@@ -341,7 +341,7 @@ impl Node {
             return Ok(handled);
         }
         self.wait_until("wait for a message", deadline.into(), true, |node| {
-            // Messages were handled before this is asked: another look would not find them any more.
+            // `progress` has handled messages before this check; another poll would not find them.
             match node.send_queue.troubles.pop_front() {
                 Some(trouble) => Err(trouble),
                 None => Ok(Some(node.handled).filter(|handled| *handled > 0)),
@@ -349,8 +349,8 @@ impl Node {
         })
     }
 
-    /// Waits until all that was sent has left: its receivers' cards have it, or have refused it. Runs handlers
-    /// meanwhile.
+    /// Waits until all sent messages have left: their receivers' cards have them, or have refused them. Runs handlers
+    /// while it waits.
     ///
     /// # Errors
     ///
@@ -362,11 +362,11 @@ impl Node {
         self.send_queue.troubles.pop_front().map_or(Ok(()), Err)
     }
 
-    /// Waits until all has left, tells the keeper of the handlers, and closes the channels.
+    /// Notifies the keeper of the handlers, waits until all messages have left, and closes the channels.
     ///
     /// # Errors
     ///
-    /// As [`Node::flush`]; the channels are closed all the same.
+    /// As [`Node::flush`]; the channels are closed also after an error.
     pub fn close(mut self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         if let Some(short) = self.handlers.leave() {
             self.send_queue.send_short(0, short)?;
@@ -374,7 +374,8 @@ impl Node {
         self.flush(deadline)
     }
 
-    /// Runs handlers and pushes on. Returns how many there were, and whether anything has moved.
+    /// Runs handlers and pushes waiting messages. Returns the number of handled messages, and whether there was
+    /// progress.
     fn progress(&mut self) -> Result<(u32, bool), Error> {
         let Self { send_queue, receivers, handlers, .. } = self;
         let mut handled = 0;
@@ -392,7 +393,7 @@ impl Node {
         Ok((handled, has_moved || handled > 0))
     }
 
-    /// Runs handlers until `done` says so; with `wakes` a message may be what it waits for.
+    /// Runs handlers until `done` returns a value. With `wakes`, a received message may end the wait.
     #[cold]
     fn wait_until<T>(
         &mut self,

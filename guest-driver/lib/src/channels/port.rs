@@ -8,15 +8,15 @@ use crate::port::{self, Parts, PortOptions};
 use crate::region::Region;
 use crate::{Address, Device, DeviceInfo, Error, Memory, WaitPolicy};
 
-/// How a channel is opened; all but the port itself.
+/// Options of a channel, other than those of its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Bytes of the payload region of messages that come. No longer one can be received.
+    /// Bytes of the payload region for received messages: the maximum length of a message.
     pub payload_bytes: usize,
-    /// Bytes of the payload region of the outbound queue that the card offers: no longer message can be sent.
+    /// Bytes of the outbound queue's payload region that the card offers: the maximum length of a sent message.
     pub outbound_bytes: u64,
-    /// Bytes of a message that are pushed first; each later segment is as long as all before. 0: messages are pushed
-    /// whole.
+    /// Bytes of a message's first segment; each later segment is as long as all before it. 0: a message has one
+    /// segment.
     pub first_segment_bytes: u64,
 }
 
@@ -24,7 +24,7 @@ impl Terms {
     /// Room for some of the longest messages.
     const PAYLOAD_BYTES: usize = 1 << 20;
 
-    /// As the card says: all of the outbound queue, and segments as the cluster has them.
+    /// The terms of the card: the whole outbound queue, and the cluster's segment size.
     #[must_use]
     pub fn of(info: &DeviceInfo) -> Self {
         Self {
@@ -35,8 +35,8 @@ impl Terms {
     }
 }
 
-/// An open channel, without handlers: [`super::Node`] has these. It is closed once it and all its regions are dropped;
-/// what it has sent and has not left by then never arrives ([`Sender::flush`]).
+/// An open channel without handlers; [`super::Node`] has handlers. It is closed once it and all its regions are
+/// dropped. Messages that have not left by then never arrive ([`Sender::flush`]).
 #[derive(Debug)]
 pub struct Port {
     /// The half that sends.
@@ -46,7 +46,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Opens a channel of `device`, on terms that fit it.
+    /// Opens a channel of `device`, with the card's own terms.
     ///
     /// # Errors
     ///
@@ -81,12 +81,12 @@ impl Port {
         Ok(Self { sender, receiver })
     }
 
-    /// This channel on the cluster network.
+    /// This channel's address on the cluster network.
     pub fn address(&self) -> Address {
         self.sender.address()
     }
 
-    /// Sets how both halves wait; [`WaitPolicy::ADAPTIVE`] at first.
+    /// Sets how both halves wait; the default is [`WaitPolicy::ADAPTIVE`].
     pub fn set_wait_policy(&mut self, policy: WaitPolicy) {
         self.sender.set_wait_policy(policy);
         self.receiver.set_wait_policy(policy);
@@ -94,18 +94,18 @@ impl Port {
 }
 
 impl Sender {
-    /// Registers fresh pages for this channel, zeros all of them: at least `bytes`. Nobody else writes to them before
-    /// [`Sender::expose`].
+    /// Allocates and registers zeroed pages for at least `bytes` bytes for this channel. Other nodes cannot write to
+    /// them before [`Sender::expose`].
     ///
     /// # Errors
     ///
-    /// [`Error::NoMemory`], [`Error::Refused`], with `ENOSPC` when the device has no region left;
+    /// [`Error::NoMemory`], [`Error::Refused`], with `ENOSPC` if the device has no free region;
     /// [`Error::DeviceGone`].
     pub fn allocate(&self, bytes: usize) -> Result<Region, Error> {
         self.register(self.link().backing.allocate(bytes)?)
     }
 
-    /// Registers memory for this channel. Its pages are pinned, so that `ulimit -l` must allow them.
+    /// Registers memory for this channel. Its pages are pinned, so `ulimit -l` must allow them.
     ///
     /// # Errors
     ///
@@ -114,8 +114,8 @@ impl Sender {
         Region::register(self.link(), memory)
     }
 
-    /// Lets memory messages for this channel write into a region, or, with `false`, not any more. Returns the region's
-    /// name, which those who write to it give.
+    /// Lets memory messages for this channel write to a region, or, with `false`, revokes that. Returns the region's
+    /// name, by which senders address it.
     ///
     /// # Errors
     ///

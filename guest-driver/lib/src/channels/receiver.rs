@@ -12,11 +12,10 @@ use crate::port::Queue;
 use crate::region::Region;
 use crate::{Address, Deadline, Error, WaitPolicy};
 
-/// The longest messages that fit beside one another into a payload region, for each release of slices that have
-/// payload.
+/// A payload region holds this many times the longest messages between two releases of slices with payload.
 const MESSAGES_BETWEEN_RELEASES: u64 = 4;
 
-/// The payload of a message, where the card has stored it.
+/// The payload of a message, in the place where the card has stored it.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
     words: &'a [AtomicU64],
@@ -24,22 +23,22 @@ pub struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// Its bytes.
+    /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there is none.
+    /// Whether the message has no payload.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// The words that hold it, in place: little-endian, and what the last one has beyond its bytes is no part of it.
+    /// The words that hold it, in place, little-endian. Bytes of the last word beyond its length are not part of it.
     pub fn words(&self) -> &'a [AtomicU64] {
         self.words
     }
 
-    /// Copies its bytes from `offset` on, as many as `out` holds. Returns how many there were.
+    /// Copies its bytes from `offset` on, as many as there are and `out` holds. Returns their number.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> usize {
         let bytes = self.bytes.saturating_sub(offset).min(out.len());
         let words = self.words.get(offset / 8..).unwrap_or_default();
@@ -57,7 +56,7 @@ impl<'a> Payload<'a> {
         bytes
     }
 
-    /// All of it, copied.
+    /// A copy of the whole payload.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.bytes];
         self.read(0, &mut bytes);
@@ -65,12 +64,12 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// A message that came. Its payload stays in place as long as this lives.
+/// A received message. Its payload stays in place as long as this value lives.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// The channel that it came from. The NIC says so, not the sender: it can be relied on.
+    /// The sender's channel. The NIC sets it, so a sender cannot forge it.
     pub source: Address,
-    /// The channel that it came to.
+    /// The channel that received it.
     pub target: Address,
     /// Number of its handler.
     pub handler: u32,
@@ -78,28 +77,28 @@ pub struct Message<'a> {
     pub arguments: [u32; 4],
     /// Its payload.
     pub payload: Payload<'a>,
-    /// Whether it interrupted.
+    /// Whether it caused an interrupt.
     pub interrupt: bool,
 }
 
-/// Receives what comes for a channel.
+/// Receives the messages of a channel.
 #[derive(Debug)]
 pub struct Receiver {
     queue: Queue<Slice>,
     address: Address,
     region: Region,
-    /// Messages with payload that were consumed and not released: their room is what others may wait for.
+    /// Messages with payload that were consumed and not released. Other messages may wait for their room.
     held: u64,
-    /// How many these may be: no piece of the region that a message waits for is cut by more of them.
+    /// Maximum of `held`: with more, a message could wait for room that is not released.
     most_held: u64,
-    /// What was released when they were last counted.
+    /// The queue's number of released slices when `held` was last reset.
     released: u64,
 }
 
 impl Receiver {
-    /// A half whose payload goes to `region`. The device is told how often slices are released. Those with payload are
-    /// released sooner, before the room of a message can be missing: a release is a doorbell, an exit from a virtual
-    /// machine, and short messages take no room.
+    /// A half that stores payload in `region`. It sets the release interval of the device. Slices with payload are
+    /// released sooner, before a message can lack room. Others are released rarely, because a release rings a doorbell,
+    /// which is an exit from the virtual machine, and short messages take no room.
     pub(super) fn new(
         mut queue: Queue<Slice>,
         address: Address,
@@ -126,12 +125,12 @@ impl Receiver {
         self.queue.received()
     }
 
-    /// The next message, if it is there; it is there until [`Receiver::advance`]. Reads host memory only, never the
+    /// The next message, if there is one; it stays valid until [`Receiver::advance`]. Reads only host memory, never the
     /// device.
     ///
     /// # Errors
     ///
-    /// [`Error::Inconsistent`]: the device says that payload is where no region is; the message is still there.
+    /// [`Error::Inconsistent`] if the device reports payload outside the region; the message stays in the queue.
     #[inline]
     pub fn front(&self) -> Result<Option<Message<'_>>, Error> {
         let Some(incoming) = self.queue.look(|queue, records| channels::front(queue, records)) else {
@@ -150,11 +149,11 @@ impl Receiver {
         Ok(Some(Message { source, target: self.address, handler, arguments, payload, interrupt }))
     }
 
-    /// The message at the front is done: its payload may be overwritten from now on.
+    /// Consumes the message at the front. Its payload may be overwritten from now on.
     #[inline]
     pub fn advance(&mut self) {
         let incoming = self.queue.look(|queue, records| channels::front(queue, records));
-        // One that cannot be read may have any payload.
+        // A message that cannot be read may have payload.
         self.advance_past(incoming.is_none_or(|incoming| incoming.payload.is_some()));
     }
 
@@ -175,11 +174,11 @@ impl Receiver {
         });
     }
 
-    /// What `take` makes of the next message, if that is there.
+    /// Passes the next message to `take`, if there is one, and consumes it.
     ///
     /// # Errors
     ///
-    /// As [`Receiver::front`], and the message is gone.
+    /// As [`Receiver::front`], but the message is consumed.
     #[inline]
     pub fn try_receive<T>(&mut self, take: impl FnOnce(&Message<'_>) -> T) -> Result<Option<T>, Error> {
         let (taken, has_payload) = match self.front() {
@@ -191,12 +190,12 @@ impl Receiver {
         taken
     }
 
-    /// What `take` makes of the next message; waits for it as the [`WaitPolicy`] says.
+    /// Passes the next message to `take` and consumes it; waits for it according to the [`WaitPolicy`].
     ///
     /// # Errors
     ///
     /// As [`Receiver::try_receive`]; [`Error::TimedOut`], [`Error::DeviceGone`]; [`Error::SlicesLost`], after which the
-    /// channel can be used on.
+    /// channel remains usable.
     #[inline]
     pub fn receive<T>(
         &mut self,
@@ -211,7 +210,7 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`], [`Error::DeviceGone`]; [`Error::SlicesLost`], after which the channel can be used on.
+    /// [`Error::TimedOut`], [`Error::DeviceGone`]; [`Error::SlicesLost`], after which the channel remains usable.
     #[inline]
     pub fn wait(&mut self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         if self.is_there() {
@@ -232,18 +231,18 @@ impl Receiver {
         self.queue.sleep(limit)
     }
 
-    /// Looks whether the device has gone past the next message without writing it, as a faulty device does, and goes
-    /// past it too.
+    /// Checks whether the device has skipped the next message without writing it, as a faulty device does, and then
+    /// skips it too.
     ///
     /// # Errors
     ///
-    /// [`Error::SlicesLost`], after which the channel can be used on.
+    /// [`Error::SlicesLost`], after which the channel remains usable.
     pub fn check(&mut self) -> Result<(), Error> {
         self.queue.check()
     }
 
-    /// Interrupts for this channel since the last call; sleeps up to `timeout` for the first one, and returns 0 when
-    /// there was none. Does not ask for one: messages that interrupt bring theirs.
+    /// Returns the interrupts for this channel since the last call. Sleeps up to `timeout` for the first one; returns 0
+    /// if there was none. It requests no interrupt: messages cause them.
     ///
     /// # Errors
     ///
@@ -268,7 +267,7 @@ impl Receiver {
     fn vanished(&self) -> Error {
         Error::Inconsistent {
             device: self.region.backing().name().into(),
-            what: "a message was there and is not any more".into(),
+            what: "a message was in the queue, and then was not".into(),
         }
     }
 }

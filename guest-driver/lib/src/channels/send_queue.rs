@@ -1,4 +1,4 @@
-//! What a program sends through its channels, handlers included: at once where there is room, and else when there is.
+//! The queue of a program and its handlers for sent messages: they leave at once if there is room, or later.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use niclab_port::channels::{Bulk, Memory, Outgoing, Short};
 use super::Sender;
 use crate::{Address, Error};
 
-/// Errors that are kept until they are asked for. Of more the first are: they tell how it began.
+/// Maximum number of stored errors. The first ones are kept, because they show the cause.
 const MAX_TROUBLES: usize = 64;
 
 /// Part of memory that a program has exposed.
@@ -15,17 +15,15 @@ const MAX_TROUBLES: usize = 64;
 pub struct Place {
     /// The channel that it was exposed for.
     pub target: Address,
-    /// The region's name, as [`Sender::expose`] says it there.
+    /// The region's name, which [`Sender::expose`] returned there.
     pub region: u32,
     /// Offset in the region.
     pub offset: u64,
 }
 
-/// The sending halves of a program's channels, and what waits for room in them: what handlers send by.
-///
-/// No call waits. What finds no room waits here and is pushed when the program polls, in order; there is a bound for
-/// that ([`super::Options::queue_messages`], [`super::Options::queue_bytes`]), beyond which sending fails with
-/// [`Error::SendQueueFull`].
+/// The sending halves of a program's channels, and messages that wait for room in them. Handlers send with it.
+/// No call waits. A message without room waits here, and is pushed in order when the program polls. Beyond the limits
+/// [`super::Options::queue_messages`] and [`super::Options::queue_bytes`], sending fails with [`Error::SendQueueFull`].
 #[derive(Debug)]
 pub struct SendQueue {
     senders: Vec<Sender>,
@@ -52,7 +50,7 @@ impl SendQueue {
         self.post(channel, Outgoing::Short(short), &[])
     }
 
-    /// Sends a message with payload, at most as much as [`Sender::max_bytes`] says.
+    /// Sends a message with payload, at most [`Sender::max_bytes`].
     ///
     /// # Errors
     ///
@@ -61,11 +59,11 @@ impl SendQueue {
         self.post(channel, bulk(short, payload), payload)
     }
 
-    /// Copies bytes, of which there may be any number, into memory of another program, which is not told.
+    /// Copies bytes, without a limit, into memory of another program, which is not notified.
     ///
     /// # Errors
     ///
-    /// As [`SendQueue::send_short`]; [`Error::SendQueueFull`] after some of it was sent.
+    /// As [`SendQueue::send_short`]; [`Error::SendQueueFull`], after which part of the bytes may have been sent.
     pub fn send_memory(&mut self, channel: usize, place: &Place, bytes: &[u8]) -> Result<(), Error> {
         let piece = self.sender(channel)?.piece_bytes();
         for (number, part) in bytes.chunks(piece).enumerate() {
@@ -78,13 +76,13 @@ impl SendQueue {
     ///
     /// # Errors
     ///
-    /// [`Error::BadValue`] where there is no such channel.
+    /// [`Error::BadValue`] if there is no such channel.
     pub fn sender(&mut self, channel: usize) -> Result<&mut Sender, Error> {
         let count = self.senders.len();
         self.senders.get_mut(channel).ok_or_else(|| Error::BadValue {
             what: "the channel",
             value: channel as u64,
-            range: format!("less than {count}, as many as were enabled"),
+            range: format!("less than {count}, the number of enabled channels"),
         })
     }
 
@@ -93,7 +91,7 @@ impl SendQueue {
         &self.senders
     }
 
-    /// Messages that wait.
+    /// Number of messages that wait for room.
     pub fn waiting(&self) -> usize {
         self.messages
     }
@@ -103,15 +101,15 @@ impl SendQueue {
         self.senders.iter().position(|sender| sender.address() == address)
     }
 
-    /// Keeps an error until somebody asks.
+    /// Stores an error until the next poll.
     pub(super) fn trouble(&mut self, error: Error) {
         if self.troubles.len() < MAX_TROUBLES {
             self.troubles.push_back(error);
         }
     }
 
-    /// Sends at once, if there is room and nothing waits, and says whether it did. What another message was refused for
-    /// is kept.
+    /// Sends at once if there is room and no message waits. Returns whether it did. Refusals of other messages are
+    /// stored.
     pub(super) fn try_post(
         &mut self,
         channel: usize,
@@ -125,7 +123,7 @@ impl SendQueue {
             return Ok(false);
         }
         match sender.try_send(message, payload) {
-            // Each refusal is told once.
+            // Each refusal is reported once.
             Err(error @ Error::Launch { .. }) => {
                 self.trouble(error);
                 self.sender(channel)?.try_send(message, payload)
@@ -152,7 +150,7 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Pushes what waits, as far as there is room, and says whether something was. Looks for refusals.
+    /// Pushes waiting messages, as far as there is room. Returns whether it pushed any. Also collects refusals.
     pub(super) fn push_on(&mut self) -> Result<bool, Error> {
         let mut has_moved = false;
         for (sender, waiting) in self.senders.iter_mut().zip(&mut self.waiting) {
@@ -177,7 +175,7 @@ impl SendQueue {
         Ok(has_moved)
     }
 
-    /// Whether nothing waits, and all has left.
+    /// Whether no message waits, and all have left.
     pub(super) fn is_flushed(&mut self) -> Result<bool, Error> {
         if self.messages > 0 {
             return Ok(false);
@@ -196,7 +194,7 @@ impl SendQueue {
     }
 }
 
-/// A message with this payload; a short one without.
+/// A message with this payload; a short message if it is empty.
 pub(super) fn bulk(short: Short, payload: &[u8]) -> Outgoing {
     match payload.len() as u64 {
         0 => Outgoing::Short(short),
@@ -204,7 +202,7 @@ pub(super) fn bulk(short: Short, payload: &[u8]) -> Outgoing {
     }
 }
 
-/// Bytes for `place`, so far behind its begin.
+/// A memory message with `part`, for the address `behind` bytes after `place`.
 pub(super) fn memory(place: &Place, behind: usize, part: &[u8]) -> Outgoing {
     let &Place { target, region, offset } = place;
     let place = offset.saturating_add(behind as u64);

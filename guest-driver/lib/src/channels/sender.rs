@@ -1,4 +1,4 @@
-//! The sending half of a logical channel: messages are pushed into the card (sections 5.1 and 5.2).
+//! The sending half of a logical channel: it pushes messages into the card (sections 5.1 and 5.2).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use crate::memory::copy;
 use crate::port::{Link, Requester, Status};
 use crate::{Address, Deadline, Error, Memory, WaitPolicy};
 
-/// Pieces of memory that the payload region of an outbound queue has room for.
+/// Number of memory messages that the payload region of an outbound queue has room for.
 const PIECES: u64 = 4;
 
 /// Pushes the messages of a channel.
@@ -20,13 +20,13 @@ pub struct Sender {
     region: Memory,
     room: PayloadRoom,
     segments: Segments,
-    /// A message whose payload is all in the region, and not all of whose segments found a free slot.
+    /// A message whose payload is stored completely, but some of whose segments found no free slot.
     pushing: Option<Pushing>,
-    /// Refusals that were seen while a message was being pushed, and that nobody was told of.
+    /// Refusals found while a message was being pushed, and not reported yet.
     refused: Option<Error>,
-    /// Where the last message went, if the status line will not tell when it has left.
+    /// Target of the last message, if the status line will not report that it has left.
     unreported: Option<Address>,
-    /// Messages that were pushed.
+    /// Number of pushed messages.
     messages: u64,
 }
 
@@ -50,7 +50,7 @@ impl Sender {
         self.requester.set_wait_policy(policy);
     }
 
-    /// This channel on the cluster network.
+    /// This channel's address on the cluster network.
     pub fn address(&self) -> Address {
         self.link().address
     }
@@ -59,12 +59,12 @@ impl Sender {
         self.requester.link()
     }
 
-    /// Most payload bytes of a message.
+    /// Maximum payload bytes of a message.
     pub fn max_bytes(&self) -> u64 {
         self.room.bytes().min(super::MAX_BULK_BYTES)
     }
 
-    /// Into how long pieces memory is cut: several of them are under way at a time.
+    /// Length of the pieces into which memory is cut. Several pieces are in flight at a time.
     pub fn piece_bytes(&self) -> usize {
         let piece = (self.room.bytes() / PIECES).next_multiple_of(64);
         piece.min(self.max_bytes()).max(1) as usize
@@ -75,7 +75,7 @@ impl Sender {
         self.messages
     }
 
-    /// Doorbells that this channel has rung since it was opened, for what it sent and for room that it gave back.
+    /// Doorbells that this channel has rung since it was opened, for sent messages and for released slices.
     pub fn doorbells(&self) -> u64 {
         self.link().rung.load(Ordering::Relaxed)
     }
@@ -85,13 +85,12 @@ impl Sender {
         self.requester.status()
     }
 
-    /// Sends a message if there is room for all of it, and says whether there was. Its payload may be used anew at
-    /// once.
+    /// Sends a message if there is room for all of it. Returns whether it did. The payload may be reused at once.
     ///
     /// # Errors
     ///
-    /// [`Error::BadValue`] for a payload too long or another than the message has; [`Error::Launch`] once for each
-    /// message that was refused since, [`Error::Inconsistent`]: nothing was sent.
+    /// [`Error::BadValue`] for a payload that is too long or has another length than the message; [`Error::Launch`]
+    /// once for each message refused since the last call, [`Error::Inconsistent`]: nothing was sent.
     #[inline]
     pub fn try_send(&mut self, message: Outgoing, payload: &[u8]) -> Result<bool, Error> {
         match &message {
@@ -100,7 +99,7 @@ impl Sender {
         }
     }
 
-    /// [`Sender::try_send`] of a message without payload, which takes a slot and nothing else.
+    /// [`Sender::try_send`] of a message without payload, which only takes a slot.
     #[inline]
     fn try_send_short(&mut self, short: &Short) -> Result<bool, Error> {
         if self.refused.is_some() || self.pushing.is_some() {
@@ -126,7 +125,7 @@ impl Sender {
         }
         let offset = self.room.take(payload.len() as u64, &self.requester.page());
         let Some(offset) = offset else {
-            // Refusals would not be seen otherwise.
+            // Without this, refusals would not be noticed.
             self.requester.refresh()?;
             return Ok(false);
         };
@@ -139,12 +138,12 @@ impl Sender {
         Ok(true)
     }
 
-    /// Sends a message; waits while there is no room. The message is on its way when this returns.
+    /// Sends a message; waits while there is no room. The message is in flight when this returns.
     ///
     /// # Errors
     ///
-    /// As [`Sender::try_send`]; [`Error::TimedOut`], and nothing was sent; [`Error::DeviceGone`]. What other messages
-    /// were refused for while the rest of this one is pushed is told by the next call.
+    /// As [`Sender::try_send`]; [`Error::TimedOut`], after which nothing was sent; [`Error::DeviceGone`]. The next call
+    /// reports refusals of other messages that are found while the rest of this one is pushed.
     #[inline]
     pub fn send(
         &mut self,
@@ -159,7 +158,7 @@ impl Sender {
         self.go_on_sending(message, payload, is_sent, deadline.into())
     }
 
-    /// [`Sender::send`], of which a part at least could not be done at once.
+    /// The rest of [`Sender::send`], if part of the message could not be pushed at once.
     #[cold]
     fn go_on_sending(
         &mut self,
@@ -179,8 +178,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Waits until every message sent so far has left: its receiver's card has all of it, or has refused it. A channel
-    /// that is closed before takes back what has not left.
+    /// Waits until every message sent so far has left: its receiver's card has all of it, or has refused it. Messages
+    /// that have not left when the channel is closed are discarded.
     ///
     /// # Errors
     ///
@@ -189,7 +188,7 @@ impl Sender {
         self.wait_until("flush", deadline.into(), Self::is_flushed)
     }
 
-    /// Whether all has left. Asks the card to tell, where it does not do so by itself.
+    /// Whether all messages have left. Requests a report from the card if the last message did not.
     pub(super) fn is_flushed(&mut self) -> Result<bool, Error> {
         self.push_on()?;
         self.check_refusals()?;
@@ -206,7 +205,7 @@ impl Sender {
         Ok(false)
     }
 
-    /// Launches what is left of the message before, as far as there are slots.
+    /// Posts the remaining segments of the last message, as far as there are slots.
     pub(super) fn push_on(&mut self) -> Result<(), Error> {
         while let Some(mut pushing) = self.pushing {
             if !self.has_slot_for_rest()? {
@@ -218,7 +217,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Looks whether messages were refused since this was asked last, by this card or by their receiver's.
+    /// Checks whether this card or a receiver's card has refused messages since the last check.
     ///
     /// # Errors
     ///
@@ -228,7 +227,7 @@ impl Sender {
         self.requester.refresh()
     }
 
-    /// The message as it will be pushed.
+    /// Checks a message, and prepares its push.
     pub(super) fn check(&self, message: &Outgoing, payload: &[u8]) -> Result<Pushing, Error> {
         let (bytes, most) = (payload.len() as u64, self.max_bytes());
         if bytes > most {
@@ -239,14 +238,14 @@ impl Sender {
             return Err(Error::BadValue {
                 what: "the payload in bytes",
                 value: bytes,
-                range: format!("what the message says, {}", message.payload_bytes()),
+                range: format!("{}, the message's own length", message.payload_bytes()),
             });
         }
         Ok(Pushing::new(*message, self.segments)?)
     }
 
-    /// Whether a message that has begun can go on. What became of others is told by the next call, so that this one is
-    /// not left in the middle, which its card would give up.
+    /// Whether a message that has begun can continue. Refusals of other messages are reported by the next call. So this
+    /// message is not left incomplete, which would make its card give up.
     fn has_slot_for_rest(&mut self) -> Result<bool, Error> {
         match (self.requester.has_slot(), &mut self.refused) {
             (Err(Error::Launch { count, .. }), Some(Error::Launch { count: before, .. })) => *before += count,
@@ -256,8 +255,8 @@ impl Sender {
         Ok(false)
     }
 
-    /// Stores payload segment by segment, each before its launch, so that the card sends the first while the others are
-    /// stored. Where slots run out all of the payload is stored, and launched later.
+    /// Stores payload segment by segment, each before its post, so that the card sends the first one while the others
+    /// are stored. If slots run out, stores the rest of the payload, which is posted later.
     fn push(&mut self, mut pushing: Pushing, payload: &[u8]) -> Result<(), Error> {
         loop {
             let (place, bytes) = pushing.next();
@@ -276,7 +275,7 @@ impl Sender {
         }
     }
 
-    /// Stores whole words, for a window of a card is written alone: what the last one has beyond the bytes is zero.
+    /// Stores whole words, because a card's window is write-only. Bytes of the last word beyond the payload are zero.
     fn store(&self, place: u64, bytes: &[u8]) {
         let words = self.region.words().get((place / 8) as usize..).unwrap_or_default();
         let (wholes, rest) = bytes.as_chunks::<8>();

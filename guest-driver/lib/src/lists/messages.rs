@@ -1,7 +1,7 @@
-//! Sends and receives with the semantics of MPI, on a [`Port`] that matches messages itself:
-//! [`niclab_port::lists::messages`], which has the rules, with the waiting.
+//! Sends and receives with the semantics of MPI, on a [`Port`] whose NIC matches messages.
+//! [`niclab_port::lists::messages`] has the rules; this module adds the waiting.
 //!
-//! Nothing goes on between calls: [`Endpoint::progress`], or any call that waits, reads events and answers them.
+//! No progress is made between calls: [`Endpoint::progress`], or any call that waits, reads and processes events.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,15 +14,15 @@ pub use niclab_port::lists::messages::{Message, Request};
 use super::{Event, Outcome, Port, Region};
 use crate::{Deadline, Error, WaitPolicy};
 
-/// Longest sleep while a peer that has not opened its port yet is to be greeted again.
+/// Interval between greetings to a peer that has not opened its port yet.
 const GREETING_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How an endpoint behaves; the default suits most.
+/// Options of an endpoint; the defaults suit most programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Longest message that is sent at once; a longer one is fetched by its receiver.
+    /// Longest message that is sent at once; the receiver fetches longer ones.
     pub eager_bytes: usize,
-    /// Most messages that a sender is ahead of each receiver; fewer where the event queue is small.
+    /// Maximum number of messages that a sender may be ahead of each receiver; fewer if the event queue is small.
     pub credits: u32,
     /// How calls wait.
     pub policy: WaitPolicy,
@@ -34,25 +34,25 @@ impl Default for Options {
     }
 }
 
-/// One node's end of the messages between all nodes that have the same port open.
+/// A node's endpoint for messages between all nodes that have the same port open.
 ///
-/// A [`Request`] that was begun ends with [`Endpoint::wait`] or [`Endpoint::test`].
+/// Each [`Request`] must be ended with [`Endpoint::wait`] or [`Endpoint::test`].
 #[derive(Debug)]
 pub struct Endpoint {
     port: Port,
     messages: Messages<Region>,
     /// Events that were read while a command waited for a slot.
     inbox: VecDeque<Event>,
-    /// When peers that were not there are to be greeted again.
+    /// Time of the next greeting to peers that were absent.
     greet_at: Option<Instant>,
 }
 
 impl Endpoint {
-    /// Makes `port`, which nobody used yet, an end of the messages between nodes 0 to `nodes - 1`.
+    /// Makes an unused `port` an endpoint for messages between nodes 0 to `nodes - 1`.
     ///
     /// # Errors
     ///
-    /// [`Error::BadValue`] when the port has too few events for so many nodes; what the port says.
+    /// [`Error::BadValue`] if the port has too few events for this number of nodes; those of the port.
     pub fn new(mut port: Port, nodes: u32, options: Options) -> Result<Self, Error> {
         port.set_wait_policy(options.policy);
         let events = port.events().capacity();
@@ -75,7 +75,7 @@ impl Endpoint {
         self.port.address().node
     }
 
-    /// Nodes that can send to each other.
+    /// Number of nodes that can send to each other.
     pub fn nodes(&self) -> u32 {
         self.messages.nodes()
     }
@@ -85,21 +85,21 @@ impl Endpoint {
         &self.port
     }
 
-    /// Memory for messages: at least `bytes`.
+    /// Allocates memory for messages: at least `bytes` bytes.
     ///
     /// # Errors
     ///
-    /// [`Port::allocate`].
+    /// Those of [`Port::allocate`].
     pub fn allocate(&self, bytes: usize) -> Result<Region, Error> {
         self.port.allocate(bytes)
     }
 
-    /// Begins to send the bytes of `range` to another node. They must stay as they are until the request has ended,
-    /// which it does when the message was stored at the receiver, or fetched by it.
+    /// Begins to send the bytes of `range` to another node. They must not change until the request has ended. It ends
+    /// when the message was stored at the receiver, or fetched by it.
     ///
     /// # Errors
     ///
-    /// [`Error::BadValue`] for a range beyond the region, or a node that is none or this one; what the port says.
+    /// [`Error::BadValue`] for a range beyond the region, an invalid node or this node; those of the port.
     pub fn isend(
         &mut self,
         node: u32,
@@ -114,8 +114,8 @@ impl Endpoint {
         Ok(request)
     }
 
-    /// Begins to receive into the bytes of `range`, from a node or from any, with a tag or with any. They belong to the
-    /// request until it has ended.
+    /// Begins to receive into the bytes of `range`, from a node or from any, with a tag or with any. The bytes belong
+    /// to the request until it has ended.
     ///
     /// # Errors
     ///
@@ -134,22 +134,22 @@ impl Endpoint {
         Ok(request)
     }
 
-    /// Ends a request if it is done: what was moved. Otherwise the request is given back.
+    /// Ends a request if it is done, and returns its message. Otherwise returns the request.
     ///
     /// # Errors
     ///
-    /// [`Error::Transfer`], which ends the request; what the port says.
+    /// [`Error::Transfer`], which ends the request; those of the port.
     pub fn test(&mut self, request: Request) -> Result<Result<Message, Request>, Error> {
         self.progress()?;
         Ok(self.take_ended(&request)?.ok_or(request))
     }
 
-    /// Waits until the request is done: what was moved.
+    /// Waits until the request is done, and returns its message.
     ///
     /// # Errors
     ///
-    /// [`Error::Transfer`]; [`Error::TimedOut`], after which the operation goes on, although nobody can wait for it any
-    /// more; what the port says.
+    /// [`Error::Transfer`]; [`Error::TimedOut`], after which the operation continues, but cannot be waited for any
+    /// more; those of the port.
     pub fn wait(&mut self, request: Request, deadline: impl Into<Deadline>) -> Result<Message, Error> {
         let deadline = match deadline.into() {
             Deadline::After(limit) => Instant::now().checked_add(limit).map_or(Deadline::Never, Deadline::At),
@@ -163,14 +163,14 @@ impl Endpoint {
             let next_look = self.next_look(deadline);
             match self.port.event(next_look) {
                 Ok(event) => self.on_event(&event)?,
-                // Not ours: it is time to greet a peer again.
+                // Not the caller's timeout: a peer must be greeted again.
                 Err(Error::TimedOut { .. }) if !is_over(deadline) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Sends, and waits until that is done.
+    /// Sends a message, and waits until it was sent.
     ///
     /// # Errors
     ///
@@ -187,7 +187,7 @@ impl Endpoint {
         self.wait(request, deadline)
     }
 
-    /// Receives, and waits until that is done.
+    /// Receives a message, and waits for it.
     ///
     /// # Errors
     ///
@@ -204,11 +204,11 @@ impl Endpoint {
         self.wait(request, deadline)
     }
 
-    /// Answers all events that are there.
+    /// Processes all received events.
     ///
     /// # Errors
     ///
-    /// What the port says.
+    /// Those of the port.
     pub fn progress(&mut self) -> Result<(), Error> {
         if self.greeting_due().is_some_and(|at| Instant::now() >= at) {
             self.greet_at = None;
@@ -225,10 +225,10 @@ impl Endpoint {
         heard.map_err(|outcome| self.transfer_error("carry a command out", outcome))
     }
 
-    /// Launches what is to be launched; while there is no slot, reads events, for whose places in the queue it may be
-    /// waiting.
+    /// Posts all pending commands. If no slot is free, reads events, because the device may wait for their slots in the
+    /// event queue.
     fn flush(&mut self) -> Result<(), Error> {
-        /// Longer than any daemon lets a slot wait; a dead one is found sooner.
+        /// Longer than any working daemon takes to free a slot; a dead one is detected sooner.
         const LIMIT: Duration = Duration::from_secs(60);
         loop {
             while let Some(command) = self.messages.command() {
@@ -240,7 +240,7 @@ impl Endpoint {
         }
     }
 
-    /// The result of a request that has ended; the request is forgotten then.
+    /// The result of a request, if it has ended. The endpoint then forgets the request.
     fn take_ended(&mut self, request: &Request) -> Result<Option<Message>, Error> {
         match self.messages.take_ended(request) {
             Ended::No => Ok(None),
@@ -254,13 +254,13 @@ impl Endpoint {
         }
     }
 
-    /// When a peer that was not there is to be greeted again, if there is one.
+    /// Time of the next greeting, if a peer was absent.
     fn greeting_due(&mut self) -> Option<Instant> {
         let waits = self.messages.waits_for_greeting();
         waits.then(|| *self.greet_at.get_or_insert_with(|| Instant::now() + GREETING_INTERVAL))
     }
 
-    /// Until when a wait may sleep: a peer may have to be greeted again before the deadline.
+    /// How long a wait may sleep: until the deadline, or until the next greeting if that is earlier.
     fn next_look(&mut self, deadline: Deadline) -> Deadline {
         match (self.greeting_due(), deadline) {
             (Some(soon), Deadline::At(instant)) => Deadline::At(soon.min(instant)),

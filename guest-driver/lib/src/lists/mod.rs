@@ -1,10 +1,9 @@
-//! Lists of posted receives: a NIC that matches incoming messages itself, and writes each into the memory that was
-//! posted for it.
+//! Lists of posted receives: the NIC matches incoming messages, and writes each into the memory that was posted for it.
 //!
-//! Semantics are those of Portals 3.0, docs/use/MATCH.md has the rule. A [`Port`] has eight portals, each with a list of
-//! posted match entries and an overflow list behind it. A program registers memory ([`Region`]), appends entries
-//! ([`Append`]), puts and gets ([`Put`], [`Get`]), and learns of it all by [`Event`]s or by counters. No system call is
-//! on the path of a message, and no copy: the NIC writes into the memory of the program.
+//! Semantics are those of Portals 3.0; docs/use/MATCH.md has the matching rule. A [`Port`] has eight portals, each with
+//! a list of posted match entries and an overflow list after it. A program registers memory ([`Region`]), appends
+//! entries ([`Append`]), and puts and gets data ([`Put`], [`Get`]). [`Event`]s or counters report the results. The path
+//! of a message has no system call and no copy: the NIC writes into the memory of the program.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -16,7 +15,7 @@
 //! let mut port = Port::open(&device, PortOptions::default().port(0))?;
 //! let region = port.allocate(1 << 20)?;
 //! let limit = Duration::from_secs(1);
-//! // Whatever comes with match bits 7 and anything in the upper half goes into the first half of the region.
+//! // Messages with 7 in the lower half of the match bits, and any upper half, go into the first half of the region.
 //! port.launch(&Append::put(0, region.span(0..1 << 19)?).match_bits(7, 0xffff_ffff << 32), limit)?;
 //! let target = Target { port: Address { node: 1, port: 0 }, portal: 0 };
 //! port.launch(&Put::new(target, region.span(1 << 19..(1 << 19) + 64)?).match_bits(7), limit)?;
@@ -26,9 +25,9 @@
 //! # }
 //! ```
 //!
-//! The device takes a command only while the event queue has room for what it may cause: a program that waits for a
-//! free slot and does not read its events waits for itself. [`messages`] has sends and receives in the manner of MPI on
-//! top of this, and looks after all that.
+//! The device accepts a command only while the event queue has room for the events that it may cause. So a program that
+//! waits for a free slot without reading its events deadlocks with itself. [`messages`] has sends and receives as in
+//! MPI on top of this, and avoids that deadlock.
 
 pub mod messages;
 
@@ -61,12 +60,12 @@ pub type Get<'a> = heart::Get<Span<'a>>;
 /// cbindgen:ignore
 pub type Append<'a> = heart::Append<Span<'a>>;
 
-/// An open port, which can be asked for [`Put`], [`Get`], [`Append`], [`Unlink`], [`ArmCounter`]. When it closes, its
-/// entries are unlinked.
+/// An open port, which accepts [`Put`], [`Get`], [`Append`], [`Unlink`] and [`ArmCounter`]. When it closes, its entries
+/// are unlinked.
 ///
 /// cbindgen:ignore
 pub type Port = commanded::Port<Event>;
-/// Launches the commands of a port, and reads its counters.
+/// Posts the commands of a port, and reads its counters.
 ///
 /// cbindgen:ignore
 pub type Commands = commanded::Commands<Event>;
@@ -79,7 +78,7 @@ impl commanded::Event for Event {
     type Record = EventRecord;
     type Launched = Handle;
     const FEATURE: (u64, &str) = (FEATURE_LISTS, "lists of posted receives");
-    /// With the counters.
+    /// A page: the status line and the counters.
     const STATUS_BYTES: usize = PAGE_BYTES as usize;
 
     #[inline]
@@ -89,7 +88,7 @@ impl commanded::Event for Event {
 
     #[inline]
     fn launched(number: u64) -> Handle {
-        // The device knows a launch by the low half of its number.
+        // The device identifies a post by the low half of its number.
         Handle::from_number(number as u32)
     }
 }
@@ -99,7 +98,7 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Commands::counter`].
     pub fn counter(&self, counter: u32) -> Result<Count, Error> {
         self.commands.counter(counter)
     }
@@ -110,14 +109,14 @@ impl Commands {
     ///
     /// # Errors
     ///
-    /// [`Error::BadValue`] when there is no such counter.
+    /// [`Error::BadValue`] if there is no such counter.
     pub fn counter(&self, counter: u32) -> Result<Count, Error> {
         check_counter(counter)?;
         Ok(Count::read(&self.requester.page(), counter))
     }
 
-    /// Waits until a counter has at least so many successes, or a failure more than when the wait began. What the
-    /// operations that it counts have stored can be read then.
+    /// Waits until a counter has at least `successes` successes, or one failure more than when the wait began. The data
+    /// that the counted operations stored is then visible.
     ///
     /// # Errors
     ///
@@ -139,7 +138,7 @@ impl Commands {
             }
             let next = wait.next(&mut self.quiet, &*self.requester.link().backing)?;
             let Next::Sleep(limit) = next else { continue };
-            // The interrupt comes at once where the counter is there already, so that it is not slept through.
+            // If the counter has already reached its value, the interrupt comes at once, so the sleep cannot miss it.
             is_armed = is_armed || self.try_launch(&ArmCounter { counter, successes })?.is_some();
             let limit = if is_armed { limit } else { limit.min(WaitPolicy::SENDER_SLEEP) };
             self.requester.link().backing.wait_interrupts(limit)?;

@@ -1,9 +1,9 @@
-//! Whole words between memory that a device uses as well and memory of this program: as wide as the processor stores
-//! and loads.
+//! Copies whole words between memory that a device also uses and memory of this program, with the widest stores and
+//! loads of the processor.
 //!
-//! Nobody looks at such bytes before a launch or behind a record says that all are there, so that only the order of
-//! these with the bytes matters, and not in how many stores they went. To a write-combining window a line goes as one
-//! burst. An emulated processor takes as long for sixteen bytes as for eight.
+//! The reader looks at such bytes only after a post or a record says that all are present. So only the order of that
+//! store with the bytes matters, not the number of stores of the bytes. A cache line goes to a write-combining window
+//! as one burst. An emulated processor takes as long for sixteen bytes as for eight.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ const LINE_WORDS: usize = 8;
 type SharedLine = [AtomicU64; LINE_WORDS];
 type Line = [[u8; 8]; LINE_WORDS];
 
-/// Stores words, as many as both have.
+/// Stores words, as many as both slices have.
 pub(crate) fn store(to: &[AtomicU64], from: &[[u8; 8]]) {
     let (to_lines, to_rest) = to.split_at(whole_lines(to.len(), from.len()));
     let (from_lines, from_rest) = from.split_at(to_lines.len());
@@ -25,7 +25,7 @@ pub(crate) fn store(to: &[AtomicU64], from: &[[u8; 8]]) {
     }
 }
 
-/// Loads words, as many as both have.
+/// Loads words, as many as both slices have.
 pub(crate) fn load(from: &[AtomicU64], to: &mut [[u8; 8]]) {
     let (from_lines, from_rest) = from.split_at(whole_lines(from.len(), to.len()));
     let (to_lines, to_rest) = to.split_at_mut(from_lines.len());
@@ -37,7 +37,7 @@ pub(crate) fn load(from: &[AtomicU64], to: &mut [[u8; 8]]) {
     }
 }
 
-/// Words of the lines that both have.
+/// Number of words in the whole lines that both slices have.
 const fn whole_lines(one: usize, other: usize) -> usize {
     let words = if one < other { one } else { other };
     words - words % LINE_WORDS
@@ -46,28 +46,28 @@ const fn whole_lines(one: usize, other: usize) -> usize {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn store_line(to: &SharedLine, from: &Line) {
-    // SAFETY: `from` is 64 readable bytes, and `to` as many that may be written, as their types say; SSE2 is part of
-    // every x86-64 processor. What is stored to is atomic words, and these stores are whole words of them, as the
-    // processor makes them: who reads them at the same time reads each word as it was or as it is, and the compiler
-    // takes it that this may change any memory.
+    // SAFETY: by their types, `from` has 64 readable bytes and `to` has 64 bytes that may be written. SSE2 is part of
+    // every x86-64 processor. The destination consists of atomic words, and the processor makes these stores as whole
+    // words. So a concurrent reader sees each word as it was or as it is. The compiler assumes that the assembly may
+    // change any memory.
     unsafe { copy_line(to.as_ptr().cast_mut().cast(), from.as_ptr().cast()) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn load_line(from: &SharedLine, to: &mut Line) {
-    // SAFETY: as in `store_line`, the other way round; `to` is nobody else's.
+    // SAFETY: as in `store_line`, with the roles exchanged; `to` is borrowed exclusively.
     unsafe { copy_line(to.as_mut_ptr().cast(), from.as_ptr().cast()) }
 }
 
 /// Copies 64 bytes.
 ///
 /// # Safety
-/// `to` is valid for writes of 64 bytes, and `from` for reads of as many.
+/// `to` is valid for writes of 64 bytes, and `from` for reads of 64 bytes.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn copy_line(to: *mut u8, from: *const u8) {
-    // SAFETY: as the caller says; no flag is changed and no stack used.
+    // SAFETY: the caller guarantees valid pointers; the code changes no flag and uses no stack.
     unsafe {
         std::arch::asm!(
             "movups {first}, [{from}]",

@@ -1,5 +1,5 @@
-//! What the ports of all models have in common: [`niclab_port`] over memory that is mapped, and the waiting for what it
-//! has not yet.
+//! Code that ports of all models share: [`niclab_port`] on mapped memory, and the waiting, which that crate does not
+//! have.
 
 mod open;
 mod parts;
@@ -20,11 +20,11 @@ pub(crate) use requester::Requester;
 
 use crate::{Address, Backing, Error, Memory};
 
-/// What both halves of a port share: the way to the device.
+/// State that both halves of a port share: the connection to the device.
 pub struct Link {
     pub(crate) address: Address,
     info: Memory,
-    /// Slices consumed since the port was opened: what a launch says of the other half.
+    /// Slices consumed since the port was opened; a post reports this number to the device.
     received: AtomicU64,
     /// Doorbells rung.
     pub(crate) rung: AtomicU64,
@@ -32,7 +32,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Tells the device of stores to a page of the port, unless it polls them.
+    /// Notifies the device of stores to a page of the port, unless it polls.
     #[inline]
     pub(crate) fn announce(&self) {
         const DOORBELL_WORD: usize = (niclab_abi::bar::INFO_DOORBELL_OFFSET / 8) as usize;
@@ -47,7 +47,7 @@ impl Link {
         self.backing.name().into()
     }
 
-    /// What a fault of the device is to a program.
+    /// The error for a fault of the device.
     #[cold]
     fn error(&self, fault: Fault) -> Error {
         let (device, port) = (self.name(), self.address.port);

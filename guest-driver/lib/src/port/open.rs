@@ -41,7 +41,7 @@ impl Default for PortOptions {
 }
 
 impl PortOptions {
-    /// This port and no other.
+    /// Opens this port only.
     #[must_use]
     pub fn port(self, port: u32) -> Self {
         Self { port: Some(port), ..self }
@@ -60,7 +60,7 @@ impl PortOptions {
     }
 }
 
-/// Opens a port of `device`, whatever its model, and maps what belongs to it.
+/// Opens a port of `device`, of any model, and maps its memory.
 ///
 /// # Errors
 ///
@@ -137,7 +137,7 @@ fn open_port(file: &File, device: &str, options: &PortOptions) -> Result<OpenPor
         ..OpenPort::default()
     };
     let port = options.port.map_or_else(|| "any".to_owned(), |port| port.to_string());
-    // SAFETY: `argument` is what the request reads and writes, of the size that its code carries, and lives meanwhile.
+    // SAFETY: the request reads and writes `argument`, has its size in its code, and `argument` lives during the call.
     match unsafe { request_open_port(descriptor(file), &raw mut argument) } {
         Ok(_) => Ok(argument),
         Err(Errno::EBUSY) => Err(Error::PortBusy { device: device.into(), port }),
@@ -149,7 +149,7 @@ fn open_port(file: &File, device: &str, options: &PortOptions) -> Result<OpenPor
     }
 }
 
-/// The page of the status line, and the slices, of the receive memory.
+/// Splits receive memory into the page of the status line and the slices.
 fn receive_parts(receive: &Memory, slices: u32) -> Option<(Memory, Memory)> {
     let first = (RECEIVE_SLICES_OFFSET / 8) as usize;
     let words = (SLICE_BYTES / 8) as usize * slices as usize;

@@ -1,4 +1,4 @@
-//! A port's memory and backing, put together.
+//! The parts of a port: its memory and backing.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -10,7 +10,7 @@ use niclab_abi::receive::{MAX_SLICES, MIN_SLICES, SLICE_WORDS, StatusLine};
 use super::{Kind, Link, Queue, Requester};
 use crate::{Address, Backing, Error, Memory};
 
-/// All that makes a port just opened: for whoever opened one by other means than the character device.
+/// The parts of a newly opened port, for code that opens one by other means than the character device.
 pub struct Parts {
     /// The port on the cluster network.
     pub address: Address,
@@ -20,29 +20,29 @@ pub struct Parts {
     pub requester: Memory,
     /// The port's completer page, `niclab_abi::bar::CompleterPage`.
     pub completer: Memory,
-    /// The port's status line, `niclab_abi::receive::StatusLine`, and what else the model has on its page; only read.
+    /// The page with the port's status line, `niclab_abi::receive::StatusLine`, and the model's additions; only read.
     pub status: Memory,
     /// The port's slices or events, a power of two of them; only read.
     pub slices: Memory,
-    /// The payload region of the port's outbound queue, `niclab_abi::channels`; empty where the model has none.
+    /// The payload region of the port's outbound queue, `niclab_abi::channels`; empty if the model has none.
     pub payload: Memory,
-    /// The far side.
+    /// The backing.
     pub backing: Box<dyn Backing>,
 }
 
 impl Parts {
-    /// What the halves of a port share, once the parts are large enough.
+    /// Builds the state that the halves of a port share, and checks the size of the parts.
     ///
     /// # Errors
     ///
     /// [`Error::Inconsistent`] names the part that is too small.
     pub(crate) fn link(self) -> Result<Arc<Link>, Error> {
-        // Whatever the records are, their places are the same.
+        // The type of the records does not matter: their layout is the same.
         let (link, ..) = self.assemble::<niclab_port::slices::Slice>()?;
         Ok(link)
     }
 
-    /// The halves of a port, and what they share.
+    /// Builds the halves of a port, and the state that they share.
     ///
     /// # Errors
     ///

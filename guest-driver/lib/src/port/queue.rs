@@ -1,4 +1,4 @@
-//! Reading the queue of records that the device writes into memory, and waiting for the next.
+//! Reads the queue of records that the device writes into memory, and waits for the next record.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use super::{Kind, Link};
 use crate::wait::{Next, Quiet, Wait};
 use crate::{Deadline, Error, Memory, WaitPolicy};
 
-/// Looks for a record between two looks at those after it.
+/// Polls for a record between two checks for skipped records.
 const LOOKS_PER_CHECK: u32 = 4096;
 
 /// The receive queue of a port: slices, or events.
@@ -37,7 +37,7 @@ impl<K: Kind> Queue<K> {
         self.policy = policy;
     }
 
-    /// Slices of the queue.
+    /// Number of slices in the queue.
     pub(crate) fn slices(&self) -> u32 {
         self.records.capacity()
     }
@@ -47,7 +47,7 @@ impl<K: Kind> Queue<K> {
         self.records.received()
     }
 
-    /// What `take` takes out of the queue, and whether the device must be told.
+    /// Takes a record out of the queue with `take`, which also returns whether the device must be notified.
     #[inline]
     pub(crate) fn take<T>(
         &mut self,
@@ -64,7 +64,7 @@ impl<K: Kind> Queue<K> {
         Some(taken)
     }
 
-    /// What `look` finds in the queue, which stays as it is.
+    /// Reads the queue with `look`, without changing it.
     #[inline]
     pub(crate) fn look<T>(
         &self,
@@ -74,7 +74,7 @@ impl<K: Kind> Queue<K> {
         look(&self.records, &records)
     }
 
-    /// Looks whether the device has gone past the next slice without writing it, as a faulty device does, and goes past
+    /// Checks whether the device has skipped the next slice without writing it, as a faulty device does, and then skips
     /// it too.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         let before = self.records.released();
@@ -89,23 +89,23 @@ impl<K: Kind> Queue<K> {
         })
     }
 
-    /// Interrupts for this port since the last call; sleeps up to `timeout` for the first one.
+    /// Returns the interrupts for this port since the last call. Sleeps up to `timeout` for the first one.
     pub(crate) fn wait_interrupts(&self, timeout: Duration) -> Result<u64, Error> {
         self.link.backing.wait_interrupts(timeout)
     }
 
-    /// A sender gets `credits` of the slices: releases come often enough for it. Returns the interval that was kept to
-    /// before.
+    /// Shortens the release interval for a sender with `credits` slices, so that releases come often enough for it.
+    /// Returns the previous interval.
     pub(crate) fn narrow_release_interval(&mut self, credits: u32) -> u64 {
         self.with_memory(|records, memory| records.narrow_release_interval(credits, memory))
     }
 
-    /// Keeps to an interval, and tells the device.
+    /// Sets the release interval, here and in the device.
     pub(crate) fn set_release_interval(&mut self, slices: u64) {
         self.with_memory(|records, memory| records.set_release_interval(slices, memory));
     }
 
-    /// What `take` finds, as soon as it finds something; it looks at the queue and nothing else.
+    /// Waits until `take` finds something. `take` must depend on the queue only.
     pub(crate) fn wait<T>(
         &mut self,
         operation: &'static str,

@@ -1,4 +1,4 @@
-//! Launching from the requester page, and waiting for room in it.
+//! Posts from the requester page, and waits for room in it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,9 +19,9 @@ pub(crate) struct Requester {
     slots: niclab_port::Requester,
     policy: WaitPolicy,
     quiet: Quiet,
-    /// Launches are told of together.
+    /// The device is notified of several posts together.
     is_holding: bool,
-    /// The device was not told of some.
+    /// There are posts that the device was not notified of.
     is_unreported: bool,
 }
 
@@ -39,12 +39,12 @@ impl Requester {
         }
     }
 
-    /// Tells the device of no launch until [`Requester::tell`], or until there is no slot for another one.
+    /// Defers the notification of posts until [`Requester::tell`], or until no slot is free.
     pub(crate) fn hold(&mut self) {
         self.is_holding = true;
     }
 
-    /// Tells the device of what was held back, and of each launch again.
+    /// Notifies the device of deferred posts, and from now on of each post at once.
     pub(crate) fn tell(&mut self) {
         self.is_holding = false;
         self.tell_now();
@@ -64,12 +64,12 @@ impl Requester {
         &self.link
     }
 
-    /// Launches since the port was opened.
+    /// Posts since the port was opened.
     pub(crate) fn launched(&self) -> u64 {
         self.slots.launched()
     }
 
-    /// The page, and what the device writes for it.
+    /// The page, and the status that the device writes for it.
     pub(crate) fn page(&self) -> AtomicPage<'_> {
         AtomicPage { requester: self.page.words(), status: self.status.words() }
     }
@@ -79,25 +79,25 @@ impl Requester {
         Status::read(&self.page())
     }
 
-    /// Whether a slot is free; looks at the status line only when none is known to be.
+    /// Whether a slot is free; reads the status line only if no slot is known to be free.
     #[inline]
     pub(crate) fn has_slot(&mut self) -> Result<bool, Error> {
         if self.slots.is_full() {
-            // It frees no slot of which it does not know.
+            // The device frees only slots that it was notified of.
             self.tell_now();
             self.refresh()?;
         }
         Ok(!self.slots.is_full())
     }
 
-    /// Whether all that was launched is known to be taken. Reads the status line.
+    /// Whether the device has taken all posts. Reads the status line.
     pub(crate) fn is_drained(&mut self) -> Result<bool, Error> {
         self.tell_now();
         self.refresh()?;
         Ok(self.slots.in_flight() == 0)
     }
 
-    /// Learns from the status line which slots are free, and whether launches were refused.
+    /// Reads from the status line which slots are free, and whether posts were refused.
     pub(crate) fn refresh(&mut self) -> Result<(), Error> {
         let Self { link, page, status, slots, quiet, .. } = self;
         let before = slots.taken();
@@ -108,7 +108,8 @@ impl Requester {
         learned.map_err(|fault| link.error(fault))
     }
 
-    /// Launches the next slot, which is free, as `fill` does: it is told what the port has received.
+    /// Posts the next slot, which must be free, with `fill`. `fill` gets the number of records that the port has
+    /// received.
     #[inline]
     pub(crate) fn launch<T>(
         &mut self,
@@ -143,12 +144,12 @@ impl Requester {
         Ok(())
     }
 
-    /// A wait as this half waits.
+    /// A wait with the policy of this half.
     pub(crate) fn wait(&self, operation: &'static str, deadline: Deadline) -> Wait {
         Wait::new(operation, self.policy, deadline)
     }
 
-    /// What is waited for is not there: looks again, or sleeps.
+    /// Continues a wait: polls again, or sleeps.
     pub(crate) fn go_on_waiting(&mut self, wait: &mut Wait) -> Result<(), Error> {
         if let Next::Sleep(limit) = wait.next(&mut self.quiet, &*self.link.backing)? {
             thread::sleep(limit.min(WaitPolicy::SENDER_SLEEP));

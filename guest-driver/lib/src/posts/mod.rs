@@ -1,9 +1,9 @@
-//! Posts: messages out of registered memory to any node, and into memory that is posted for whatever comes next.
+//! Posts: messages from registered memory to any node, received into memory posted for the next message.
 //!
-//! After Jaganathan, Underwood and Sass (2003). The card has one [`Port`], which sends to every node ([`Send`]). It has
-//! room for as many messages as were posted ([`Receive`]), and takes it in the order of posting, whoever sends. No
-//! system call is on the path of a message, and no copy: the NIC reads and writes the memory of the program. Whether a
-//! message arrives, once and in order, is for the assembly of the card's protocol to say.
+//! After Jaganathan, Underwood and Sass (2003). The card has one [`Port`], which sends to every node ([`Send`]). Memory
+//! is posted for one message each ([`Receive`]), and is used in posting order, for messages from any node. The path of
+//! a message has no system call and no copy: the NIC reads and writes the memory of the program. The assembly of the
+//! card's protocol decides whether messages arrive, once and in order.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -24,8 +24,8 @@
 //! # }
 //! ```
 //!
-//! The device takes a command only while the event queue has room for what it is due: a program that waits for a free
-//! slot and does not read its events waits for itself ([`Port::launch_reading`]).
+//! The device accepts a command only while the event queue has room for the events that are due. So a program that
+//! waits for a free slot without reading its events deadlocks with itself ([`Port::launch_reading`] avoids that).
 
 use niclab_abi::config::FEATURE_POSTS;
 use niclab_abi::posts::{POST_ANY_SOURCE, PostRules};
@@ -46,7 +46,7 @@ use crate::{Error, commanded};
 ///
 /// cbindgen:ignore
 pub type Send<'a> = heart::Send<Span<'a>>;
-/// Room for one message, from whichever node: [`heart::Receive`].
+/// Posts memory for one message from any node: [`heart::Receive`].
 ///
 /// cbindgen:ignore
 pub type Receive<'a> = heart::Receive<Span<'a>>;
@@ -60,12 +60,11 @@ pub type Multicast<'a> = heart::Multicast<Span<'a>>;
 /// cbindgen:ignore
 pub type Reduce<'a> = heart::Reduce<Span<'a>>;
 
-/// An open port, which can be asked for [`Send`] and [`Receive`], and, for groups, [`Barrier`], [`Multicast`] and
-/// [`Reduce`].
+/// An open port, which accepts [`Send`] and [`Receive`], and, for groups, [`Barrier`], [`Multicast`] and [`Reduce`].
 ///
 /// cbindgen:ignore
 pub type Port = commanded::Port<Event>;
-/// Launches the commands of a port.
+/// Posts the commands of a port.
 ///
 /// cbindgen:ignore
 pub type Commands = commanded::Commands<Event>;
@@ -74,26 +73,26 @@ pub type Commands = commanded::Commands<Event>;
 /// cbindgen:ignore
 pub type Events = commanded::Events<Event>;
 
-/// When the NIC interrupts for messages that come, beside receives that ask for it. Zero turns a rule off; none of them
-/// is on in the default.
+/// The rules by which the NIC interrupts for received messages, in addition to receives that request it. Zero turns a
+/// rule off; by default all are off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// For so many bytes that came; what is more counts for the next.
+    /// An interrupt for each such number of bytes received. Further bytes count for the next interrupt.
     pub chunk_bytes: u64,
-    /// At the end of a message for the bytes that are pooled.
+    /// An interrupt at the end of a message, for bytes that have not caused one yet.
     pub at_end: bool,
-    /// For each message of so many bytes or more.
+    /// An interrupt for each message of at least this length.
     pub min_message_bytes: u64,
-    /// The rules are about messages of this node; of all without it.
+    /// The rules apply to messages from this node only; `None`: from all nodes.
     pub source: Option<u32>,
 }
 
 impl Port {
-    /// Changes when the NIC interrupts.
+    /// Sets the interrupt rules.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`], with `EOPNOTSUPP` where the card's protocol has no component for it; [`Error::DeviceGone`].
+    /// [`Error::Refused`], with `EOPNOTSUPP` if the card's protocol has no component for it; [`Error::DeviceGone`].
     pub fn set_rules(&self, rules: &Rules) -> Result<(), Error> {
         let &Rules { chunk_bytes: rcv_chunk_size, at_end, min_message_bytes, source } = rules;
         let source = source.map_or(POST_ANY_SOURCE, u64::from);
@@ -101,13 +100,13 @@ impl Port {
         self.link.backing.set_rules(&PostRules { port: 0, at_end, rcv_chunk_size, min_message_bytes, source })
     }
 
-    /// Makes a group of these nodes, of which this one is one. All members name it alike, and one another in the same
-    /// order. It begins when all have made it: what is asked for before waits.
+    /// Creates a group of these nodes, which must include this one. All members must use the same name, and list the
+    /// nodes in the same order. Operations wait until all members have created the group.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`], with `EINVAL` where there is a group of this name or the nodes are none of one, `ENOSPC`
-    /// where there are as many as may be, and `EOPNOTSUPP` where the card has no groups or its protocol loses messages;
+    /// [`Error::Refused`], with `EINVAL` if a group of this name exists or the nodes are invalid, `ENOSPC` if the
+    /// maximum number of groups exists, and `EOPNOTSUPP` if the card has no groups or its protocol loses messages;
     /// [`Error::DeviceGone`].
     pub fn make_group(&self, group: u32, nodes: &[u32]) -> Result<(), Error> {
         if nodes.is_empty() {
@@ -120,11 +119,11 @@ impl Port {
         self.link.backing.set_group(group, nodes)
     }
 
-    /// Drops a group. What is open of it is over, here and at all members.
+    /// Removes a group. Its operations in progress end, here and at all members.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`], with `ENOENT` where there is none; [`Error::DeviceGone`].
+    /// [`Error::Refused`], with `ENOENT` if there is no such group; [`Error::DeviceGone`].
     pub fn drop_group(&self, group: u32) -> Result<(), Error> {
         self.link.backing.set_group(group, &[])
     }

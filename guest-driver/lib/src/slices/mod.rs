@@ -1,4 +1,4 @@
-//! Slices: a requester page to send from and a receive queue in memory, no system call on either path.
+//! Slices: a requester page for sending and a receive queue in memory, without system calls on either path.
 //!
 //! After Fröning, Litz and Brüning (2007; sections are cited where they apply). A [`Port`] is a [`Sender`] and a
 //! [`Receiver`]; [`Port::split`] lends them out separately, so that one thread may send while another receives.
@@ -7,14 +7,14 @@
 //! [`Sender::send_bytes`] pads with zeros to whole words, and a program whose messages are not whole words puts their
 //! length into the tag.
 //!
-//! Messages of one port to another arrive once and in order as long as no link faults are configured: a receiver's
-//! slices are set aside for its senders by [`Port::authorize`], and a sender that ran out of them waits in its page.
+//! Messages of one port to another arrive once and in order as long as no link faults are configured.
+//! [`Port::authorize`] reserves slices of a receiver for each of its senders; a sender without credit waits in its
+//! page.
 //!
-//! A faulty device is met with errors that name it: what it left out is [`Error::SlicesLost`] and the port goes on,
-//! counts that cannot be are [`Error::Inconsistent`], and what never comes is [`Error::TimedOut`]. A lost interrupt
-//! costs time alone: a sleeping receiver looks into memory every 100 ms. The NIC has no check sum over a slice, so that
-//! a slice which was cut short and says that all is well is known by its contents alone: the end of the data, which is
-//! the tag, is old.
+//! Errors name the faults of a faulty device. Slices that it skips are [`Error::SlicesLost`], and the port remains
+//! usable. Invalid counts are [`Error::Inconsistent`], and missing messages are [`Error::TimedOut`]. A lost interrupt
+//! only costs time: a sleeping receiver polls memory every 100 ms. A slice has no checksum. A truncated slice whose
+//! status says that it is valid can only be recognised by its contents: the end of the data, which is the tag, is old.
 
 mod receiver;
 mod sender;
@@ -62,7 +62,7 @@ impl Port {
         Ok(Self { address: link.address, link, sender, receiver })
     }
 
-    /// This port on the cluster network.
+    /// This port's address on the cluster network.
     pub fn address(&self) -> Address {
         self.address
     }
@@ -81,16 +81,16 @@ impl Port {
         self.link.backing.route(target)
     }
 
-    /// Lets `source` send to the port (section 3.2, port authorization table) and sets `credits` of the port's slices
-    /// aside for it: it may be that many messages ahead of this program. The sum over all sources is at most
-    /// [`Port::slices`].
+    /// Authorizes `source` to send to the port (section 3.2, port authorization table) and reserves `credits` of the
+    /// port's slices for it. The source may be that many messages ahead of this program. The sum over all sources is at
+    /// most [`Port::slices`].
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`], with `ENOSPC` when the table is full or the credits exceed the slices left;
+    /// [`Error::Refused`], with `ENOSPC` if the table is full or the credits exceed the slices left;
     /// [`Error::DeviceGone`].
     pub fn authorize(&mut self, source: Address, credits: u32) -> Result<(), Error> {
-        // Told before the source can send.
+        // The device must know the interval before the source can send.
         let interval = self.receiver.queue().narrow_release_interval(credits);
         let authorized = self.link.backing.authorize(source, credits);
         if authorized.is_err() {
@@ -99,16 +99,16 @@ impl Port {
         authorized
     }
 
-    /// Takes the right to send back; what `source` sends from now on is discarded.
+    /// Revokes an authorization. The device discards what `source` sends from now on.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] when it had none, [`Error::DeviceGone`].
+    /// [`Error::Refused`] if there was none, [`Error::DeviceGone`].
     pub fn revoke(&mut self, source: Address) -> Result<(), Error> {
         self.link.backing.revoke(source)
     }
 
-    /// Sets how both halves wait; [`WaitPolicy::ADAPTIVE`] at first.
+    /// Sets how both halves wait; the default is [`WaitPolicy::ADAPTIVE`].
     pub fn set_wait_policy(&mut self, policy: WaitPolicy) {
         self.sender.set_wait_policy(policy);
         self.receiver.set_wait_policy(policy);
@@ -133,7 +133,7 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Sender::send`].
     #[inline]
     pub fn send(
         &mut self,
@@ -149,7 +149,7 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Sender::try_send`].
     #[inline]
     pub fn try_send(
         &mut self,
@@ -164,7 +164,7 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Receiver::receive`].
     #[inline]
     pub fn receive(&mut self, deadline: impl Into<Deadline>) -> Result<Message, Error> {
         self.receiver.receive(deadline)
@@ -180,7 +180,7 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Sender::flush`].
     pub fn flush(&mut self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         self.sender.flush(deadline)
     }

@@ -34,17 +34,17 @@ impl Receiver {
         self.queue.received()
     }
 
-    /// The next message, if it is there. Reads host memory only, never the device.
+    /// The next message, if there is one. Reads only host memory, never the device.
     #[inline]
     pub fn try_receive(&mut self) -> Option<Message> {
         take(&mut self.queue)
     }
 
-    /// The next message; waits for it as the [`WaitPolicy`] says.
+    /// The next message; waits for it according to the [`WaitPolicy`].
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`], [`Error::DeviceGone`]; [`Error::SlicesLost`], after which the port can be used on.
+    /// [`Error::TimedOut`], [`Error::DeviceGone`]; [`Error::SlicesLost`], after which the port remains usable.
     #[inline]
     pub fn receive(&mut self, deadline: impl Into<Deadline>) -> Result<Message, Error> {
         match self.try_receive() {
@@ -53,19 +53,19 @@ impl Receiver {
         }
     }
 
-    /// Looks whether the device has gone past the next slice without writing it, as a faulty device does, and goes past
-    /// it too. [`Receiver::receive`] does so while it waits; a program that only ever calls [`Receiver::try_receive`]
-    /// may do so when it has waited for long.
+    /// Checks whether the device has skipped the next slice without writing it, as a faulty device does, and then skips
+    /// it too. [`Receiver::receive`] does so while it waits. A program that only calls [`Receiver::try_receive`] should
+    /// call this after a long wait.
     ///
     /// # Errors
     ///
-    /// [`Error::SlicesLost`], after which the port can be used on.
+    /// [`Error::SlicesLost`], after which the port remains usable.
     pub fn check(&mut self) -> Result<(), Error> {
         self.queue.check()
     }
 
-    /// Interrupts for this port since the last call; sleeps up to `timeout` for the first one, and returns 0 when there
-    /// was none. Does not ask for one: messages sent with [`super::Flags::INTERRUPT`] bring theirs.
+    /// Returns the interrupts for this port since the last call. Sleeps up to `timeout` for the first one; returns 0 if
+    /// there was none. It requests no interrupt: messages sent with [`super::Flags::INTERRUPT`] cause them.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl Receiver {
     }
 }
 
-/// Takes the next message out of the queue, if it is there.
+/// Takes the next message out of the queue, if there is one.
 #[inline]
 fn take(queue: &mut Queue<Slice>) -> Option<Message> {
     queue.take(|queue, records| slices::take(queue, records))

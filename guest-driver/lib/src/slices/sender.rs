@@ -11,7 +11,7 @@ use crate::{Deadline, Error, WaitPolicy};
 #[derive(Debug)]
 pub struct Sender {
     requester: Requester,
-    /// Whether the status line will tell when the last packet left.
+    /// Whether the status line will report that the last packet has left.
     last_reports: bool,
 }
 
@@ -25,10 +25,10 @@ impl Sender {
         self.requester.set_wait_policy(policy);
     }
 
-    /// Sends a message: up to [`PAYLOAD_WORDS`] words and a tag. Returns its number, the first is 1. Waits while the
-    /// page is full, because the device lags or the receiver consumed too little.
+    /// Sends a message: up to [`PAYLOAD_WORDS`] words and a tag. Returns its number; the first is 1. Waits while the
+    /// page is full, because the device lags or the receiver consumed too few messages.
     ///
-    /// The message is on its way when this returns; whether it arrived, only [`Flags::ACKNOWLEDGE`] tells.
+    /// The message is in flight when this returns; only [`Flags::ACKNOWLEDGE`] reports its arrival.
     ///
     /// # Errors
     ///
@@ -49,11 +49,11 @@ impl Sender {
         Ok(self.launch(payload, tag, flags))
     }
 
-    /// Sends a message if the page has a free slot, else returns `None` at once.
+    /// Sends a message if the page has a free slot; otherwise returns `None` at once.
     ///
     /// # Errors
     ///
-    /// As [`Sender::send`], but for the waiting.
+    /// As [`Sender::send`], except those of the wait.
     #[inline]
     pub fn try_send(
         &mut self,
@@ -66,7 +66,7 @@ impl Sender {
     }
 
     /// [`Sender::send`] of up to [`PAYLOAD_BYTES`] bytes, as little-endian words, the last one padded with zeros. The
-    /// length in bytes does not travel.
+    /// length in bytes is not transmitted.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl Sender {
         self.send(&words[..count], tag, flags, deadline)
     }
 
-    /// [`Sender::send_bytes`] if the page has a free slot, else returns `None` at once.
+    /// [`Sender::send_bytes`] if the page has a free slot; otherwise returns `None` at once.
     ///
     /// # Errors
     ///
@@ -99,15 +99,15 @@ impl Sender {
         self.try_send(&words[..count], tag, flags)
     }
 
-    /// Waits until every message sent so far left the requester. The last one must carry [`Flags::NOTIFY`] or
-    /// [`Flags::ACKNOWLEDGE`]: the device reports the others only every eighth.
+    /// Waits until every message sent so far has left the requester. The last one must carry [`Flags::NOTIFY`] or
+    /// [`Flags::ACKNOWLEDGE`]: of other messages the device reports only every eighth.
     ///
-    /// A refusal that is just being reported may be told by the next call instead: within the status line the device
-    /// stores `launched`, by which this knows that all have left, before `refused` (DEVICE.md, section 6).
+    /// The next call may report a refusal that the device is just reporting. In the status line the device stores
+    /// `launched`, from which this call sees that all have left, before `refused` (DEVICE.md, section 6).
     ///
     /// # Errors
     ///
-    /// [`Error::NothingReported`] when it carried neither; [`Error::Launch`] when messages were refused;
+    /// [`Error::NothingReported`] if it carried neither; [`Error::Launch`] if messages were refused;
     /// [`Error::TimedOut`], [`Error::DeviceGone`], [`Error::Inconsistent`].
     pub fn flush(&mut self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         if !self.last_reports {
@@ -117,7 +117,7 @@ impl Sender {
         self.requester.wait_until("flush", deadline.into(), Requester::is_drained)
     }
 
-    /// Waits until `count` acknowledgements returned since the port was opened.
+    /// Waits until `count` acknowledgements have returned since the port was opened.
     ///
     /// # Errors
     ///
@@ -134,12 +134,12 @@ impl Sender {
         self.requester.status()
     }
 
-    /// Messages launched since the port was opened.
+    /// Messages posted since the port was opened.
     pub fn launched(&self) -> u64 {
         self.requester.launched()
     }
 
-    /// Launches a message from the next slot, which is free.
+    /// Posts a message from the next slot, which must be free.
     #[inline]
     fn launch(&mut self, payload: &[u64], tag: [u64; TAG_WORDS], flags: Flags) -> u64 {
         self.last_reports = flags.intersects(Flags::NOTIFY | Flags::ACKNOWLEDGE);

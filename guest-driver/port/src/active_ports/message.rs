@@ -1,23 +1,23 @@
-//! Messages cut into frames, and joined again.
+//! Cuts messages into frames, and reassembles them.
 
 use niclab_abi::active_ports::{FRAME_DATA, FRAME_FIRST, FRAME_KIND_MASK, FRAME_LAST, FrameHead};
 
-/// One frame's part of a message.
+/// The part of a message that one frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where it begins in the message.
+    /// Its offset in the message.
     pub offset: u32,
-    /// Its bytes.
+    /// Its length in bytes.
     pub bytes: u32,
-    /// The message begins with it.
+    /// Whether it is the first part.
     pub is_first: bool,
-    /// The message ends with it.
+    /// Whether it is the last part.
     pub is_last: bool,
 }
 
 impl Part {
-    /// The part of a message of `bytes` that begins at `offset`, where frames carry at most `most` of them. None behind
-    /// the end; a message without bytes has one empty part.
+    /// The part of a message of `bytes` bytes that begins at `offset`, with at most `most` bytes in a frame. `None`
+    /// after the end; a message without bytes has one empty part.
     #[must_use]
     pub const fn at(offset: u32, bytes: u32, most: u32) -> Option<Self> {
         if offset > bytes || (offset == bytes && bytes > 0) || most == 0 {
@@ -28,7 +28,7 @@ impl Part {
         Some(Self { offset, bytes: part, is_first: offset == 0, is_last: part == left })
     }
 
-    /// What its frame's head says of it.
+    /// The head of its frame.
     #[must_use]
     pub const fn head(&self, protocol: u8, source_port: u8, target_port: u8, number: u32) -> FrameHead {
         let first = if self.is_first { FRAME_FIRST } else { 0 };
@@ -37,36 +37,36 @@ impl Part {
     }
 }
 
-/// What to do with the part of a message that a frame carries.
+/// What to do with the part of a message in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
-    /// It goes to this offset of the message that the port waits for; with the last one the message is whole.
+    /// Store it at this offset of the message that the port receives.
     At {
-        /// Where.
+        /// The offset.
         offset: u32,
-        /// The message is whole with it.
+        /// Whether the message is then complete.
         is_whole: bool,
-        /// Another message was begun by the same sender, and its end is lost.
+        /// Whether an earlier message of the same sender is incomplete, and its end is lost.
         is_other_lost: bool,
     },
-    /// Its message is lost already, or too long: nothing is done with it.
+    /// Drop it: its message is already lost, or too long.
     Drop,
 }
 
-/// The message that one node is in the middle of sending: frames of one node do not mix those of two messages.
+/// The incomplete message of one node. Frames of two messages from one node are never interleaved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Joining {
-    /// The ports of the message, and how much of it has come; none where none has begun, or what came is lost.
+    /// The message's ports and received bytes; `None` if no message has begun, or if it is lost.
     begun: Option<(u8, u8, u32)>,
 }
 
 impl Joining {
-    /// A frame before this one did not come: the message that was begun is lost. Whether there was one.
+    /// A frame before this one is lost, and with it the incomplete message. Returns whether there was one.
     pub const fn on_lost(&mut self) -> bool {
         self.begun.take().is_some()
     }
 
-    /// A frame has come, with so many bytes behind its head, of a message of at most `most`.
+    /// Processes a received frame with `bytes` bytes after its head. A message has at most `most` bytes.
     pub fn join(&mut self, head: &FrameHead, bytes: u32, most: u32) -> Join {
         debug_assert_eq!(head.kind & FRAME_KIND_MASK, FRAME_DATA);
         let is_first = head.kind & FRAME_FIRST != 0;
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_lost_message_is_dropped() {
+    fn later_frames_of_a_lost_message_are_dropped() {
         let head = |is_first, is_last| Part { offset: 0, bytes: 5, is_first, is_last }.head(1, 2, 3, 4);
         let mut joining = Joining::default();
         let at = |offset, is_whole| Join::At { offset, is_whole, is_other_lost: false };
@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_are_the_message(bytes in 0..10_000_u32, most in 1..2_000_u32) {
+        fn parts_add_up_to_the_message(bytes in 0..10_000_u32, most in 1..2_000_u32) {
             let mut joining = Joining::default();
             let (mut offset, mut parts) = (0, 0);
             while let Some(part) = Part::at(offset, bytes, most) {

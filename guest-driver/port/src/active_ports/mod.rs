@@ -1,12 +1,11 @@
-//! Active ports over descriptor rings: what a driver does where the card knows nothing of ports
+//! Active ports over descriptor rings: the driver's part, because the card does not know ports
 //! ([`niclab_abi::active_ports`]).
 //!
-//! - [`rings`]: descriptors given to the card, and taken back;
-//! - [`window`]: what may be sent to another node, and what was taken of what it sent;
-//! - [`message`]: messages cut into frames, and joined again.
+//! - [`rings`]: descriptors that the driver gives to the card and takes back;
+//! - [`window`]: how many frames may be sent to another node, and which of its frames were taken;
+//! - [`message`]: messages cut into frames, and reassembled.
 //!
-//! Nothing is sent again. What did not come is told once ([`window::Taken`]), and with it the message that it was part
-//! of.
+//! No frame is retransmitted. Each loss is reported once ([`window::Taken`]), together with the incomplete message.
 
 pub mod message;
 pub mod rings;

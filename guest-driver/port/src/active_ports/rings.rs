@@ -1,44 +1,44 @@
-//! Rings of descriptors as the driver has them ([`niclab_abi::rings`]).
+//! Descriptor rings, from the driver's side ([`niclab_abi::rings`]).
 
 use niclab_abi::rings::{
     RING_END, RING_FIRST, RING_LAST, RING_LENGTH_SHIFT, RING_MESSAGE_WORD, RING_OWN, RING_RECEIVED_SHIFT,
     RING_SECOND_SIZE_SHIFT, RING_SIZE_SHIFT, RING_STATUS_LAST,
 };
 
-/// Words between two descriptors that this driver leaves: one for reports, one so that every second begins a line of 64
-/// bytes.
+/// Bytes that this driver leaves free between two descriptors: a word for reports, and a word so that every second
+/// descriptor begins a 64-byte line.
 pub const SKIP_BYTES: u32 = 16;
 /// Words from one descriptor to the next.
 pub const STRIDE_WORDS: usize = 2 + SKIP_BYTES as usize / 8;
 
 /// The words of a ring, which the card reads and writes as well.
 pub trait RingMemory {
-    /// The word, after which nothing is loaded that was not there with it.
+    /// Loads a word. Later loads see all stores that precede the store of this word.
     fn load(&self, word: usize) -> u64;
 
     /// Stores a word, after all that was stored before.
     fn store(&mut self, word: usize, value: u64);
 }
 
-/// A part of memory, as descriptors name it.
+/// A memory range in a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffer {
-    /// Where.
+    /// Physical address.
     pub address: u32,
-    /// How much, at most [`niclab_abi::rings::RING_MAX_BUFFER_BYTES`].
+    /// Length, at most [`niclab_abi::rings::RING_MAX_BUFFER_BYTES`].
     pub bytes: u32,
 }
 
-/// What a descriptor in which a frame begins says beside it, for reports ([`RING_MESSAGE_WORD`]).
+/// Additional data in a frame's first descriptor, for reports ([`RING_MESSAGE_WORD`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// Bytes of the message whose first frame it is.
+    /// Bytes of the message that begins in this frame.
     pub message_bytes: u32,
     /// Frames that the driver had taken out of its receive ring ([`Ring::taken`]).
     pub received: u32,
 }
 
-/// A ring of so many descriptors, each given to the card and taken back in turn.
+/// A ring of descriptors, given to the card and taken back in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring {
     descriptors: u32,
@@ -48,25 +48,26 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring all of whose descriptors are the driver's.
+    /// A ring whose descriptors all belong to the driver.
     #[must_use]
     pub const fn new(descriptors: u32) -> Self {
         Self { descriptors, given: 0, taken: 0 }
     }
 
-    /// Descriptors that are the driver's.
+    /// Number of descriptors that belong to the driver.
     #[must_use]
     pub const fn free(&self) -> u32 {
         self.descriptors - (self.given - self.taken) as u32
     }
 
-    /// Descriptors taken back, modulo 2^32: of a receive ring whose buffers hold whole frames, that many frames.
+    /// Descriptors taken back, modulo 2^32. In a receive ring whose buffers hold whole frames, this is the number of
+    /// frames.
     #[must_use]
     pub const fn taken(&self) -> u32 {
         self.taken as u32
     }
 
-    /// The place of the next descriptor that is given to the card.
+    /// Index of the next descriptor to give to the card.
     #[must_use]
     pub const fn next(&self) -> u32 {
         self.place(self.given)
@@ -76,8 +77,8 @@ impl Ring {
         (number % self.descriptors as u64) as u32
     }
 
-    /// Gives the next descriptor, which must be [free](Self::free), to the card: with these buffers, and of what is
-    /// sent whether a frame begins and ends in it, and what it says beside.
+    /// Gives the next descriptor, which must be [free](Self::free), to the card, with these buffers. For a send ring,
+    /// also says whether a frame begins and ends in it, and the additional data.
     pub fn give(
         &mut self,
         memory: &mut impl RingMemory,
@@ -100,14 +101,14 @@ impl Ring {
         self.given += 1;
     }
 
-    /// Takes the oldest descriptor back that is the card's, if it is no more: its place and its status.
+    /// Takes back the card's oldest descriptor, if the card has returned it. Returns its index and its status.
     pub fn take(&mut self, memory: &impl RingMemory) -> Option<(u32, u32)> {
         let (place, status) = self.look(memory)?;
         self.taken += 1;
         Some((place, status))
     }
 
-    /// The same without taking it.
+    /// Like [`Self::take`], without taking it.
     #[must_use]
     pub fn look(&self, memory: &impl RingMemory) -> Option<(u32, u32)> {
         if self.given == self.taken {
@@ -119,7 +120,7 @@ impl Ring {
     }
 }
 
-/// Bytes of a frame that ends in a descriptor with this status; none if it does not.
+/// Bytes of a frame that ends in a descriptor with this status; `None` if no frame ends in it.
 #[must_use]
 pub const fn length_of(status: u32) -> Option<u32> {
     if status & RING_STATUS_LAST == 0 {
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_go_round_in_turn() {
+    fn descriptors_are_used_in_ring_order() {
         let mut memory = Words(vec![0; 3 * STRIDE_WORDS]);
         let mut ring = Ring::new(3);
         let buffer = Buffer { address: 0x1000, bytes: 60 };
@@ -160,7 +161,7 @@ mod tests {
             let descriptor = memory.0[word];
             assert_eq!((descriptor & RING_END != 0, descriptor & RING_OWN != 0), (round % 3 == 2, true));
             assert_eq!((memory.0[word + 1], memory.0[word + 2]), (0x1000, u64::from(round) << 32 | 60));
-            assert_eq!(ring.take(&memory), None, "it is the card's");
+            assert_eq!(ring.take(&memory), None, "it belongs to the card");
             memory.0[word] = descriptor & !RING_OWN & !0x7fff_ffff | 0x003c_0300;
             assert_eq!(ring.take(&memory), Some((round % 3, 0x003c_0300)));
             assert_eq!(ring.take(&memory), None);

@@ -1,12 +1,13 @@
-//! The credit window between two nodes (Chiola, Ciaccio, Mancini, Rotondo, section 3): a sender has so many frames on
-//! their way and no more, until one acknowledgement gives all of them back. It neither repeats nor asks.
+//! The credit window between two nodes (Chiola, Ciaccio, Mancini, Rotondo, section 3). A sender has at most one window
+//! of frames in flight, until one acknowledgement returns the whole window. It neither retransmits frames nor requests
+//! an acknowledgement.
 
 use core::num::NonZeroU32;
 
-/// What may be sent to one other node.
+/// The send window to one other node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outbound {
-    /// Frames that may be on their way; none: any number.
+    /// Maximum number of frames in flight; `None`: no limit.
     frames: Option<NonZeroU32>,
     /// Number of the last frame sent.
     sent: u32,
@@ -15,13 +16,13 @@ pub struct Outbound {
 }
 
 impl Outbound {
-    /// To a node that nothing was sent to, with a window of so many frames; zero: none is kept.
+    /// A window of `frames` frames to a node; zero: no window.
     #[must_use]
     pub const fn new(frames: u32) -> Self {
         Self { frames: NonZeroU32::new(frames), sent: 0, acknowledged: 0 }
     }
 
-    /// Frames that may be sent now.
+    /// Number of frames that may be sent now.
     #[must_use]
     pub const fn room(&self) -> u32 {
         match self.frames {
@@ -30,24 +31,24 @@ impl Outbound {
         }
     }
 
-    /// Whether frames are on their way that were not acknowledged, so many that no other may be sent.
+    /// Whether the window is used up, so that no frame may be sent.
     #[must_use]
     pub const fn is_used_up(&self) -> bool {
         self.room() == 0
     }
 
-    /// Another frame is sent, for which there is room. Its number.
+    /// Counts a frame that is sent; there must be room for it. Returns its number.
     pub const fn send(&mut self) -> u32 {
         self.sent = self.sent.wrapping_add(1);
         self.sent
     }
 
-    /// The other node says that it has taken all frames up to this one. False if it says what cannot be: of frames that
-    /// were not sent, or were acknowledged before.
+    /// The other node has acknowledged all frames up to this one. Returns `false` for an invalid acknowledgement: of
+    /// frames that were not sent, or that were acknowledged before.
     pub const fn on_acknowledgement(&mut self, number: u32) -> bool {
-        let under_way = self.sent.wrapping_sub(self.acknowledged);
+        let in_flight = self.sent.wrapping_sub(self.acknowledged);
         let acknowledged = number.wrapping_sub(self.acknowledged);
-        let is_news = acknowledged != 0 && acknowledged <= under_way;
+        let is_news = acknowledged != 0 && acknowledged <= in_flight;
         if is_news {
             self.acknowledged = number;
         }
@@ -55,40 +56,40 @@ impl Outbound {
     }
 }
 
-/// What a frame is among those of its sender.
+/// The position of a frame among the frames of its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The next one, or one behind some that did not come.
+    /// The next frame, or one after lost frames.
     New {
-        /// So many before it are lost. Each is told once.
+        /// Number of lost frames before it. Each is reported once.
         lost: u32,
     },
-    /// One that has come, or that was told to be lost.
+    /// A duplicate, or a frame that was reported as lost.
     Old,
 }
 
-/// What was taken of what one other node sent.
+/// Frames received from one other node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inbound {
     /// Number of the last frame taken.
     taken: u32,
     /// Number of the last frame that was acknowledged.
     acknowledged: u32,
-    /// Frames after which an acknowledgement is due; none: never.
+    /// Number of frames after which an acknowledgement is due; `None`: never.
     every: Option<NonZeroU32>,
 }
 
 impl Inbound {
-    /// From a node that has sent nothing, whose window is given back after so many frames; zero: never.
+    /// For a node that has sent no frame yet. An acknowledgement is due after every `every` frames; zero: never.
     #[must_use]
     pub const fn new(every: u32) -> Self {
         Self { taken: 0, acknowledged: 0, every: NonZeroU32::new(every) }
     }
 
-    /// A frame of this number was taken out of the receive ring.
+    /// Counts a frame with this number that was taken out of the receive ring.
     pub const fn take(&mut self, number: u32) -> Taken {
         let ahead = number.wrapping_sub(self.taken);
-        // In the half behind the last one are those that have come.
+        // Numbers up to half the range behind the last one are duplicates.
         if ahead == 0 || ahead > u32::MAX / 2 {
             return Taken::Old;
         }
@@ -96,7 +97,7 @@ impl Inbound {
         Taken::New { lost: ahead - 1 }
     }
 
-    /// The acknowledgement that is due, by its number. It counts as sent.
+    /// The number to acknowledge, if an acknowledgement is due. It then counts as sent.
     pub fn due(&mut self) -> Option<u32> {
         let every = self.every?;
         let is_due = self.taken.wrapping_sub(self.acknowledged) >= every.get();
@@ -124,7 +125,7 @@ mod tests {
         assert!(out.is_used_up());
         assert!(out.on_acknowledgement(8));
         assert_eq!(out.room(), 8);
-        assert!(!out.on_acknowledgement(8), "said before");
+        assert!(!out.on_acknowledgement(8), "acknowledged before");
         assert!(!out.on_acknowledgement(9), "never sent");
     }
 
@@ -138,11 +139,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost on the way: at most a window of frames is on its way, each lost frame with one behind it is
-        /// told once, and a sender goes on as long as the acknowledgements come and not all of its last frames are
-        /// lost.
+        /// For any losses: at most a window of frames is in flight, each lost frame that is followed by another is
+        /// reported once, and a sender continues unless acknowledgements or all of its last frames are lost.
         #[test]
-        fn what_is_lost_is_told_once(
+        fn each_lost_frame_is_reported_once(
             window in 1..40_u32,
             every in 1..40_u32,
             start: u32,

@@ -1,4 +1,4 @@
-//! Messages as they stand in slots.
+//! Messages in the format of slots.
 
 use niclab_abi::channels::{
     BulkHeader, CHANNEL_BULK, CHANNEL_INTERRUPT, CHANNEL_MEMORY, CHANNEL_NOTIFY, CHANNEL_SEGMENT,
@@ -12,32 +12,32 @@ use crate::{Address, BadValue, Page, Requester};
 /// A message without payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Short {
-    /// The endpoint that gets it.
+    /// The receiving endpoint.
     pub target: Address,
     /// Number of its handler there.
     pub handler: u32,
-    /// What the handler is given.
+    /// Arguments of the handler.
     pub arguments: [u32; 4],
     /// Whether it interrupts its receiver.
     pub interrupt: bool,
-    /// Whether the status line tells as soon as it has left. For a message with payload it does in any case.
+    /// Whether the status line reports when it has left. For messages with payload it always does.
     pub notify: bool,
 }
 
 impl Short {
-    /// For a handler of this number at `target`, with zeros for arguments.
+    /// A message for a handler of this number at `target`, with zeros as arguments.
     #[must_use]
     pub const fn new(target: Address, handler: u32) -> Self {
         Self { target, handler, arguments: [0; 4], interrupt: false, notify: false }
     }
 
-    /// With these arguments.
+    /// Sets the arguments.
     #[must_use]
     pub const fn arguments(self, arguments: [u32; 4]) -> Self {
         Self { arguments, ..self }
     }
 
-    /// It interrupts its receiver.
+    /// Makes it interrupt its receiver.
     #[must_use]
     pub const fn interrupt(self) -> Self {
         Self { interrupt: true, ..self }
@@ -47,7 +47,7 @@ impl Short {
 /// Words of a short message in a slot.
 const SHORT_WORDS: usize = size_of::<MessageHeader>() / 8;
 
-/// A short message as it stands in a slot.
+/// A short message in the format of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortSlot {
     words: [u64; SHORT_WORDS],
@@ -55,11 +55,11 @@ pub struct ShortSlot {
 }
 
 impl Short {
-    /// As it stands in a slot. Its words are made by shifts alone: this is what sending a short message takes its
-    /// program.
+    /// The message in the format of a slot. It computes the words with shifts only, because this is the program's cost
+    /// of sending a short message.
     ///
     /// # Errors
-    /// [`BadValue`]: there can be no such target.
+    /// [`BadValue`]: the target is out of range.
     #[inline]
     pub fn slot(&self) -> Result<ShortSlot, BadValue> {
         let (node, endpoint) = node_and_endpoint(self.target)?;
@@ -77,7 +77,7 @@ impl Short {
 }
 
 impl ShortSlot {
-    /// Launches it from the next slot of the page, which must be free. Returns the launch's number.
+    /// Posts it from the next slot of the page, which must be free. Returns the number of the post.
     #[inline]
     pub fn launch(&self, requester: &mut Requester, page: &mut impl Page, received: u64) -> u64 {
         requester.launch(page, WORDS - SHORT_WORDS, self.words.iter().copied(), self.code, received)
@@ -87,22 +87,22 @@ impl ShortSlot {
 /// A message with payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bulk {
-    /// All but the payload.
+    /// Everything except the payload.
     pub short: Short,
     /// Bytes of the payload: 1..=[`super::MAX_BULK_BYTES`].
     pub bytes: u64,
 }
 
-/// Bytes for a region of another program.
+/// Bytes for a region of another program, without a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// The endpoint whose program registered the region.
     pub target: Address,
-    /// Its name there.
+    /// The region's name there.
     pub region: u32,
-    /// Where in it the first byte goes.
+    /// Offset of the first byte in the region.
     pub place: u64,
-    /// How many: 1..=[`super::MAX_BULK_BYTES`].
+    /// Number of bytes: 1..=[`super::MAX_BULK_BYTES`].
     pub bytes: u64,
 }
 
@@ -117,11 +117,11 @@ pub enum Outgoing {
     Memory(Memory),
 }
 
-/// A slot that was filled and not launched.
+/// A filled slot that is not posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     words: [u64; WORDS],
-    /// Words of it that are stored: the last.
+    /// Number of words to store, at the end of `words`.
     count: usize,
     code: u32,
 }
@@ -135,12 +135,12 @@ impl Slot {
         Self { words, count, code }
     }
 
-    /// So much of the message before is pushed.
+    /// A further segment of the last message, of which `pushed` bytes are stored.
     pub(super) fn segment(pushed: u64) -> Self {
         Self::new(&Segment { pushed: pushed as u32, reserved: 0 }, CHANNEL_SEGMENT)
     }
 
-    /// Launches it from the next slot of the page, which must be free. Returns the launch's number.
+    /// Posts it from the next slot of the page, which must be free. Returns the number of the post.
     pub(super) fn launch(&self, requester: &mut Requester, page: &mut impl Page, received: u64) -> u64 {
         let begin = WORDS - self.count;
         requester.launch(page, begin, self.words.iter().skip(begin).copied(), self.code, received)
@@ -165,7 +165,7 @@ impl Outgoing {
         }
     }
 
-    /// Whether it has a place in a slot.
+    /// Checks that its values fit into a slot.
     pub(super) fn check(&self) -> Result<(), BadValue> {
         let (Self::Short(Short { target, .. })
         | Self::Bulk(Bulk { short: Short { target, .. }, .. })
@@ -174,7 +174,7 @@ impl Outgoing {
         BadValue::check("the payload in bytes", self.payload_bytes(), super::MAX_BULK_BYTES).map(drop)
     }
 
-    /// Its slot, with its payload at `offset` of the payload region, of which so much is pushed.
+    /// Its slot, with its payload at `offset` of the payload region, and `pushed` bytes of it stored.
     pub(super) fn slot(&self, offset: u64, pushed: u64) -> Result<Slot, BadValue> {
         let bytes =
             BadValue::check("the payload in bytes", self.payload_bytes(), super::MAX_BULK_BYTES)? as u32;
@@ -228,9 +228,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The words that are made by shifts are those of the contract.
+        /// The words computed by shifts equal those of the contract's structure.
         #[test]
-        fn a_short_message_stands_in_a_slot_as_the_contract_says(
+        fn a_short_message_is_encoded_as_the_contract_says(
             (node, port) in (0..70_000_u32, 0..70_000_u32),
             handler: u32,
             arguments: [u32; 4],

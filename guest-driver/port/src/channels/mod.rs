@@ -1,5 +1,4 @@
-//! What stands in a slot, in a payload region and in a slice of a port that is a logical channel: active messages,
-//! which are pushed.
+//! Logical channels: the formats of slots, payload regions and slices for active messages, which programs push.
 
 mod message;
 pub mod names;
@@ -15,37 +14,37 @@ pub use message::{Bulk, Memory, Outgoing, Short, ShortSlot};
 pub use pushing::{Pushing, Segments};
 pub use room::PayloadRoom;
 
-/// Most payload bytes of a message.
+/// Maximum payload bytes of a message.
 pub const MAX_BULK_BYTES: u64 = niclab_abi::channels::CHANNEL_MAX_BULK_BYTES;
-/// Handlers below this number are the library's.
+/// Handlers below this number are predefined.
 pub const FIRST_HANDLER: u32 = niclab_abi::channels::CHANNEL_FIRST_HANDLER;
 
-/// Where in an endpoint's payload region the payload of a message is.
+/// The place of a message's payload in an endpoint's payload region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// Its first byte.
+    /// Offset of its first byte.
     pub offset: u32,
-    /// How many there are.
+    /// Number of bytes.
     pub bytes: u32,
 }
 
-/// A message that came, and what a handler is given.
+/// A received message, as passed to a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incoming {
-    /// The channel that it came from. The NIC says so, not the sender: it can be relied on.
+    /// The sender's channel. The NIC sets it, so a sender cannot forge it.
     pub source: Address,
     /// Number of its handler.
     pub handler: u32,
     /// Four integers.
     pub arguments: [u32; 4],
-    /// Its payload, if it has one. It stays where it is until the message's slice is given back.
+    /// Its payload, if it has one. It stays in place until the message's slice is released.
     pub payload: Option<Payload>,
-    /// Whether it interrupted.
+    /// Whether it caused an interrupt.
     pub interrupt: bool,
 }
 
 impl Incoming {
-    /// A message that a slice holds; none where the slice is no message of this kind.
+    /// The message in a slice; `None` if the slice does not hold a channel message.
     #[must_use]
     pub fn decode(message: &Message) -> Option<Self> {
         let (payload, handler) = match *message.payload() {
@@ -66,18 +65,18 @@ impl Incoming {
     }
 }
 
-/// The next message of the queue, if it is there. Its payload is to be read before [`Queue::advance`].
+/// The next message of the queue, if there is one. Its payload must be read before [`Queue::advance`].
 #[inline]
 pub fn front(queue: &Queue<Slice>, records: &impl Records) -> Option<Incoming> {
     crate::slices::front(queue, records).and_then(|message| Incoming::decode(&message))
 }
 
-/// The body of the control request that says where the payload of messages for a port goes.
+/// The body of the control request that sets where the device stores the payload of messages for a port.
 pub const fn payload_request(port: u32, region: u32, offset: u64, bytes: u64) -> ChannelPayload {
     ChannelPayload { port, region, offset, bytes }
 }
 
-/// The body of the control request by which memory messages may write into a region, or may not any more.
+/// The body of the control request that lets memory messages write to a region, or revokes that.
 pub const fn expose_request(port: u32, region: u32, is_exposed: bool) -> ChannelExpose {
     ChannelExpose { port, region, is_exposed: is_exposed as u32, reserved: 0 }
 }

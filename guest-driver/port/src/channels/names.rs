@@ -1,7 +1,7 @@
 //! Handlers by name (section 5.4): one list for the whole cluster, which one endpoint keeps, merges and publishes.
 //!
-//! A name has one number everywhere; any number of endpoints may have a handler of that name. Who registers it may ask
-//! for a number, or leave it to the list, which gives the lowest that is free.
+//! A name has one number everywhere; any number of endpoints may have a handler of that name. Its registration may
+//! request a number, or leave the choice to the list, which assigns the lowest free number.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -14,16 +14,16 @@ use niclab_abi::channels::{
 
 use super::FIRST_HANDLER;
 
-/// Most bytes of a name: with its number it fits into the shortest payload region that a card can have.
+/// Maximum bytes of a name. A name with its number fits into the shortest payload region of a card.
 pub const MAX_NAME_BYTES: usize = 48;
-/// Most names of a list. Endpoints that register without end would fill their keeper's memory.
+/// Maximum number of names in a list. Attack: endpoints that register without end would fill the keeper's memory.
 pub const MAX_NAMES: usize = 1024;
-/// A number that is left to the list.
+/// The list chooses the number.
 const ANY: u32 = 0;
-/// Bytes of an entry, but for those of the name.
+/// Bytes of an entry, without those of the name.
 const ENTRY_BYTES: usize = 5;
 
-/// Why a name cannot be what was wanted.
+/// Why a name cannot be registered or merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NameProblem {
     /// It is empty or too long.
@@ -46,7 +46,7 @@ impl NameProblem {
     const ALL: [Self; 6] =
         [Self::Length, Self::Duplicated, Self::Predefined, Self::Taken, Self::OtherNumber, Self::Full];
 
-    /// As a message carries it.
+    /// The number in a message.
     #[must_use]
     pub fn number(self) -> u32 {
         match self {
@@ -55,7 +55,7 @@ impl NameProblem {
         }
     }
 
-    /// From a message.
+    /// The problem for a number in a message.
     #[must_use]
     pub fn from_number(number: u32) -> Self {
         let place = (number as usize).checked_sub(1);
@@ -77,7 +77,7 @@ pub const PERIPHERAL_HANDLERS: [(u32, &str); 10] = [
     (CHANNEL_APPLIED, "peripheral.applied"),
 ];
 
-/// A name and its number, where one is known or wanted.
+/// A name and its number, if one is known or requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The name.
@@ -86,19 +86,19 @@ pub struct Entry {
     pub number: Option<u32>,
 }
 
-/// An entry that cannot be part of a list.
+/// An entry that cannot be added to a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The name.
     pub name: String,
-    /// The number that is in its way.
+    /// The conflicting number.
     pub number: u32,
-    /// Why.
+    /// The reason.
     pub problem: NameProblem,
 }
 
 impl Entry {
-    /// Refuses what can be part of no list.
+    /// Checks an entry that is independent of any list.
     ///
     /// # Errors
     /// The problem.
@@ -113,13 +113,13 @@ impl Entry {
         }
     }
 
-    /// Bytes that it takes in a message.
+    /// Its length in a message.
     fn bytes(&self) -> usize {
         ENTRY_BYTES + self.name.len()
     }
 }
 
-/// The begin of `entries`, as many as fit into `most` bytes, in the form of a message, and how many these are.
+/// Encodes the first of `entries`, as many as fit into `most` bytes. Returns the message and their number.
 #[must_use]
 pub fn encode(entries: &[Entry], most: usize) -> (Vec<u8>, usize) {
     let mut bytes = Vec::new();
@@ -136,7 +136,7 @@ pub fn encode(entries: &[Entry], most: usize) -> (Vec<u8>, usize) {
     (bytes, count)
 }
 
-/// The entries of a message, up to the first that is none.
+/// The entries of a message, up to the first invalid one.
 pub fn decode(mut bytes: &[u8]) -> impl Iterator<Item = Entry> + '_ {
     core::iter::from_fn(move || {
         let (number, rest) = bytes.split_first_chunk()?;
@@ -148,8 +148,8 @@ pub fn decode(mut bytes: &[u8]) -> impl Iterator<Item = Entry> + '_ {
     })
 }
 
-/// A list of names with their numbers. It knows the handlers of peripherals from the start: who registers one of these
-/// names handles what they answer.
+/// A list of names with their numbers. It initially contains the handlers of peripherals: a program that registers one
+/// of these names handles the peripherals' answers.
 #[derive(Clone, Debug)]
 pub struct Names {
     numbers: BTreeMap<String, u32>,
@@ -179,17 +179,17 @@ impl Names {
         self.names.get(&number).map(String::as_str)
     }
 
-    /// All that were merged, by number.
+    /// All merged entries, by number.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         self.names
             .range(FIRST_HANDLER..)
             .map(|(number, name)| Entry { name: name.clone(), number: Some(*number) })
     }
 
-    /// Takes an entry in, and gives it a number where it has none. True where the list has changed.
+    /// Adds an entry, and assigns a number if it has none. Returns whether the list has changed.
     ///
     /// # Errors
-    /// [`Conflict`], and the list stays as it is.
+    /// [`Conflict`]; the list does not change.
     pub fn merge(&mut self, entry: &Entry) -> Result<bool, Conflict> {
         let conflict = |problem, number| Conflict { name: entry.name.clone(), number, problem };
         entry.check().map_err(|problem| conflict(problem, entry.number.unwrap_or(ANY)))?;
@@ -236,8 +236,8 @@ mod tests {
     }
 
     proptest! {
-        /// However lists are cut into messages and merged: a name has one number, a number one name, and what is
-        /// refused changes nothing.
+        /// For any way of cutting lists into messages and merging them: a name has one number, a number one name, and a
+        /// refused entry changes nothing.
         #[test]
         fn a_name_has_one_number(
             wanted in prop::collection::vec((0..30_u32, prop::option::of(20..50_u32)), 0..60),
@@ -278,7 +278,7 @@ mod tests {
             }
         }
 
-        /// What no endpoint sent is no reason to fail.
+        /// Attack: arbitrary bytes from another endpoint must not cause a panic.
         #[test]
         fn any_bytes_decode(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             prop_assert!(decode(&bytes).count() <= bytes.len());
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused_and_a_list_has_an_end() {
+    fn invalid_names_and_a_full_list_are_refused() {
         let mut names = Names::default();
         let mut problem = |name: &str, number| names.merge(&entry(name, number)).unwrap_err().problem;
         assert_eq!(problem("", None), NameProblem::Length);

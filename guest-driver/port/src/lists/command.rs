@@ -1,4 +1,4 @@
-//! What a port can be asked to do: commands, built step by step and encoded as the contract says.
+//! The commands of a port: they are built step by step and encoded as the contract says.
 
 use niclab_abi::lists::{
     ANY_NODE, ANY_PORT, AppendCommand, ArmCounterCommand, COMMAND_ACK, COMMAND_APPEND, COMMAND_ARM_COUNTER,
@@ -20,9 +20,9 @@ pub struct Target {
     pub portal: u32,
 }
 
-/// Bytes that go from one port to another, by the command of this number: [`Put`], [`Get`].
+/// A transfer of bytes from one port to another; `COMMAND` is its number in the contract: [`Put`], [`Get`].
 ///
-/// Messages of one port to another take effect in the order of their launches.
+/// Messages of one port to another take effect in the order of their posts.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer<S, const COMMAND: u32> {
@@ -36,16 +36,15 @@ pub struct Transfer<S, const COMMAND: u32> {
     flags: u32,
 }
 
-/// Sends bytes to the first entry of a portal that matches. Without flags nothing tells the initiator what became of
-/// it.
+/// Sends bytes to the first matching entry of a portal. Without flags the initiator gets no report of the result.
 pub type Put<S> = Transfer<S, COMMAND_PUT>;
 
-/// Fetches bytes from the first entry of a portal that matches: as many as its span has, into it.
-/// [`super::Kind::Reply`] tells when they are there.
+/// Fetches bytes from the first matching entry of a portal into its span, as many as fit. [`super::Kind::Reply`]
+/// reports when they are stored.
 pub type Get<S> = Transfer<S, COMMAND_GET>;
 
 impl<S, const COMMAND: u32> Transfer<S, COMMAND> {
-    /// Between `span`, which may be empty, and `target`.
+    /// A transfer between `span`, which may be empty, and `target`.
     pub fn new(target: Target, span: S) -> Self {
         Self {
             target,
@@ -59,7 +58,7 @@ impl<S, const COMMAND: u32> Transfer<S, COMMAND> {
         }
     }
 
-    /// What entries compare; zero at first.
+    /// The bits that entries compare; zero by default.
     pub fn match_bits(mut self, match_bits: u64) -> Self {
         self.match_bits = match_bits;
         self
@@ -71,19 +70,19 @@ impl<S, const COMMAND: u32> Transfer<S, COMMAND> {
         self
     }
 
-    /// Where in the entry's memory the bytes begin, if the entry leaves that to the initiator.
+    /// Offset of the bytes in the entry's memory, if the entry leaves it to the initiator.
     pub fn remote_offset(mut self, offset: u64) -> Self {
         self.remote_offset = offset;
         self
     }
 
-    /// Counts what is told to the initiator: of a put what [`Put::ack`] and [`Put::sent`] tell, of a get the reply.
+    /// Counts the results at the initiator: of a put those of [`Put::ack`] and [`Put::sent`], of a get the reply.
     pub fn counter(mut self, counter: u32) -> Self {
         self.counter = Some(counter);
         self
     }
 
-    /// Successes are counted and not told by events.
+    /// Successes are counted, without events.
     pub fn count_only(mut self) -> Self {
         self.flags |= COMMAND_COUNT_ONLY;
         self
@@ -103,13 +102,13 @@ impl<S> Put<S> {
         self
     }
 
-    /// [`super::Kind::Acknowledged`] tells what became of it at the receiver.
+    /// [`super::Kind::Acknowledged`] reports the result at the receiver.
     pub fn ack(mut self) -> Self {
         self.flags |= COMMAND_ACK;
         self
     }
 
-    /// [`super::Kind::Sent`] tells when the memory may be used again.
+    /// [`super::Kind::Sent`] reports when the memory may be reused.
     pub fn sent(mut self) -> Self {
         self.flags |= COMMAND_SENT;
         self
@@ -153,7 +152,7 @@ fn counter_word(counter: Option<u32>) -> Result<u64, BadValue> {
     counter.map_or(Ok(0), |counter| Ok(check_counter(counter)? + 1))
 }
 
-/// Refuses a counter that there is not.
+/// Refuses a counter that does not exist.
 ///
 /// # Errors
 /// [`BadValue`].
@@ -161,9 +160,9 @@ pub fn check_counter(counter: u32) -> Result<u64, BadValue> {
     BadValue::check("the counter", counter.into(), u64::from(COUNTERS) - 1)
 }
 
-/// Appends a match entry to a portal of this port; the launch's [`Handle`] is the entry's.
+/// Appends a match entry to a portal of this port; the post's [`Handle`] is that of the entry.
 ///
-/// Without more it takes one put of any match bits' value zero, from anywhere, that is not longer than its memory.
+/// By default it accepts one put from any source, with match bits zero, that is not longer than its memory.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug)]
 pub struct Append<S> {
@@ -212,7 +211,7 @@ impl<S> Append<S> {
         }
     }
 
-    /// The match bits of messages that it takes, but for those that are set in `ignore`.
+    /// The match bits of messages that it accepts, except for bits that are set in `ignore`.
     pub fn match_bits(mut self, match_bits: u64, ignore: u64) -> Self {
         self.match_bits = match_bits;
         self.ignore_bits = ignore;
@@ -225,57 +224,58 @@ impl<S> Append<S> {
         self
     }
 
-    /// Takes messages of this node only.
+    /// Accepts messages of this node only.
     pub fn source_node(mut self, node: u32) -> Self {
         self.source_node = Some(node);
         self
     }
 
-    /// Takes messages of ports with this number only.
+    /// Accepts messages of ports with this number only.
     pub fn source_port(mut self, port: u32) -> Self {
         self.source_port = Some(port);
         self
     }
 
-    /// Takes so many operations, at least one, instead of one.
+    /// Accepts this number of operations, at least one, instead of one.
     pub fn threshold(mut self, operations: u32) -> Self {
         self.threshold = operations.into();
         self
     }
 
-    /// Takes any number of operations.
+    /// Accepts any number of operations.
     pub fn persistent(mut self) -> Self {
         self.threshold = THRESHOLD_INFINITE;
         self
     }
 
-    /// Is unlinked once fewer bytes than this are left ("min free"). An entry whose offset the initiator says does not
-    /// match where fewer are left, and stays. With [`Self::truncate`] this says nothing: messages are cut instead.
+    /// The entry is unlinked once fewer bytes than this are left ("min free"). If the initiator chooses the offset, the
+    /// entry instead does not match if fewer are left, and stays linked. No effect with [`Self::truncate`], which
+    /// truncates messages.
     pub fn max_size(mut self, bytes: u64) -> Self {
         self.max_size = bytes;
         self.flags |= ENTRY_MAX_SIZE;
         self
     }
 
-    /// Cuts messages that are too long, instead of not matching them; in the end to nothing, when no bytes are left.
+    /// Truncates messages that are too long, instead of not matching them; to zero bytes if no bytes are left.
     pub fn truncate(mut self) -> Self {
         self.flags |= ENTRY_TRUNCATE;
         self
     }
 
-    /// The initiator says the offset. Otherwise the entry keeps its own, which moves on with each message.
+    /// The initiator chooses the offset. Otherwise the entry has its own offset, which advances with each message.
     pub fn remote_offset(mut self) -> Self {
         self.flags |= ENTRY_REMOTE_OFFSET;
         self
     }
 
-    /// For the overflow list: takes what no posted entry does.
+    /// Puts the entry into the overflow list, for messages that match no posted entry.
     pub fn overflow(mut self) -> Self {
         self.flags |= ENTRY_OVERFLOW;
         self
     }
 
-    /// No event when it unlinks itself.
+    /// No event when the NIC unlinks the entry.
     pub fn no_unlink_event(mut self) -> Self {
         self.flags |= ENTRY_NO_UNLINK_EVENT;
         self
@@ -287,7 +287,7 @@ impl<S> Append<S> {
         self
     }
 
-    /// Successes are counted and not told by events.
+    /// Successes are counted, without events.
     pub fn count_only(mut self) -> Self {
         self.flags |= COMMAND_COUNT_ONLY;
         self
@@ -320,7 +320,7 @@ impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Append<S> 
     }
 }
 
-/// Unlinks the entry with this handle; answered by [`super::Kind::Unlinked`].
+/// Unlinks the entry with this handle; [`super::Kind::Unlinked`] confirms it.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unlink(pub Handle);
@@ -334,7 +334,7 @@ impl<P: ?Sized, E> Command<P, E> for Unlink {
     }
 }
 
-/// One interrupt as soon as a counter has `successes`; zero disarms it.
+/// Requests one interrupt when a counter reaches `successes`; zero cancels the request.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArmCounter {

@@ -1,4 +1,4 @@
-//! Events: what became of messages and commands.
+//! Events: the results of messages and commands.
 
 use niclab_abi::lists::{
     EVENT_ACK, EVENT_GET, EVENT_PORTAL_SHIFT, EVENT_PUT, EVENT_PUT_OVERFLOW, EVENT_PUT_UNEXPECTED,
@@ -9,17 +9,17 @@ use niclab_abi::lists::{
 
 use crate::{Address, Record};
 
-/// A match entry or a command, by the number of its launch. Used once in the life of a port.
+/// A match entry or a command, by the number of its post. A port uses each handle once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle(u32);
 
 impl Handle {
-    /// Its number, as C programs and traces know it.
+    /// Its number, as in C programs and traces.
     pub fn number(self) -> u32 {
         self.0
     }
 
-    /// The handle of a number that [`Handle::number`] gave.
+    /// The handle of a number from [`Handle::number`].
     pub fn from_number(number: u32) -> Self {
         Self(number)
     }
@@ -30,11 +30,11 @@ impl Handle {
 pub enum Kind {
     /// A message was stored in a posted entry.
     Put,
-    /// A message was stored in an overflow entry: it was not expected.
+    /// A message was stored in an overflow entry: it was unexpected.
     Unexpected,
-    /// The entry, just appended, takes a message that had come before it.
+    /// A new entry has claimed a message that came before it.
     Claimed {
-        /// The overflow entry in whose memory, at [`Event::offset`], the message is.
+        /// The overflow entry whose memory holds the message, at [`Event::offset`].
         overflow: Handle,
         /// The user value of that entry.
         overflow_user: u64,
@@ -43,30 +43,30 @@ pub enum Kind {
     Get,
     /// All of a put has left the memory.
     Sent,
-    /// A put was stored at the receiver, or was not.
+    /// A put was stored at the receiver, or failed.
     Acknowledged,
-    /// What a get asked for was stored, or could not be had.
+    /// The data of a get was stored, or the get failed.
     Reply,
     /// The entry is not linked any more.
     Unlinked,
-    /// The command was refused: nothing of it was done.
+    /// The command was refused and had no effect.
     Refused,
 }
 
-/// How it ended.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Done.
     Done,
-    /// Done, but cut: the entry had less room than the message is long.
+    /// Done, but truncated: the entry had less room than the length of the message.
     Truncated,
     /// No entry matched at the target.
     NoMatch,
-    /// The target had no room for events or unexpected messages, or its program does not read.
+    /// The target had no room for events or unexpected messages, or its program does not read events.
     NoRoom,
     /// The target port is not open, or there is no such node.
     NoTarget,
-    /// The region is closed, or memory of it went away meanwhile.
+    /// The region is closed, or its memory was removed during the operation.
     BadRegion,
     /// Offset and bytes go beyond the region.
     BadRange,
@@ -76,8 +76,8 @@ pub enum Outcome {
     BadCommand,
     /// No such entry is linked.
     NotFound,
-    /// No room for another entry: device memory and the spill area are full, or the portal or the card has as many as
-    /// it may.
+    /// No room for another entry: device memory and the spill area are full, or the portal or the card has the maximum
+    /// number of entries.
     ListFull,
     /// A result that this library does not know.
     Other(u32),
@@ -102,7 +102,7 @@ impl Outcome {
         }
     }
 
-    /// Its number, as the contract and C programs know it.
+    /// Its number, as in the contract and in C programs.
     pub fn number(self) -> u32 {
         match self {
             Self::Done => RESULT_OK,
@@ -130,7 +130,7 @@ impl core::fmt::Display for Outcome {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         formatter.write_str(match self {
             Self::Done => "done",
-            Self::Truncated => "the message was cut: post more memory for it",
+            Self::Truncated => "the message was truncated: post more memory for it",
             Self::NoMatch => {
                 "no entry of the target matched: post it, or an overflow entry, before the message"
             }
@@ -138,21 +138,21 @@ impl core::fmt::Display for Outcome {
                 "the target had no room: its program must read its events, and take unexpected messages"
             }
             Self::NoTarget => "the target port is not open: is the peer running?",
-            Self::BadRegion => "the region is not registered any more: keep it until the operation has ended",
-            Self::BadRange => "the bytes are not all in the region",
+            Self::BadRegion => "the region is no longer registered: keep it until the operation has ended",
+            Self::BadRange => "the bytes exceed the region: name bytes inside the region",
             Self::BadValue => "a value of the command is out of its range",
-            Self::BadCommand => "the device does not know the command: build device and program alike",
-            Self::NotFound => "the entry is not linked any more",
+            Self::BadCommand => "the device does not know the command: build device and program from the same source",
+            Self::NotFound => "the entry is no longer linked",
             Self::ListFull => {
-                "the card or the portal is full of match entries: unlink some, use more portals, or give the card more \
-                 room (`match_entries`)"
+                "the card or the portal has no room for a match entry: unlink some, use more portals, or give the card \
+                 more room (`match_entries`)"
             }
-            Self::Other(_) => "a result that this library does not know: build device and program alike",
+            Self::Other(_) => "a result that this library does not know: build device and program from the same source",
         })
     }
 }
 
-/// An event: a copy, so that its place in the queue is free again.
+/// An event: a copy, so that its slot in the queue is free again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// What happened.
@@ -163,7 +163,7 @@ pub struct Event {
     pub handle: Handle,
     /// User value of the entry, or of the command.
     pub user: u64,
-    /// Who sent the message. The NIC says so, not the sender: it can be relied on.
+    /// The sender of the message. The NIC sets it, so a sender cannot forge it.
     pub initiator: Address,
     /// The portal.
     pub portal: u32,
@@ -171,17 +171,17 @@ pub struct Event {
     pub match_bits: u64,
     /// Header data of the put.
     pub header_data: u64,
-    /// Bytes that the initiator asked for.
+    /// Bytes that the initiator requested.
     pub requested_bytes: u64,
-    /// Bytes that were moved.
+    /// Bytes transferred.
     pub moved_bytes: u64,
-    /// Offset of the first of them in the memory of the entry, of the overflow entry, or of the command.
+    /// Offset of the first byte in the memory of the entry, the overflow entry, or the command.
     pub offset: u64,
 }
 
 impl Event {
-    /// From a record with this status, its words in the order of `niclab_abi::lists::ListEvent`; `None` for a kind that
-    /// this library does not know.
+    /// Decodes a record with this status; its words are in the order of `niclab_abi::lists::ListEvent`. `None` for a
+    /// kind that this library does not know.
     #[inline]
     pub fn decode(record: &impl Record, status: u64) -> Option<Self> {
         let kind = match event_kind(status) {
@@ -215,7 +215,7 @@ impl Event {
     }
 }
 
-/// An event: what the receive queue of such a port holds.
+/// Record type of such a port's receive queue: an event.
 #[derive(Clone, Copy, Debug)]
 pub struct EventRecord;
 
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_are_their_numbers() {
+    fn outcomes_round_trip_through_their_numbers() {
         for number in 0..20 {
             assert_eq!(Outcome::from_number(number).number(), number);
         }

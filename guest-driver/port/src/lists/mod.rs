@@ -1,5 +1,5 @@
-//! What stands in a slot and in a record of a port whose NIC matches messages itself: commands, events, counters; and
-//! what can be made of them: [`messages`].
+//! The contents of slots and records of a port whose NIC matches messages: commands, events and counters. [`messages`]
+//! builds MPI-like messages from them.
 
 mod command;
 mod event;
@@ -18,14 +18,14 @@ pub const PORTALS: u32 = niclab_abi::lists::PORTALS;
 /// Counters of a port.
 pub const COUNTERS: u32 = niclab_abi::lists::COUNTERS;
 
-/// Launches a command from the next slot, which must be free.
+/// Posts a command from the next slot, which must be free.
 #[inline]
 pub fn launch(requester: &mut Requester, page: &mut impl Page, command: &Encoded, received: u64) -> Handle {
-    // The device knows a launch by the low half of its number, and calls it so.
+    // The device identifies a post by the low half of its number.
     Handle::from_number(command.launch(requester, page, received) as u32)
 }
 
-/// The next event of the queue, if it is there, and whether the device must be told that it was taken.
+/// Takes the next event of the queue, if there is one. Also returns whether the device must be notified.
 #[inline]
 pub fn take(queue: &mut Queue<EventRecord>, records: &mut impl Records) -> Option<(Event, bool)> {
     let (record, status) = queue.front(records)?;
@@ -34,12 +34,12 @@ pub fn take(queue: &mut Queue<EventRecord>, records: &mut impl Records) -> Optio
     Some((event, queue.advance(records)))
 }
 
-/// A counter: operations since the port was opened. Both only grow.
+/// A counter of operations since the port was opened. Both fields only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Those that were done.
+    /// Operations that succeeded.
     pub successes: u64,
-    /// Those that failed.
+    /// Operations that failed.
     pub failures: u64,
 }
 
@@ -48,7 +48,7 @@ impl Count {
     #[must_use]
     pub fn read(page: &impl Reports, counter: u32) -> Self {
         let first = (COUNTERS_OFFSET / 8) as usize + 2 * counter as usize;
-        // `success` is written last: read first, it is never ahead of what came before it.
+        // The device writes `success` last. Read first, it never counts an operation before the earlier ones.
         let successes = page.status_word(first + 1);
         page.acquire();
         Self { successes, failures: page.status_word(first) }

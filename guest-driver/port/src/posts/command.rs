@@ -1,4 +1,4 @@
-//! What a port can be asked to do: commands, built step by step and encoded as the contract says.
+//! The commands of a port: they are built step by step and encoded as the contract says.
 
 use niclab_abi::posts::{
     BarrierCommand, MulticastCommand, POST_BARRIER, POST_DOUBLE, POST_INTERRUPT, POST_MAX,
@@ -10,7 +10,7 @@ use niclab_abi::posts::{
 use crate::BadValue;
 use crate::command::{Command, Encoded, Memory, Part};
 
-/// Sends a message to a node. Without more nothing tells what became of it, unless it fails.
+/// Sends a message to a node. By default only a failure is reported.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug)]
 pub struct Send<S> {
@@ -21,7 +21,7 @@ pub struct Send<S> {
 }
 
 impl<S> Send<S> {
-    /// To `node`, out of `span`: a multiple of [`super::UNIT_BYTES`], and not empty.
+    /// Sends `span` to `node`; its length is a multiple of [`super::UNIT_BYTES`], and not empty.
     pub fn new(node: u32, span: S) -> Self {
         Self { node, span, user: 0, flags: 0 }
     }
@@ -32,7 +32,7 @@ impl<S> Send<S> {
         self
     }
 
-    /// [`super::Kind::Sent`] tells when the memory may be used again.
+    /// [`super::Kind::Sent`] reports when the memory may be reused.
     pub fn tell_sent(mut self) -> Self {
         self.flags |= POST_TELL_SENT;
         self
@@ -52,7 +52,7 @@ impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Send<S> {
     }
 }
 
-/// Room for one message, from whichever node: [`super::Kind::Received`] tells when it is there.
+/// Posts memory for one message from any node: [`super::Kind::Received`] reports when it is stored.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug)]
 pub struct Receive<S> {
@@ -62,7 +62,8 @@ pub struct Receive<S> {
 }
 
 impl<S> Receive<S> {
-    /// Into `span`: a multiple of [`super::UNIT_BYTES`], and not empty. A longer message is cut.
+    /// Receives into `span`; its length is a multiple of [`super::UNIT_BYTES`], and not empty. Longer messages are
+    /// truncated.
     pub fn new(span: S) -> Self {
         Self { span, user: 0, flags: 0 }
     }
@@ -92,7 +93,7 @@ impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Receive<S>
     }
 }
 
-/// Waits for all members of a group: [`super::Kind::Done`] tells that every one has asked for it.
+/// Waits for all members of a group: [`super::Kind::Done`] reports that all have reached the barrier.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug)]
 pub struct Barrier {
@@ -102,7 +103,7 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// Of this group.
+    /// A barrier of this group.
     pub fn new(group: u32) -> Self {
         Self { group, user: 0, flags: 0 }
     }
@@ -130,8 +131,8 @@ impl<P: ?Sized, E: From<BadValue>> Command<P, E> for Barrier {
     }
 }
 
-/// Sends a message to all other members of a group, where it is one like any other: [`super::Kind::Done`] tells that it
-/// is in the memory of all.
+/// Sends a message to all other members of a group, which receive it like any other message. [`super::Kind::Done`]
+/// reports that it is stored at all of them.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug)]
 pub struct Multicast<S> {
@@ -142,7 +143,7 @@ pub struct Multicast<S> {
 }
 
 impl<S> Multicast<S> {
-    /// To this group, out of `span`: a multiple of [`super::UNIT_BYTES`], not empty, and at most
+    /// Sends `span` to this group; its length is a multiple of [`super::UNIT_BYTES`], not empty, and at most
     /// [`super::MAX_COLLECTIVE_BYTES`].
     pub fn new(group: u32, span: S) -> Self {
         Self { group, span, user: 0, flags: 0 }
@@ -173,19 +174,19 @@ impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Multicast<
     }
 }
 
-/// What a reduction makes of values.
+/// Operator of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Operator {
-    /// Their sum. Integers wrap.
+    /// Sum. Integers wrap.
     Sum = POST_SUM,
-    /// The least.
+    /// Minimum.
     Min = POST_MIN,
-    /// The greatest.
+    /// Maximum.
     Max = POST_MAX,
 }
 
-/// What the values of a reduction are.
+/// Type of a reduction's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Element {
@@ -201,8 +202,8 @@ pub enum Element {
     Double = POST_DOUBLE,
 }
 
-/// Combines the values of all members of a group, one by one: [`super::Kind::Done`] tells that the result stands in
-/// their place.
+/// Combines the values of all members of a group, one by one. [`super::Kind::Done`] reports that the result has
+/// replaced them.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug)]
 pub struct Reduce<S> {
@@ -215,7 +216,7 @@ pub struct Reduce<S> {
 }
 
 impl<S> Reduce<S> {
-    /// Of the values in `span`, not none and at most [`super::MAX_COLLECTIVE_BYTES`].
+    /// A reduction of the values in `span`, at least one and at most [`super::MAX_COLLECTIVE_BYTES`].
     pub fn new(group: u32, span: S, operator: Operator, element: Element) -> Self {
         Self { group, span, operator, element, user: 0, flags: 0 }
     }
@@ -247,12 +248,12 @@ impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Reduce<S> 
     }
 }
 
-/// Refuses a length that no multicast and no reduction has. Parts of values are left to the card to refuse.
+/// Refuses a length that is too long for a multicast or a reduction. The card itself refuses incomplete values.
 fn check_collective(bytes: u64) -> Result<u64, BadValue> {
     BadValue::check("the length of a multicast or a reduction in bytes", bytes, POST_MAX_COLLECTIVE_BYTES)
 }
 
-/// Refuses a length that no message has. An empty one is left to the card to refuse.
+/// Refuses a length that no message can have. The card itself refuses empty messages.
 fn check_bytes(bytes: u64) -> Result<u64, BadValue> {
     BadValue::check("the length beyond a multiple of four bytes", bytes % POST_UNIT_BYTES, 0)?;
     BadValue::check("the length of a message in bytes", bytes, POST_MAX_MESSAGE_BYTES)
@@ -271,7 +272,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn commands_are_coded_as_the_contract_wants_them(
+        fn commands_are_encoded_as_the_contract_says(
             (region, node, user, offset) in (any::<u32>(), any::<u16>(), any::<u64>(), any::<u64>()),
             units in 1..=POST_MAX_MESSAGE_BYTES / POST_UNIT_BYTES,
             is_flagged in any::<bool>(),
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_of_a_group_is_coded_as_the_contract_wants_it() {
+    fn group_commands_are_encoded_as_the_contract_says() {
         let (user, group, part) = (7, 0xfeed, Part { region: 3, offset: 16, bytes: 24 });
         let barrier = encoded(&Barrier::new(group).user(user)).unwrap();
         assert_eq!(from_words(&barrier.words), Some(BarrierCommand { user, group, reserved: 0 }));
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_in_a_command_is_refused() {
+    fn values_that_do_not_fit_into_a_command_are_refused() {
         let part = |bytes| Part { region: 0, offset: 0, bytes };
         assert!(encoded(&Send::new(1 << 16, part(4))).is_err());
         for bytes in [1, 6, POST_MAX_MESSAGE_BYTES + 4] {

@@ -1,4 +1,4 @@
-//! Events: what became of messages and commands.
+//! Events: the results of messages and commands.
 
 use niclab_abi::posts::{
     POST_BAD_COMMAND, POST_BAD_RANGE, POST_BAD_REGION, POST_BAD_VALUE, POST_EVENT_DONE, POST_EVENT_FAILED,
@@ -12,26 +12,26 @@ use crate::Record;
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The card has all data of a message, and needs its memory no more.
+    /// The card has read a message completely; its memory may be reused.
     Sent,
-    /// A message is in the memory that was posted for it.
+    /// A message was stored in posted memory.
     Received,
-    /// The command was refused: nothing of it was done.
+    /// The command was refused and had no effect.
     Refused,
-    /// A message was not delivered, and the card has given up.
+    /// A message was not delivered, and the card does not try again.
     Failed,
-    /// What a group was asked for is over: done, or not.
+    /// A group's operation has ended, with success or not.
     Done,
 }
 
-/// How it ended.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Done.
     Done,
-    /// Done, but cut: the message is longer than the room that was posted for it.
+    /// Done, but truncated: the message is longer than the posted memory.
     Truncated,
-    /// The region is closed, or memory of it went away meanwhile.
+    /// The region is closed, or its memory was removed during the operation.
     BadRegion,
     /// Offset and bytes go beyond the region.
     BadRange,
@@ -41,61 +41,65 @@ pub enum Outcome {
     BadCommand,
     /// There is no such node.
     NoTarget,
-    /// The other card has not acknowledged it, as often as it was sent.
+    /// The other card has not acknowledged it after all retransmissions.
     Unreachable,
-    /// Parts of the message never came, and nobody sends them again.
+    /// Parts of the message never arrived, and are not retransmitted.
     Incomplete,
-    /// The card was given another program before the message had arrived.
+    /// The card loaded another program before the message arrived.
     HandedOver,
-    /// There is no such group here.
+    /// This node has no such group.
     NoGroup,
-    /// The card's protocol loses messages, and so carries nothing for groups.
+    /// The card's protocol loses messages, so it does not support groups.
     NotReliable,
     /// A member has left the group.
     Left,
-    /// Members want different things.
+    /// Members have posted different operations.
     Unalike,
     /// A result that this library does not know.
     Other(u32),
 }
 
-/// Each result with its number, a `POST_` constant of the contract, and what it means in words.
+/// Each result with its number, a `POST_` constant of the contract, and its text.
 const OUTCOMES: [(Outcome, u32, &str); 14] = [
     (Outcome::Done, POST_OK, "done"),
-    (Outcome::Truncated, POST_TRUNCATED, "the message was cut: post more memory for it"),
+    (Outcome::Truncated, POST_TRUNCATED, "the message was truncated: post more memory for it"),
     (
         Outcome::BadRegion,
         POST_BAD_REGION,
-        "the region is not registered any more: keep it until the operation has ended",
+        "the region is no longer registered: keep it until the operation has ended",
     ),
-    (Outcome::BadRange, POST_BAD_RANGE, "the bytes are not all in the region"),
+    (Outcome::BadRange, POST_BAD_RANGE, "the bytes exceed the region: name bytes inside the region"),
     (
         Outcome::BadValue,
         POST_BAD_VALUE,
-        "a value of the command is out of its range: a message is a multiple of four bytes, not empty, and as long as the \
-         card allows (`max_message_bytes`)",
+        "a value of the command is out of its range: a message is a multiple of four bytes, not empty, and at most \
+         `max_message_bytes` long",
     ),
     (
         Outcome::BadCommand,
         POST_BAD_COMMAND,
-        "the device does not know the command: build device and program alike",
+        "the device does not know the command: build device and program from the same source",
     ),
-    (Outcome::NoTarget, POST_NO_TARGET, "there is no such node"),
+    (Outcome::NoTarget, POST_NO_TARGET, "there is no such node: the cluster has fewer nodes"),
     (Outcome::Unreachable, POST_UNREACHABLE, "the other card does not answer: is the peer running?"),
-    (Outcome::Incomplete, POST_INCOMPLETE, "parts of the message were lost, and the card repeats nothing"),
+    (
+        Outcome::Incomplete,
+        POST_INCOMPLETE,
+        "parts of the message were lost, and the card does not retransmit them",
+    ),
     (
         Outcome::HandedOver,
         POST_HANDED_OVER,
-        "the card was given another program before the message had arrived",
+        "the card loaded another program before the message arrived: send it again",
     ),
-    (Outcome::NoGroup, POST_NO_GROUP, "there is no such group here: make it at every member"),
+    (Outcome::NoGroup, POST_NO_GROUP, "this node has no such group: create it at every member"),
     (
         Outcome::NotReliable,
         POST_NOT_RELIABLE,
         "the card's protocol loses messages: give the cluster an assembly that delivers (`conf2` to `conf4`)",
     ),
-    (Outcome::Left, POST_LEFT, "a member of the group has left it: drop it, and make another"),
-    (Outcome::Unalike, POST_UNALIKE, "members have asked for different things, or named different members"),
+    (Outcome::Left, POST_LEFT, "a member has left the group: remove it, and create another"),
+    (Outcome::Unalike, POST_UNALIKE, "members have posted different operations, or named different members"),
 ];
 
 impl Outcome {
@@ -105,7 +109,7 @@ impl Outcome {
         known.map_or(Self::Other(number), |(outcome, ..)| *outcome)
     }
 
-    /// Its number, as the contract and C programs know it.
+    /// Its number, as in the contract and in C programs.
     pub fn number(self) -> u32 {
         if let Self::Other(number) = self {
             return number;
@@ -118,13 +122,13 @@ impl core::fmt::Display for Outcome {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let known = OUTCOMES.iter().find(|(outcome, ..)| outcome == self);
         formatter.write_str(known.map_or(
-            "a result that this library does not know: build device and program alike",
+            "a result that this library does not know: build device and program from the same source",
             |(.., words)| words,
         ))
     }
 }
 
-/// An event: a copy, so that its place in the queue is free again.
+/// An event: a copy, so that its slot in the queue is free again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// What happened.
@@ -135,18 +139,18 @@ pub struct Event {
     pub user: u64,
     /// Bytes of the message.
     pub bytes: u64,
-    /// Bytes that were moved.
+    /// Bytes transferred.
     pub moved_bytes: u64,
-    /// The node that sent what was received; of [`Kind::Done`] the group; else the node that it was for. The NIC says
-    /// so: it can be relied on.
+    /// Received message: the source node. [`Kind::Done`]: the group. Otherwise: the target node. The NIC sets it, so a
+    /// sender cannot forge it.
     pub node: u32,
-    /// Number of the message among those between both nodes, as the card counts them, from 1; zero where it does not.
+    /// Number of the message among those between both nodes, from 1; zero if the card does not count them.
     pub message: u64,
 }
 
 impl Event {
-    /// From a record with this status, its words in the order of `niclab_abi::posts::PostEvent`; `None` for a kind that
-    /// this library does not know.
+    /// Decodes a record with this status; its words are in the order of `niclab_abi::posts::PostEvent`. `None` for a
+    /// kind that this library does not know.
     #[inline]
     pub fn decode(record: &impl Record, status: u64) -> Option<Self> {
         let kind = match post_event_kind(status) {
@@ -169,7 +173,7 @@ impl Event {
     }
 }
 
-/// An event: what the receive queue of such a port holds.
+/// Record type of such a port's receive queue: an event.
 #[derive(Clone, Copy, Debug)]
 pub struct PostRecord;
 
@@ -196,7 +200,7 @@ mod tests {
     use crate::Kind as _;
 
     #[test]
-    fn outcomes_are_their_numbers_and_have_words_of_their_own() {
+    fn outcomes_round_trip_and_have_distinct_texts() {
         let words = |number| Outcome::from_number(number).to_string();
         for number in 0..20 {
             assert_eq!(Outcome::from_number(number).number(), number);
@@ -208,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_event_says_what_the_card_wrote(
+        fn an_event_decodes_to_what_the_card_wrote(
             (kind, result, number) in (0..8_u32, 0..16_u32, any::<u32>()),
             (user, bytes, moved_bytes) in any::<(u64, u64, u64)>(),
             (source, message) in any::<(u16, u64)>(),

@@ -1,5 +1,5 @@
-//! What stands in a slot and in a record of a port that posts messages: sends to any node, room for what comes from
-//! any, and events that tell of both.
+//! The contents of slots and records of a port that posts messages: sends to any node, memory for messages from any
+//! node, and events that report both.
 
 mod command;
 mod event;
@@ -16,7 +16,7 @@ pub use crate::command::{Command, Encoded, Memory, Part};
 pub use command::{Barrier, Element, Multicast, Operator, Receive, Reduce, Send};
 pub use event::{Event, Kind, Outcome, PostRecord};
 
-/// The body of the control request `OP_POST_GROUP` that makes a group of these nodes, or without nodes drops it.
+/// The body of the control request `OP_POST_GROUP` that creates a group of these nodes, or without nodes removes it.
 pub fn group_request(port: u32, group: u32, nodes: &[u32]) -> Vec<u8> {
     let head = PostGroup { port, group, members: nodes.len() as u32, reserved: 0 };
     let mut body = vec![0; PostGroup::BYTES];
@@ -25,13 +25,13 @@ pub fn group_request(port: u32, group: u32, nodes: &[u32]) -> Vec<u8> {
     body
 }
 
-/// A message is a multiple of so many bytes, and not empty.
+/// The length of a message is a multiple of this, and not zero.
 pub const UNIT_BYTES: u64 = niclab_abi::posts::POST_UNIT_BYTES;
 
-/// Most bytes of a multicast or a reduction.
+/// Maximum bytes of a multicast or a reduction.
 pub const MAX_COLLECTIVE_BYTES: u64 = niclab_abi::posts::POST_MAX_COLLECTIVE_BYTES;
 
-/// The next event of the queue, if it is there, and whether the device must be told that it was taken.
+/// Takes the next event of the queue, if there is one. Also returns whether the device must be notified.
 #[inline]
 pub fn take(queue: &mut Queue<PostRecord>, records: &mut impl Records) -> Option<(Event, bool)> {
     let (record, status) = queue.front(records)?;

@@ -7,18 +7,18 @@ use niclab_abi::bar::{CODE_ACKNOWLEDGE, CODE_INTERRUPT, CODE_NOTIFY};
 use super::{PAYLOAD_BYTES, PAYLOAD_WORDS, TAG_WORDS};
 use crate::Address;
 
-/// What is asked of a packet besides its transport: bits 7 to 9 of the page offset (section 3.3).
+/// Requests for a packet in addition to its transport: bits 7 to 9 of the page offset (section 3.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(u16);
 
 impl Flags {
-    /// Nothing.
+    /// No requests.
     pub const NONE: Self = Self(0);
-    /// The status line of the sender tells as soon as the packet left: [`crate::Status::notified`].
+    /// The sender's status line reports when the packet has left: [`crate::Status::notified`].
     pub const NOTIFY: Self = Self(CODE_NOTIFY);
     /// The receiving NIC interrupts its host once the packet is stored.
     pub const INTERRUPT: Self = Self(CODE_INTERRUPT);
-    /// The receiving NIC answers once the packet is stored: [`crate::Status::acknowledged`].
+    /// The receiving NIC sends an acknowledgement once the packet is stored: [`crate::Status::acknowledged`].
     pub const ACKNOWLEDGE: Self = Self(CODE_ACKNOWLEDGE);
 
     /// Whether all of `other` is set.
@@ -31,7 +31,7 @@ impl Flags {
         self.0 & other.0 != 0
     }
 
-    /// Those of a page-offset code; its other bits say no more than the length.
+    /// The flags of a page-offset code; its other bits hold the length.
     pub const fn from_code(code: u16) -> Self {
         Self(code & (CODE_NOTIFY | CODE_INTERRUPT | CODE_ACKNOWLEDGE))
     }
@@ -71,8 +71,8 @@ impl Message {
         self.payload.get(..self.words).unwrap_or(&self.payload)
     }
 
-    /// The payload as bytes, little-endian as [`pack`] made it words, into the front of `out`; as many
-    /// as both hold. Returns how many.
+    /// Copies the payload as bytes, little-endian as [`pack`] made it words, into `out`; as many as both hold. Returns
+    /// their number.
     pub fn copy_bytes(&self, out: &mut [u8]) -> usize {
         let mut copied = 0;
         for (chunk, word) in out.chunks_mut(8).zip(self.payload()) {
@@ -87,18 +87,18 @@ impl Message {
         self.tag
     }
 
-    /// The port that sent it. The NIC says so, not the sender: it can be relied on.
+    /// The sender's port. The NIC sets it, so a sender cannot forge it.
     pub fn source(&self) -> Address {
         self.source
     }
 
-    /// [`Flags::INTERRUPT`] and [`Flags::ACKNOWLEDGE`] as the sender set them; [`Flags::NOTIFY`] does not travel.
+    /// [`Flags::INTERRUPT`] and [`Flags::ACKNOWLEDGE`] as the sender set them; [`Flags::NOTIFY`] is not transmitted.
     pub fn flags(&self) -> Flags {
         self.flags
     }
 }
 
-/// `bytes` as words, padded with zeros, and how many; `None` when they are too many.
+/// Converts `bytes` to words, padded with zeros, and returns their number too; `None` if there are too many bytes.
 pub fn pack(bytes: &[u8]) -> Option<([u64; PAYLOAD_WORDS], usize)> {
     if bytes.len() > PAYLOAD_BYTES {
         return None;
@@ -120,7 +120,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_survive_and_are_padded_with_zeros(bytes in proptest::collection::vec(any::<u8>(), 0..=PAYLOAD_BYTES)) {
+        fn packed_bytes_round_trip_and_are_padded_with_zeros(
+            bytes in proptest::collection::vec(any::<u8>(), 0..=PAYLOAD_BYTES),
+        ) {
             let (payload, words) = pack(&bytes).expect("not too long");
             let source = Address { node: 0, port: 0 };
             let message = Message { payload, words, tag: [0; 2], source, flags: Flags::NONE };

@@ -1,4 +1,4 @@
-//! What stands in a slot and in a slice of a port with slices: a payload of 0 to 8 words, a tag of two, and flags.
+//! The contents of slots and slices of a port with slices: a payload of 0 to 8 words, a tag of two words, and flags.
 
 mod message;
 
@@ -9,9 +9,9 @@ use crate::{Address, BadValue, Kind, Page, Queue, Record, Records, Requester};
 
 pub use message::{Flags, Message, pack};
 
-/// Most payload words of a message.
+/// Maximum payload words of a message.
 pub const PAYLOAD_WORDS: usize = niclab_abi::bar::PAYLOAD_WORDS;
-/// Most payload bytes of a message.
+/// Maximum payload bytes of a message.
 pub const PAYLOAD_BYTES: usize = PAYLOAD_WORDS * 8;
 /// Tag words of every message.
 pub const TAG_WORDS: usize = niclab_abi::bar::TAG_WORDS;
@@ -41,8 +41,8 @@ pub fn check_payload(payload: &[u64]) -> Result<(), BadValue> {
     BadValue::check("the payload in words", payload.len() as u64, PAYLOAD_WORDS as u64).map(drop)
 }
 
-/// Launches a message from the next slot, which must be free: a payload of at most [`PAYLOAD_WORDS`], of which more are
-/// not sent, and a tag. Returns its number, the first is 1.
+/// Posts a message from the next slot, which must be free: a payload of at most [`PAYLOAD_WORDS`], further words of
+/// which are not sent, and a tag. Returns its number; the first is 1.
 #[inline]
 pub fn launch(
     requester: &mut Requester,
@@ -53,20 +53,20 @@ pub fn launch(
     received: u64,
 ) -> u64 {
     let payload = payload.get(..PAYLOAD_WORDS).unwrap_or(payload);
-    // Payload and tag are one burst, which always ends at the same place (section 3.3).
+    // Payload and tag are one burst, which always ends at the same word (section 3.3).
     let begin = SLOT_TAG_WORD - payload.len();
     let code = (begin as u16) << CODE_LENGTH_SHIFT | flags.code();
     requester.launch(page, begin, payload.iter().chain(&tag).copied(), code.into(), received)
 }
 
-/// The next message of the queue, if it is there, and whether the device must be told that it was taken.
+/// Takes the next message of the queue, if there is one. Also returns whether the device must be notified.
 #[inline]
 pub fn take(queue: &mut Queue<Slice>, records: &mut impl Records) -> Option<(Message, bool)> {
     let message = front(queue, records)?;
     Some((message, queue.advance(records)))
 }
 
-/// The next message of the queue, if it is there. It stays where it is.
+/// The next message of the queue, if there is one. It stays in the queue.
 #[inline]
 pub(crate) fn front(queue: &Queue<Slice>, records: &impl Records) -> Option<Message> {
     let (record, status) = queue.front(records)?;

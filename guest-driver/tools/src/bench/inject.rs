@@ -1,7 +1,7 @@
-//! Messages in bursts that have room: what sending one takes the program, until it can do something else. A burst is
-//! timed as a whole, between two looks at the clock, which an emulated guest pays more for than for a message. Of those
-//! in which the device wanted a doorbell the time is that of leaving the virtual machine, so that only the others
-//! count, as far as there are any.
+//! The time that a program spends on sending a message, measured in bursts that fit the send window. Two clock reads
+//! surround a whole burst, because a clock read costs more than a message in an emulated guest. If the device enabled
+//! doorbell notifications during a burst, the time includes an exit from the virtual machine. Such bursts count only if
+//! there are no others.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +11,16 @@ use super::{Buffers, End, Injection, Latency, Outcome, Step, room_for};
 use crate::Failure;
 use crate::channel::{Channel, Kind, Tag, receive};
 
-/// Messages of a burst. A requester page has as many slots twice.
+/// Messages in a burst: half the slots of a requester page.
 const BURST: u64 = 8;
-/// Looks at the clock by which it is known what one takes.
+/// Clock reads for measuring the cost of one.
 const LOOKS: usize = 1_001;
 
 /// Runs the step; the first end gets the outcome.
 ///
 /// # Errors
 ///
-/// What the channel says.
+/// Those of the channel.
 pub fn run(
     channel: &mut impl Channel,
     step: &Step,
@@ -28,11 +28,11 @@ pub fn run(
 ) -> Result<Option<Outcome>, Failure> {
     let (outgoing, incoming) = buffers.of(step);
     let (warmup, bursts) = (step.warmup.div_ceil(BURST), step.iterations.div_ceil(BURST));
-    // Allocated before the loop: nothing in it allocates.
+    // Allocated here, so that the loop does not allocate.
     let (mut silent, mut ringing) = (room_for(bursts)?, room_for(bursts)?);
     for burst in 0..warmup + bursts {
         let numbers = burst * BURST + 1..=(burst + 1) * BURST;
-        // The one before is received by then, and all of it has left the card.
+        // The peer confirms a burst, so the next one begins with an empty send window.
         let done = Tag { kind: Kind::Done, step: step.number, bytes: 0, number: burst };
         if step.end == End::Second {
             for number in numbers {
@@ -63,7 +63,7 @@ pub fn run(
     Ok((step.end == End::First).then_some(outcome))
 }
 
-/// What a look at the clock takes, in nanoseconds: the median. One stands in the time of each burst.
+/// Median cost of a clock read in nanoseconds. The time of each burst includes one.
 fn clock() -> u64 {
     let mut samples = [0; LOOKS];
     for sample in &mut samples {

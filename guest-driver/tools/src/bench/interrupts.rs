@@ -1,4 +1,4 @@
-//! A ping-pong whose receiver sleeps until the interrupt of each k-th message: the interrupts must be exactly as many.
+//! A ping-pong whose receiver sleeps until the interrupt of each k-th message: the number of interrupts must be exact.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,12 @@ use crate::channel::{Interrupting, Tag, receive};
 use crate::counters::{Counters, InterruptLine};
 use crate::meeting::barrier;
 
-/// Interrupts of one run, by everyone who counts them.
+/// Interrupts of one run, as program, kernel and device counted them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Account {
     /// By the formula: one for each k-th message received.
     pub expected: u64,
-    /// By the program: what `poll` and `read` on the character device said.
+    /// By the program, with `poll` and `read` on the character device.
     pub program: u64,
     /// By the kernel: the NIC's line in `/proc/interrupts`.
     pub kernel: u64,
@@ -42,12 +42,12 @@ impl Account {
     }
 }
 
-/// Runs the step and counts this node's interrupts. The port must spin: a sleeping receiver asks for interrupts of its
-/// own.
+/// Runs the step and counts this node's interrupts. The port must spin: a sleeping receiver requests additional
+/// interrupts.
 ///
 /// # Errors
 ///
-/// What the channel says; [`Failure::NoInterruptLine`].
+/// Those of the channel; [`Failure::NoInterruptLine`].
 pub fn run(
     channel: &mut impl Interrupting,
     device: &Device,
@@ -56,7 +56,7 @@ pub fn run(
     timeout: Duration,
 ) -> Result<Account, Failure> {
     let line = InterruptLine::of(device)?;
-    // Reading the device's counters takes requests to it: outside the span that the kernel's count is taken over.
+    // Reading the device's counters sends it requests, so it happens before and after the kernel's count is taken.
     let device_before = Counters::read(device)?;
     let kernel_before = line.count()?;
     // From here on the peer may send.
@@ -84,9 +84,9 @@ pub fn run(
     })
 }
 
-/// Receives, and sleeps for the interrupt of a message that brings one.
+/// Receives, and sleeps for the interrupt of a message that raises one.
 struct Sleeper {
-    /// Interrupts taken.
+    /// Interrupts counted so far.
     taken: u64,
     timeout: Duration,
 }
@@ -104,7 +104,8 @@ impl Sleeper {
             let left = deadline.saturating_duration_since(Instant::now());
             let count = channel.wait_interrupts(left)?;
             self.taken += count;
-            // Without its interrupt the message is received all the same, late: the account will show the difference.
+            // Without its interrupt the message is still received, after the timeout. The account then shows the
+            // difference.
             woken = count > 0 || left.is_zero();
         }
         receive(channel, buffer)
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_that_does_not_add_up_names_who_differs() {
+    fn a_differing_interrupt_count_is_named() {
         let account = Account { expected: 10, program: 10, kernel: 10, device: 10 };
         account.check().expect("all equal");
         let text = Account { kernel: 11, ..account }.check().expect_err("one too many").to_string();

@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use crate::Failure;
 
-/// Room for the times of so many round trips, one word each.
+/// Memory for the times of `samples` round trips, one word each.
 ///
 /// # Errors
-/// [`Failure::Usage`] when the guest's memory cannot hold them.
+/// [`Failure::Usage`] if the guest's memory cannot hold them.
 pub fn room_for(samples: u64) -> Result<Vec<u64>, Failure> {
     let mut room = Vec::new();
     let is_there = usize::try_from(samples).is_ok_and(|samples| room.try_reserve_exact(samples).is_ok());
@@ -15,8 +15,8 @@ pub fn room_for(samples: u64) -> Result<Vec<u64>, Failure> {
     is_there.then_some(room).ok_or_else(|| Failure::Usage(refused()))
 }
 
-/// Percentiles of round trips, nanoseconds of wall time. A percentile is the smallest sample that so many percent of
-/// the samples do not exceed (nearest rank): always one that was measured.
+/// Percentiles of round trips, in nanoseconds of wall time. The p-th percentile is the smallest sample that at least p
+/// percent of the samples do not exceed (nearest rank), so it is always a measured sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Latency {
     /// Smallest.
@@ -34,7 +34,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Of `samples`, which are sorted; `None` when there are none.
+    /// Sorts `samples` and computes their percentiles; `None` if there are none.
     pub fn of(samples: &mut [u64]) -> Option<Self> {
         samples.sort_unstable();
         let rank = |per_mille: usize| {

@@ -1,4 +1,4 @@
-//! Benchmarks. Each runs at both ends of a channel: the lower rank is the first, who begins and measures.
+//! Benchmarks. Each runs at both ends of a channel: the lower rank is the first end, which begins and measures.
 
 pub mod inject;
 pub mod interrupts;
@@ -29,11 +29,11 @@ pub enum End {
 /// Flags of the measured messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlagPlan {
-    /// Each n-th message interrupts the receiver; zero: none does.
+    /// Each n-th message interrupts the receiver; zero: no message does.
     pub interrupt_every: u64,
-    /// Each message is notified.
+    /// Each message requests a notification.
     pub notify: bool,
-    /// Each message is acknowledged.
+    /// Each message requests an acknowledgement.
     pub acknowledge: bool,
 }
 
@@ -70,11 +70,11 @@ pub struct Step {
     pub end: End,
     /// Payload of a message.
     pub payload_bytes: usize,
-    /// Measured messages in each direction that carries any.
+    /// Measured messages in each direction that the benchmark uses.
     pub iterations: u64,
-    /// Messages before these, not measured.
+    /// Warm-up messages before these.
     pub warmup: u64,
-    /// Their flags.
+    /// Flags of the messages.
     pub flags: FlagPlan,
 }
 
@@ -89,34 +89,34 @@ impl Step {
 /// What a step measured, at the first end. Wall time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Messages that the time below counts, both directions together.
+    /// Number of messages in the time below, both directions together.
     pub messages: u64,
-    /// How long they took.
+    /// Their duration.
     pub elapsed: Duration,
-    /// Round trips, where the benchmark takes them one by one.
+    /// Round-trip times, if the benchmark measures each one.
     pub round_trip: Option<Latency>,
-    /// What sending takes the program, where the benchmark takes that.
+    /// Cost of sending for the program, if the benchmark measures it.
     pub injection: Option<Injection>,
-    /// Messages that were sent and never came, where that may be.
+    /// Sent messages that never arrived, if the transport can lose messages.
     pub lost: Option<u64>,
 }
 
-/// What sending a message of a burst that has room takes its program.
+/// The time that a program spends on sending a message, in bursts that fit the send window.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Injection {
-    /// A message, on the average of its burst; over bursts.
+    /// Time of a message: the average of its burst, with percentiles over bursts.
     #[serde(flatten)]
     pub each: Latency,
-    /// The device wanted no doorbell in these bursts. Otherwise there were none of that kind.
+    /// These bursts rang no doorbell. False if every burst rang one.
     pub is_silent: bool,
-    /// What a look at the clock takes: the time of each burst has one, and nothing is taken off for it.
+    /// Cost of a clock read. The time of each burst includes one, and is not corrected for it.
     pub look_wall_ns: u64,
 }
 
-/// Memory for payloads, set up once.
+/// Memory for payloads, allocated once.
 pub struct Buffers {
     outgoing: Vec<u8>,
-    /// The front of what arrives: more no benchmark looks at. That the rest was received is the transport's business.
+    /// The first bytes of received payloads: benchmarks read no more. The transport checks the rest.
     incoming: [u8; 64],
 }
 

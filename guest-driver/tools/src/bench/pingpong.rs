@@ -1,4 +1,4 @@
-//! One message there, one back, again and again: the round trip, message by message.
+//! One message to the peer and one back, repeatedly: the round-trip time of each pair.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::channel::{Channel, receive};
 ///
 /// # Errors
 ///
-/// What the channel says.
+/// Those of the channel.
 pub fn run(
     channel: &mut impl Channel,
     step: &Step,
@@ -24,7 +24,7 @@ pub fn run(
 
 fn measure(channel: &mut impl Channel, step: &Step, buffers: &mut Buffers) -> Result<Outcome, Failure> {
     let (outgoing, incoming) = buffers.of(step);
-    // Allocated before the loop: nothing in it allocates.
+    // Allocated here, so that the loop does not allocate.
     let mut samples = room_for(step.iterations)?;
     let mut last = Instant::now();
     for number in 1..=step.warmup + step.iterations {

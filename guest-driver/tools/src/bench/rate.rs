@@ -1,4 +1,4 @@
-//! Messages in both directions at once, as fast as they go: the message rate.
+//! Messages in both directions at the same time, as fast as possible: the message rate.
 
 use std::time::Instant;
 
@@ -7,14 +7,14 @@ use crate::Failure;
 use crate::channel::{Channel, receive, try_receive};
 use crate::meeting::barrier;
 
-/// Looks without progress after which an end waits instead of looking on.
+/// Polls without progress before an end waits instead of polling.
 const IDLE_LOOKS: u32 = 4096;
 
 /// Runs the step: an exchange to warm up, then the measured one; the first end gets the outcome.
 ///
 /// # Errors
 ///
-/// What the channel says.
+/// Those of the channel.
 pub fn run(
     channel: &mut impl Channel,
     step: &Step,
@@ -30,7 +30,7 @@ pub fn run(
     Ok((step.end == End::First).then_some(outcome))
 }
 
-/// Sends and receives `count` messages, numbered from `after + 1`, in whatever order they go.
+/// Sends and receives `count` messages, numbered from `after + 1`, interleaved in any order.
 fn exchange(
     channel: &mut impl Channel,
     step: &Step,
@@ -62,8 +62,9 @@ fn exchange(
         if idle < IDLE_LOOKS {
             continue;
         }
-        // Waiting has a time limit and notices a dead device. While messages are due, whatever holds ours up is that
-        // the peer does not receive, which ends no later than when it sends; after that there is only room to wait for.
+        // A wait has a time limit and notices a dead device. While messages are due, this end can be blocked only
+        // because the peer does not receive; the peer does so at the latest when it sends. Afterwards this end waits
+        // only for room.
         idle = 0;
         if received < count {
             receive(channel, incoming)?.expect(due, channel.peer())?;

@@ -1,4 +1,4 @@
-//! Messages in one direction as fast as they go; the receiver confirms the last one.
+//! Messages in one direction, as fast as possible; the receiver confirms the last one.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use super::{Buffers, End, Outcome, Step};
 use crate::Failure;
 use crate::channel::{Channel, Kind, Tag, receive};
 
-/// Runs the step: a stream to warm up, if there is one, then the measured one. The first end sends and gets the
+/// Runs the step: a warm-up stream, if there is one, then the measured stream. The first end sends and gets the
 /// outcome.
 ///
 /// # Errors
 ///
-/// What the channel says.
+/// Those of the channel.
 pub fn run(
     channel: &mut impl Channel,
     step: &Step,
@@ -39,7 +39,7 @@ pub fn run(
 
 type Numbers = std::ops::RangeInclusive<u64>;
 
-/// Sends the messages with `numbers`; the time until the last one is confirmed.
+/// Sends the messages with `numbers`. Returns the time until the last one is confirmed.
 fn send(
     channel: &mut impl Channel,
     step: &Step,

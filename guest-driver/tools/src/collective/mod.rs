@@ -1,5 +1,5 @@
 //! Barriers, multicasts and reductions of groups, which cards carry out among themselves: how long they take, whether
-//! the result is right, and whether any host was woken for it.
+//! the result is correct, and whether any host was woken.
 
 mod plain;
 mod report;
@@ -23,29 +23,30 @@ use crate::counters::{Counters, Span};
 use crate::nic;
 use crate::task::Task;
 
-/// Places for multicasts that come.
+/// Receive buffers for multicasts.
 const PLACES: usize = 32;
-/// Events of the queue: so many that none is given back while hosts are watched, which would ring.
+/// Size of the event queue. It is large enough that no event is released while hosts are watched, because a release
+/// rings a doorbell.
 const EVENTS: u32 = 1024;
-/// Bytes before a multicast's payload, which say whose it is.
+/// Bytes of the tag before a multicast's payload, which names its sender.
 const TAG_BYTES: usize = 16;
-/// How much later than the others the last member comes, where they are watched.
+/// Delay of the last member of an operation in which the other hosts are watched.
 const LATE: Duration = Duration::from_millis(200);
-/// Between two looks at what must have settled, and at the queue of a host that is watched.
+/// Pause between two polls of counters, and of the queue of a watched host.
 const NAP: Duration = Duration::from_millis(2);
 
-/// One of the groups that this node is in.
+/// A group that this node is a member of.
 struct Group {
-    /// Its place among all groups, from 1: programs number them alike.
+    /// Its number among all groups, from 1; all programs use the same numbers.
     number: u32,
-    /// By which cards know it. Another for other members: a node that is through with this run, or has no part in it,
-    /// may begin with the next one while others are still here.
+    /// The name by which cards know it. It depends on the members: a node that has finished this run, or takes no part
+    /// in it, may begin the next run with other groups while this one still exists.
     name: u32,
     nodes: Vec<u32>,
     place: usize,
-    /// Reductions so far.
+    /// Number of reductions so far.
     reduced: u64,
-    /// Multicasts of the member at each place that are due to have come, and that have.
+    /// For each member, by index: multicasts that are due, and multicasts received (`heard`).
     due: Vec<u64>,
     heard: Vec<u64>,
 }
@@ -60,7 +61,7 @@ impl Group {
         Some(Self { number, name, nodes: nodes.to_vec(), place, reduced: 0, due: none.clone(), heard: none })
     }
 
-    /// What an operation of the member at a place carries, by its number.
+    /// The data of operation `number` of the member at index `place`.
     fn mark(&self, place: usize, number: u64, bytes: usize) -> Mark {
         Mark { flow: self.number << 16 | place as u32, bytes: bytes as u32, number }
     }
@@ -69,26 +70,26 @@ impl Group {
 /// A node and its groups.
 struct Member {
     port: Port,
-    /// Where multicasts come to.
+    /// Receive buffers of multicasts.
     room: Region,
-    /// What was in it has been read: it is to be posted again.
+    /// Buffers that were read and must be posted again.
     read: Vec<usize>,
-    /// What each group's operation carries, and its result.
+    /// For each group, the data of its operation, and later its result.
     values: Region,
     groups: Vec<Group>,
     inbox: VecDeque<Event>,
     bytes: usize,
     timeout: Duration,
     task: Task,
-    /// Launched, and not done.
+    /// Operations that are posted and not complete.
     open: usize,
 }
 
-/// Runs what the command line asks for, and prints it at the first member of the first group.
+/// Runs the operations of the command line. The first member of the first group prints the report.
 ///
 /// # Errors
 ///
-/// Any [`Failure`]; [`Failure::Combined`] where a result is wrong, [`Failure::Woken`] where a host was.
+/// Any [`Failure`]; [`Failure::Combined`] if a result is wrong, [`Failure::Woken`] if a host was woken.
 pub fn run(arguments: &CollectiveArguments) -> Result<(), Failure> {
     let device = nic::open_device(arguments.device.as_deref())?;
     let &DeviceInfo { node, nodes, max_message_bytes, .. } = device.info();
@@ -96,7 +97,7 @@ pub fn run(arguments: &CollectiveArguments) -> Result<(), Failure> {
     let size = arguments.size;
     if size == 0 || !size.is_multiple_of(8) || size as u64 > most {
         return Err(Failure::Usage(format!(
-            "--size {size}: give a multiple of 8, at most {most} on this card"
+            "--size {size}: give a multiple of 8 from 8 to {most}, the limit of this card"
         )));
     }
     let all = arguments.groups_of(nodes)?;
@@ -114,7 +115,7 @@ pub fn run(arguments: &CollectiveArguments) -> Result<(), Failure> {
     let rows =
         tasks.iter().map(|task| Ok(Row::new(*task, &mut member.perform(*task, arguments.iterations)?)));
     let rows = rows.collect::<Result<Vec<_>, Failure>>()?;
-    // Whoever leaves before all are through with a group ends it for them.
+    // A member that leaves a group early ends the group for the others.
     member.barrier()?;
     if all.first().and_then(|members| members.first()) != Some(&node) {
         return Ok(());
@@ -168,7 +169,7 @@ impl Member {
         Ok(())
     }
 
-    /// Waits until all have made all groups.
+    /// Waits until all members have created all groups.
     fn meet(&mut self) -> Result<(), Failure> {
         self.barrier().map_err(|failure| match failure {
             Failure::Nic(Error::TimedOut { waited, .. }) => {
@@ -178,7 +179,7 @@ impl Member {
         })
     }
 
-    /// A barrier of all groups at once.
+    /// A barrier of all groups at the same time.
     fn barrier(&mut self) -> Result<(), Failure> {
         self.begin(Task::Barrier);
         (0..self.groups.len()).try_for_each(|index| self.ask(index, 0, false))?;
@@ -189,7 +190,7 @@ impl Member {
         self.task = task;
     }
 
-    /// Writes what a group's next operation carries; `root` is the place of who sends a multicast.
+    /// Writes the data of a group's next operation; `root` is the index of the member that sends a multicast.
     fn prepare(&mut self, index: usize, root: usize) -> Result<(), Failure> {
         let (bytes, begin) = (self.bytes, index * self.stride());
         let Some(group) = self.groups.get_mut(index) else { return Ok(()) };
@@ -214,7 +215,7 @@ impl Member {
         Ok(self.values.write(begin, &carried)?)
     }
 
-    /// Asks a group for what was prepared.
+    /// Posts the prepared operation of a group.
     fn ask(&mut self, index: usize, root: usize, interrupts: bool) -> Result<(), Failure> {
         let (values, begin) = (self.values.clone(), index * self.stride());
         let Some(group) = self.groups.get(index) else { return Ok(()) };
@@ -238,7 +239,7 @@ impl Member {
         Ok(())
     }
 
-    /// Whether all that was asked for is done, and all multicasts have come that are due.
+    /// Whether all posted operations are done, and all due multicasts have come.
     fn is_done(&self) -> bool {
         self.open == 0 && self.groups.iter().all(|group| group.heard >= group.due)
     }
@@ -265,7 +266,7 @@ impl Member {
         Ok(())
     }
 
-    /// A multicast is in its place: whose, and the next of those?
+    /// Checks a received multicast: its sender, number and payload.
     fn hear(&mut self, event: &Event) -> Result<(), Failure> {
         let place = (event.user as usize).min(PLACES - 1);
         let mut message = vec![0; self.stride()];
@@ -298,7 +299,7 @@ impl Member {
         }
     }
 
-    /// Holds what a group's cards have put into memory to what plain arithmetic makes of the values of all members.
+    /// Compares the result that a group's cards stored with one that the program computes from all members' values.
     fn check(&self, index: usize) -> Result<(), Failure> {
         let (Task::Reduce(operator, element), Some(group)) = (self.task, self.groups.get(index)) else {
             return Ok(());
@@ -317,8 +318,8 @@ impl Member {
         }
     }
 
-    /// So many rounds of all groups at once, and how long each took that this node asked for, in nanoseconds of wall
-    /// time.
+    /// Runs `iterations` rounds of all groups at the same time. Returns the durations of rounds that this node posted,
+    /// in nanoseconds of wall time.
     fn perform(&mut self, task: Task, iterations: u64) -> Result<Vec<u64>, Failure> {
         let members = self.groups.iter().map(|group| group.nodes.len()).max().unwrap_or(0);
         let roots = if task == Task::Multicast { members } else { 1 };
@@ -338,9 +339,9 @@ impl Member {
         Ok(samples)
     }
 
-    /// One operation of each group, whose last member comes late: meanwhile the cards of the others do all the work,
-    /// and their hosts must not notice. Every second member asks to be woken once at the end. How often this host was
-    /// watched.
+    /// Runs one operation of each group, with the last member late. Meanwhile the cards of the other members do all the
+    /// work, and their hosts must not notice. Every second member requests one interrupt at the end. Returns the number
+    /// of operations in which this host was watched.
     fn watch(&mut self, device: &Device, task: Task) -> Result<u64, Failure> {
         let mut watched = 0;
         for index in 0..self.groups.len() {
@@ -358,10 +359,11 @@ impl Member {
             let interrupts = Counters::read(device)?.interrupts;
             self.ask(index, 0, is_odd)?;
             let expected = u64::from(is_odd && self.open > 0);
-            // Its own launch has rung, and the end may be there already.
+            // Its own post has rung a doorbell, and the operation may already be complete.
             let before = Counters { interrupts, ..settled(device)? };
             let deadline = Instant::now() + self.timeout;
-            // Whoever sleeps until an event asks the card for an interrupt, and whoever posts room rings.
+            // A sleeping host would request an interrupt, and a host that posts buffers would ring, so this loop does
+            // neither.
             while !self.is_done() && Instant::now() < deadline {
                 match self.inbox.pop_front().or_else(|| self.port.try_event()) {
                     Some(event) => self.on_event(&event)?,
@@ -386,7 +388,7 @@ impl Member {
     }
 }
 
-/// The device's counters once nothing is under way any more that was rung before.
+/// The device's counters, once the device has processed all earlier doorbells.
 fn settled(device: &Device) -> Result<Counters, Failure> {
     let mut before = Counters::read(device)?;
     loop {

@@ -1,13 +1,13 @@
-//! What a reduction must give, computed here and not by cards: the values of all members, combined one by one.
+//! The expected result of a reduction, computed by the program: it combines the values of all members one by one.
 
 use niclab_user::posts::{Element, Operator};
 use niclab_workloads::Mark;
 
-/// What is no number in a result.
+/// The NaN of results.
 const NO_NUMBER: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
 
-/// The values of one member, `bytes` of them. Doubles are close to one another, so that the order in which they are
-/// added shows, and now and then one that every rule is about.
+/// The values of one member, `bytes` bytes of them. Doubles are close to one another, so that the order of additions
+/// shows in the result. A few are special values: zeros, infinities and NaN.
 pub fn values(element: Element, member: &Mark) -> Vec<u8> {
     let word = |word: u64| match (element, word % 64) {
         (Element::Double, 0) => (-0.0_f64).to_bits(),
@@ -21,7 +21,7 @@ pub fn values(element: Element, member: &Mark) -> Vec<u8> {
     member.payload().flat_map(|of_pattern| word(of_pattern).to_le_bytes()).collect()
 }
 
-/// Bytes of a value.
+/// Bytes of one value.
 pub const fn width(element: Element) -> usize {
     match element {
         Element::Signed32 | Element::Unsigned32 => 4,
@@ -29,7 +29,7 @@ pub const fn width(element: Element) -> usize {
     }
 }
 
-/// The values of all members combined, these being in the order of their group.
+/// Combines the values of all members, which are in the order of their group.
 pub fn combined(operator: Operator, element: Element, members: &[Vec<u8>]) -> Vec<u8> {
     let width = width(element);
     let count = members.first().map_or(0, |values| values.len() / width);
@@ -43,7 +43,7 @@ pub fn combined(operator: Operator, element: Element, members: &[Vec<u8>]) -> Ve
     (0..count).flat_map(of_value).collect()
 }
 
-/// One value of each member.
+/// Combines one value of each member.
 fn combine(operator: Operator, element: Element, members: &[u64]) -> u64 {
     macro_rules! integers {
         ($integer:ty) => {{
@@ -65,8 +65,8 @@ fn combine(operator: Operator, element: Element, members: &[u64]) -> u64 {
     }
 }
 
-/// Doubles of a member and all below it in the tree of its group: its own, then what is below the first child, then the
-/// second.
+/// Combines the doubles of a member and of all members below it in the group's tree: first its own, then the subtree of
+/// the first child, then that of the second.
 fn below(operator: Operator, members: &[u64], place: usize) -> f64 {
     let own = members.get(place).map_or(NO_NUMBER, |bits| f64::from_bits(*bits));
     let children = [2 * place + 1, 2 * place + 2].into_iter().filter(|child| *child < members.len());
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_are_added_along_the_tree_and_have_an_order() {
+    fn doubles_are_added_along_the_tree_and_ordered_totally() {
         // (1e16 + (1 + 1)) + 1, where from left to right 1e16 + 1 would be 1e16.
         assert_eq!(doubles(Operator::Sum, &[1e16, 1.0, 1.0, 1.0]), (1e16 + 2.0 + 1.0_f64).to_bits());
         assert_eq!(doubles(Operator::Min, &[0.0, -0.0]), (-0.0_f64).to_bits());

@@ -1,4 +1,4 @@
-//! What groups took.
+//! The report of `niclab-perf collective`.
 
 use std::io::{self, Write as _};
 
@@ -9,20 +9,20 @@ use crate::bench::Latency;
 use crate::report::VERSION;
 use crate::task::Task;
 
-/// All that one invocation found.
+/// Results of one invocation.
 #[derive(Debug, Serialize)]
 pub struct Document {
     version: u32,
     tool: &'static str,
     command: &'static str,
-    /// Which clock all times are of.
+    /// Clock of all times.
     clock: &'static str,
     rank: u32,
-    /// The nodes of each group, which were asked all at once.
+    /// The nodes of each group; all groups ran at the same time.
     groups: Vec<Vec<u32>>,
-    /// Of a reduction's values, and of a multicast's payload.
+    /// Bytes of a reduction's values, and of a multicast's payload.
     bytes: usize,
-    /// Operations during which this host was watched, and not woken.
+    /// Operations in which this host was watched and was not woken.
     watched: u64,
     rows: Vec<Row>,
 }
@@ -31,21 +31,21 @@ pub struct Document {
 #[derive(Debug, Serialize)]
 pub struct Row {
     operation: String,
-    /// How often this node asked for it.
+    /// How often this node posted it.
     count: usize,
-    /// From asking to the event.
+    /// Time from posting to the event.
     latency: Option<Latency>,
 }
 
 impl Row {
-    /// Of these samples, in nanoseconds of wall time.
+    /// From samples in nanoseconds of wall time.
     pub fn new(task: Task, samples: &mut [u64]) -> Self {
         Self { operation: task.to_string(), count: samples.len(), latency: Latency::of(samples) }
     }
 }
 
 impl Document {
-    /// Of this node.
+    /// The report of this node.
     pub fn new(rank: u32, groups: Vec<Vec<u32>>, bytes: usize, watched: u64, rows: Vec<Row>) -> Self {
         let (tool, command, clock) = ("niclab-perf", "collective", "wall");
         Self { version: VERSION, tool, command, clock, rank, groups, bytes, watched, rows }
@@ -64,7 +64,7 @@ impl Document {
         }
         writeln!(
             out,
-            "every result is right; of {watched} operations that node {rank} was watched at, none woke it"
+            "all results are correct; node {rank} was watched in {watched} operations, and none of them woke it"
         )
     }
 }
@@ -73,7 +73,7 @@ impl Document {
 ///
 /// # Errors
 ///
-/// Of standard output.
+/// Those of standard output.
 pub fn write(document: &Document, is_json: bool) -> Result<(), Failure> {
     let mut out = niclab_output::stdout();
     if is_json {

@@ -1,5 +1,5 @@
-//! A workload over active ports: a system call for each message, and no page or record of the card's in the program's
-//! memory. A message is the tag, and behind it the payload.
+//! A workload over active ports: each message takes a system call, and the program has no page or record of the card in
+//! its memory. A message consists of the tag and then the payload.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -14,7 +14,7 @@ use super::{LOOKS_BEFORE_NAPS, NAP, NAPS_PER_CHECK, Performs, Stage, out_of_step
 use crate::Failure;
 use crate::active::Places;
 
-/// Most memory of a port for messages that come, and for each of which there is room, at least.
+/// Maximum receive memory of a port, and the minimum number of receive buffers.
 const RECEIVE_BYTES: usize = 8 << 20;
 const LEAST_BUFFERS: usize = 16;
 
@@ -24,16 +24,16 @@ struct Open {
     places: Places,
 }
 
-/// A program over its ports.
+/// A program and its ports.
 pub(super) struct Performer {
     ports: Vec<Open>,
-    /// Which port sends over each flow, and where to.
+    /// For each flow, the index of the sending port and the target.
     flows: BTreeMap<FlowId, (usize, Address)>,
     sent: BTreeMap<FlowId, u64>,
     verifier: Verifier,
     timeout: Duration,
     received: u64,
-    /// The port that is looked at first.
+    /// Index of the port that is polled first.
     turn: usize,
 }
 
@@ -59,7 +59,7 @@ impl Performer {
         Ok(Self { ports, flows, sent: BTreeMap::new(), verifier, timeout, received: 0, turn: 0 })
     }
 
-    /// Receives a message, or sends one. Whether there was one.
+    /// Receives a message, or sends one. Returns whether it did.
     fn step(&mut self, script: &mut Script) -> Result<bool, Failure> {
         for _ in 0..self.ports.len() {
             let place = self.turn % self.ports.len();
@@ -83,7 +83,7 @@ impl Performer {
         }
     }
 
-    /// Sends a message, unless the window does not let it begin.
+    /// Sends a message, if the window allows it now.
     fn send(&mut self, outgoing: &Outgoing) -> Result<bool, Failure> {
         let Some((place, to)) = self.flows.get(&outgoing.flow).copied() else { return Ok(false) };
         let sent = self.sent.entry(outgoing.flow).or_default();
@@ -97,10 +97,10 @@ impl Performer {
         Ok(is_sent)
     }
 
-    /// Nothing has moved since then.
+    /// Fails if the program has made no progress since `since` for longer than its timeout.
     fn check(&self, since: Instant, due: u64) -> Result<(), Failure> {
         if since.elapsed() > self.timeout {
-            return Err(out_of_step(format!("nothing more after {} of {due}", self.received)));
+            return Err(out_of_step(format!("no more messages after {} of {due}", self.received)));
         }
         Ok(())
     }
@@ -139,13 +139,13 @@ impl Performs for Performer {
                 self.check(*quiet.get_or_insert_with(Instant::now), due)?;
             }
         }
-        // What was sent has left when the others are told that this part is over.
+        // All messages must have left before this end reports that its part is over.
         self.ports.iter_mut().try_for_each(|open| open.port.flush(self.timeout))?;
         Ok(())
     }
 }
 
-/// A message has come.
+/// Checks a received message.
 fn accept(at: End, message: &Message<'_>, verifier: &mut Verifier) {
     let mut bytes = vec![0; message.bytes()];
     message.read(0, &mut bytes);

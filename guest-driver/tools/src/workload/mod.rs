@@ -1,4 +1,4 @@
-//! A whole workload, performed as one rank: the program of the simulator's hosts, so that both do the same.
+//! A whole workload, run as one rank with the program of the simulator's hosts, so that both do the same.
 
 mod active;
 
@@ -26,20 +26,20 @@ use crate::Failure;
 use crate::bench::{Latency, Outcome, room_for};
 use crate::cue;
 
-/// The longest description of a workload.
+/// Size limit of a workload's description.
 const MAX_BYTES: u64 = 16 << 20;
-/// Looks that find nothing, before it naps between them: some milliseconds, in which any message comes that is under
-/// way. Whoever still has none waits for others, and leaves them its core.
+/// Empty polls before the program sleeps between polls. They take a few milliseconds, in which any message in flight
+/// arrives. A program without messages by then waits for others, and leaves them its core.
 const LOOKS_BEFORE_NAPS: u32 = 1 << 14;
-/// The same where programs take turns: most of the time it is another's.
+/// The same in lockstep, where another program has the grant most of the time.
 const LOOKS_BETWEEN_TURNS: u32 = 1 << 8;
-/// How long it naps.
+/// Duration of a sleep.
 const NAP: Duration = Duration::from_micros(50);
-/// Naps between two questions whether time is up and the device lives.
+/// Sleeps between two checks of the time limit and the device.
 const NAPS_PER_CHECK: u32 = 1 << 10;
 
-/// Reads a workload: a JSON document that is a line of standard input where `path` is `-`, so that answers to cues may
-/// follow, and else all of a file.
+/// Reads a workload, a JSON document: the whole file, or with `-` one line of standard input, so that answers to cues
+/// can follow.
 ///
 /// # Errors
 ///
@@ -61,7 +61,7 @@ pub fn read(path: &Path) -> Result<Workload, Failure> {
     Ok(workload)
 }
 
-/// Performs the part of `rank` between cues. Who measures a pair gets the outcome.
+/// Runs the part of `rank` between cues. Returns the outcome if this rank measures.
 ///
 /// # Errors
 ///
@@ -73,7 +73,8 @@ pub fn run(
     timeout: Duration,
 ) -> Result<Option<Outcome>, Failure> {
     if u32::from(rank) >= workload.nodes() {
-        let what = format!("rank {rank} has no part in a workload of {} nodes", workload.nodes());
+        let what =
+            format!("rank {rank} is not in this workload of {} nodes: give a lower --rank", workload.nodes());
         return Err(Failure::Usage(what));
     }
     let plan = Plan::new(workload);
@@ -92,12 +93,15 @@ pub fn run(
     }
     let terms = workload.terms(plan.max_partners());
     if terms.window == 0 {
-        return Err(Failure::Usage("the cards have too little room for any message of this workload".into()));
+        return Err(Failure::Usage(
+            "the cards have no room for a message of this workload: raise `slices` or lower `message_bytes`"
+                .into(),
+        ));
     }
     perform(&stage, |port| ListTransport::new(rank, port, terms))
 }
 
-/// What is performed, where, and as whom.
+/// The workload, the device that runs it, and the rank.
 struct Stage<'a> {
     device: &'a Device,
     workload: &'a Workload,
@@ -106,7 +110,7 @@ struct Stage<'a> {
     timeout: Duration,
 }
 
-/// Open ports, in their order, each with its region where there is one.
+/// Open ports in order, each with its region if it has one.
 #[derive(Default)]
 struct OpenPorts(Vec<(BarePort, Option<Region>)>);
 
@@ -120,7 +124,7 @@ impl Ports for OpenPorts {
     }
 
     fn announce(&mut self) {
-        // One doorbell is of all ports.
+        // All ports share one doorbell.
         self.0.iter().take(1).for_each(|(port, _)| port.announce());
     }
 
@@ -129,19 +133,19 @@ impl Ports for OpenPorts {
     }
 }
 
-/// Who performs scripts over open ports.
+/// Runs scripts over open ports.
 trait Performs {
-    /// Performs a script until it is done and `expected` messages came; tells of each.
+    /// Runs a script until it is done and `expected` messages came. Calls `on_message` for each message.
     fn perform(&mut self, script: Script, expected: u64, on_message: &mut dyn FnMut())
     -> Result<(), Failure>;
 }
 
-/// Performs all parts between cues.
+/// Runs all parts between cues.
 fn measure(stage: &Stage<'_>, performer: &mut impl Performs) -> Result<Option<Outcome>, Failure> {
     let &Stage { device, workload, plan, rank, .. } = stage;
     let script = |scripts: &[Script]| scripts.get(usize::from(rank)).cloned().unwrap_or_else(Script::idle);
     performer.perform(Script::idle(), 0, &mut || ())?;
-    // The card takes launches that were made before a request before it answers: receives are posted when others begin.
+    // The card processes earlier posts before it answers this request, so all receives are posted when others begin.
     device.statistics()?;
     cue::wait(cue::CONNECTED)?;
     performer.perform(script(&plan.warmup), plan.expected(&plan.warmup, rank), &mut || ())?;
@@ -174,7 +178,7 @@ fn measure(stage: &Stage<'_>, performer: &mut impl Performs) -> Result<Option<Ou
     }))
 }
 
-/// Over ports whose pages and records the program has in its memory.
+/// A program over ports whose pages and records are mapped into its memory.
 struct Performer<T: Transport> {
     program: Program<T>,
     ports: OpenPorts,
@@ -202,7 +206,7 @@ fn perform<T: Transport>(
 }
 
 impl<T: Transport> Performer<T> {
-    /// Opens a port, and lets its partners send to it.
+    /// Opens a port, and authorizes its partners to send to it.
     fn open(&mut self, stage: &Stage<'_>, plan: &PortPlan, transport: T) -> Result<(), Failure> {
         let slices = stage.workload.slices;
         let place = self.ports.0.len();
@@ -224,8 +228,8 @@ impl<T: Transport> Performer<T> {
         Ok(())
     }
 
-    /// Does one operation, if there is one to do, and says whether there was; none once the script is done and all
-    /// came.
+    /// Does one operation, if there is one. Returns whether there was one; `None` once the script is done and all
+    /// messages came.
     fn go_on(&mut self, due: u64) -> Result<Option<bool>, Failure> {
         let is_done = self.is_done(due);
         if is_done && !self.takes_turns {
@@ -242,7 +246,7 @@ impl<T: Transport> Performer<T> {
             (Some(wrong), _) => Err(out_of_step(wrong)),
             (None, InTurn::Over) if is_done => Ok(None),
             (None, InTurn::Over) => {
-                Err(out_of_step(format!("the end after {} of {due}", self.program.received())))
+                Err(out_of_step(format!("the end of the run after {} of {due}", self.program.received())))
             }
             (None, went_on) => Ok(Some(went_on == InTurn::Taken)),
         }
@@ -252,12 +256,12 @@ impl<T: Transport> Performer<T> {
         self.program.is_done() && self.program.received() >= due
     }
 
-    /// Nothing has moved since then.
+    /// Fails if the device is gone, or if the program has made no progress since `since` for longer than its timeout.
     fn check(&self, since: Instant, due: u64) -> Result<(), Failure> {
         self.ports.0.iter().try_for_each(|(port, _)| port.check())?;
-        // In turns it waits for others even when it is done itself.
+        // In lockstep a program waits for others even when its own script is done.
         if since.elapsed() > self.timeout && !self.is_done(due) {
-            return Err(out_of_step(format!("nothing more after {} of {due}", self.program.received())));
+            return Err(out_of_step(format!("no more messages after {} of {due}", self.program.received())));
         }
         Ok(())
     }

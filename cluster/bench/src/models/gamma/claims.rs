@@ -1,4 +1,4 @@
-//! What the paper gives as numbers and words, beside ours. Its figures 2 and 3 are drawings: the numbers are those of
+//! The paper's numbers and statements, next to the model's. Its figures 2 and 3 are drawings, so the numbers are from
 //! its text.
 
 use super::{
@@ -10,7 +10,7 @@ const SOFTWARE: &str = "send_ps, receive_ps";
 const COPY: &str = "copy_per_byte_ps";
 const DRIVEN_SOFTWARE: &str = "send_ps, receive_ps of the 3C595's driver";
 
-/// A figure of the window's arithmetic: 1,024 buffers, of which each of so many partners may fill so many.
+/// The paper's arithmetic for windows: of 1,024 buffers, each partner may fill [`WINDOW`].
 const BUFFERS: u32 = 1_024;
 const WINDOW: u32 = 8;
 
@@ -18,7 +18,7 @@ fn us(ps: u64) -> f64 {
     ps as f64 / 1e6
 }
 
-/// All of it.
+/// All rows.
 pub(super) fn compared(figures: &GammaFigures) -> Vec<Compared> {
     let mut rows: Vec<Compared> = PLATFORMS.iter().map(|of| shortest(figures, of)).collect();
     for (profile, _) in PLATFORMS {
@@ -36,13 +36,13 @@ fn shortest(figures: &GammaFigures, (profile, paper): &(&'static str, f64)) -> C
     Compared::new("section 5", what, "us", Published::number(*paper)).ours(ours, 2).fitted(SOFTWARE)
 }
 
-/// Windows hurt by round trips: how much of the throughput of the longest message each takes.
+/// Windows limit long messages by the round trip: the loss of throughput of the longest message for each window.
 fn windows(figures: &GammaFigures, profile: &str) -> Vec<Compared> {
     let longest = SIZES[SIZES.len() - 1];
     let whole = rate(longest, figures.one_way_ps(profile, 0, longest)) as f64 / 1e6;
     let [four, eight, thirty_two] = [4, 8, 32].map(|window| figures.lost_permille(profile, window));
     let taken = |window, said, agrees, permille: u64| {
-        let what = format!("{profile}: what a window of {window} takes of it");
+        let what = format!("{profile}: reduction by a window of {window}");
         Compared::new("section 5", what, "%", Published::words(said, agrees)).ours(permille as f64 / 10.0, 1)
     };
     vec![
@@ -60,14 +60,14 @@ fn windows(figures: &GammaFigures, profile: &str) -> Vec<Compared> {
     ]
 }
 
-/// The earlier card, whose transfers processors drive.
+/// The earlier card, whose transfers the processors drive.
 fn driven(figures: &GammaFigures) -> Vec<Compared> {
     let (paper_us, paper_rate) = DRIVEN_PAPER;
     let [slow, quick] = DRIVEN.map(|profile| us(figures.one_way_ps(profile, 0, SIZES[0])));
     let [of_slow, of_quick] = [0, 1].map(|place| figures.of_driven_permille(place) as f64 / 10.0);
     let insensitive = Published::words("hardly less", figures.does_a_quick_processor_hardly_help());
     let shortest = |profile: &str| format!("{profile}: shortest message");
-    let full = |of: &str| format!("a full frame by descriptors, of CPU-driven: {of}");
+    let full = |of: &str| format!("throughput of a full frame, descriptors over CPU-driven: {of}");
     let mut rows = vec![
         Compared::new("section 1", shortest(DRIVEN[0]), "us", Published::number(paper_us))
             .ours(slow, 2)
@@ -103,7 +103,7 @@ fn driven(figures: &GammaFigures) -> Vec<Compared> {
     rows
 }
 
-/// Section 3: nothing is overrun, and what is lost is so by bit errors.
+/// Section 3: no receive buffer overflows, so frames are lost only by bit errors.
 fn reliability(figures: &GammaFigures) -> Vec<Compared> {
     let partners = NODES - 1;
     let left = BUFFERS - partners * WINDOW - partners;
@@ -113,7 +113,7 @@ fn reliability(figures: &GammaFigures) -> Vec<Compared> {
     vec![
         Compared::new(
             "section 3",
-            "buffers of 1,024 that 100 nodes and windows of 8 leave to IP",
+            "buffers of 1,024 left for IP with 100 nodes and windows of 8",
             "",
             Published::number(133.0),
         )
@@ -121,14 +121,14 @@ fn reliability(figures: &GammaFigures) -> Vec<Compared> {
         .given("the paper's arithmetic"),
         Compared::new(
             "section 6",
-            "frames without buffer, 100 nodes, windows of 8, IP beside",
+            "frames without a buffer, 100 nodes, windows of 8, with IP traffic",
             "",
             Published::words("none", is_whole),
         )
         .ours(missed as f64, 0),
         Compared::new(
             "section 6",
-            "frames of which one has a wrong bit, 1 in 10^10 bits",
+            "frames per frame with a wrong bit, at 1 in 10^10 bits",
             "",
             Published::within_percent(1e6, 20.0),
         )
@@ -136,7 +136,7 @@ fn reliability(figures: &GammaFigures) -> Vec<Compared> {
         .given("arithmetic of the frame's length"),
         Compared::new(
             "section 1",
-            "damaged frames raised, each once, and nothing else",
+            "damaged frames are reported exactly once",
             "",
             Published::words("detected and raised", figures.is_damage_raised()),
         )

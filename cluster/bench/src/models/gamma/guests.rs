@@ -1,5 +1,5 @@
-//! GAMMA cards in guests, polled and interrupting, beside TCP over QEMU's own network and over the card that the paper
-//! drove: QEMU's `tulip`, of the same family of chips, with Linux's stock driver. All in one boot.
+//! GAMMA cards in guests, polled and with interrupts, compared with TCP over QEMU's own network and over QEMU's `tulip`
+//! with Linux's stock driver. `tulip` is of the same family of chips as the paper's card. All run in one boot.
 
 use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
@@ -20,14 +20,15 @@ use crate::{
     perf::{self, Pair, Path},
 };
 
-/// The first two nodes' programs poll and their cards never interrupt; those of the other two do after each frame.
+/// The programs of the first two nodes poll, and their cards never interrupt. The cards of the other two interrupt
+/// after each frame.
 const MODELS: [&str; 4] = ["gamma"; 4];
 const INTERRUPTED: usize = 2;
 const MEMORY_MIB: u32 = 160;
-/// Fast Ethernet's.
+/// Fast Ethernet's MTU.
 const MTU_BYTES: u32 = 1_500;
 
-/// Payload of a round trip.
+/// Payload of a round trip, in bytes.
 const SHORT_BYTES: usize = 16;
 const ROUND_TRIPS: u64 = 2_000;
 const TCP_ROUND_TRIPS: u64 = 500;
@@ -36,15 +37,15 @@ const LONG_BYTES: usize = 64 << 10;
 const MESSAGES: u64 = 400;
 const WRITES: u64 = 200;
 
-/// How many times a round trip must be faster than TCP's over QEMU's own network.
+/// Minimum speed-up of a round trip over TCP on QEMU's own network.
 const POLLED_GOAL: Goal = Goal::AtLeast(10.0);
 const INTERRUPTED_GOAL: Goal = Goal::AtLeast(3.0);
-/// How many times as much must go over the card as over the one with the stock driver.
+/// Minimum ratio of the card's bandwidth to that of the card with the stock driver.
 const BANDWIDTH_GOAL: Goal = Goal::AtLeast(5.0);
-/// What is left to each of two that share cards, of what it has alone: neither starves.
+/// If messages and TCP share cards, each must keep this part of its bandwidth alone: neither starves.
 const SHARE_GOAL: Goal = Goal::AtLeast(0.1);
 
-/// What the drivers of all nodes must not have counted.
+/// Counters of the drivers that must be 0 on all nodes.
 const LOSSES: [&str; 5] =
     ["lost_frames", "damaged_frames", "incomplete_messages", "messages_without_buffer", "stalled_windows"];
 const COUNTS_LIMIT: Duration = Duration::from_secs(20);
@@ -59,9 +60,9 @@ enum Sample {
     Bandwidth,
     TulipBandwidth,
     InterruptedBandwidth,
-    /// TCP over the interface that shares the cards' rings.
+    /// TCP over the network interface that shares the cards' rings.
     CardTcp,
-    /// Messages while TCP goes over the same cards, and that.
+    /// Messages while TCP uses the same cards, and that TCP.
     BesideTcp,
     TcpBeside,
 }
@@ -117,7 +118,7 @@ impl Sample {
             Self::Polled => ("gamma_round_trip", "GAMMA, polled, 16 bytes, p50 round trip", "us"),
             Self::Interrupted => (
                 "gamma_interrupted_round_trip",
-                "GAMMA, an interrupt a frame, 16 bytes, p50 round trip",
+                "GAMMA, an interrupt per frame, 16 bytes, p50 round trip",
                 "us",
             ),
             Self::Stream => {
@@ -127,13 +128,13 @@ impl Sample {
             Self::Bandwidth => ("gamma_bandwidth", "GAMMA, polled, messages of 64 KiB", "MB/s"),
             Self::TulipBandwidth => ("tulip_bandwidth", "TCP over tulip, 64 KiB writes", "MB/s"),
             Self::InterruptedBandwidth => {
-                ("gamma_interrupted_bandwidth", "GAMMA, an interrupt a frame, messages of 64 KiB", "MB/s")
+                ("gamma_interrupted_bandwidth", "GAMMA, an interrupt per frame, messages of 64 KiB", "MB/s")
             }
             Self::CardTcp => {
                 ("gamma_tcp_bandwidth", "TCP over the rings of GAMMA cards, 64 KiB writes", "MB/s")
             }
-            Self::BesideTcp => ("gamma_beside_tcp", "GAMMA, messages of 64 KiB, TCP beside", "MB/s"),
-            Self::TcpBeside => ("tcp_beside_gamma", "that TCP, beside GAMMA", "MB/s"),
+            Self::BesideTcp => ("gamma_beside_tcp", "GAMMA, messages of 64 KiB, with TCP traffic", "MB/s"),
+            Self::TcpBeside => ("tcp_beside_gamma", "that TCP traffic, with GAMMA messages", "MB/s"),
         };
         Figure::new(name, what, Clock::Wall, unit, samples)
     }
@@ -169,14 +170,14 @@ fn nothing_is_lost(running: &mut RunningCluster) -> Result<()> {
         (0..MODELS.len()).map(|rank| NodeCommand::shell(rank, script, &names)).collect();
     for (rank, text) in command::run(running, &commands, COUNTS_LIMIT)?.into_iter().enumerate() {
         let none = LOSSES.iter().all(|name| text.lines().any(|line| line == format!("{name} 0")));
-        ensure!(none, "node {rank} has lost what it may not lose: {text}");
+        ensure!(none, "a counter of losses is not 0 on node {rank}: {text}");
     }
     Ok(())
 }
 
 fn cluster() -> Result<Cluster> {
     let mut cluster = crate::side_by_side(&MODELS, MEMORY_MIB, MTU_BYTES)?;
-    // Of the cards that are added no template knows.
+    // Templates do not have the added cards.
     cluster.boot = BootChoice::Cold;
     for node in &mut cluster.nodes[INTERRUPTED..] {
         for (key, value) in [("interrupt_frames", 1), ("interrupt_delay_us", 0)] {
@@ -206,8 +207,14 @@ fn compare(mut samples: BTreeMap<Sample, Vec<f64>>) -> Vec<Figure> {
             INTERRUPTED_GOAL,
         ),
         ratio("gamma_over_tulip", "bandwidth: GAMMA over TCP over tulip", bandwidth, tulip, BANDWIDTH_GOAL),
-        ratio("gamma_share", "bandwidth: GAMMA, TCP beside over alone", beside, alone, SHARE_GOAL),
-        ratio("tcp_share", "bandwidth: that TCP, beside GAMMA over alone", tcp_beside, card_tcp, SHARE_GOAL),
+        ratio("gamma_share", "bandwidth: GAMMA with TCP traffic over GAMMA alone", beside, alone, SHARE_GOAL),
+        ratio(
+            "tcp_share",
+            "bandwidth: TCP with GAMMA messages over TCP alone",
+            tcp_beside,
+            card_tcp,
+            SHARE_GOAL,
+        ),
     ];
     measured.into_iter().chain(ratios).collect()
 }
@@ -217,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_nodes_poll_and_two_are_interrupted() {
+    fn two_nodes_poll_and_two_get_interrupts() {
         let cluster = cluster().unwrap();
         let frames = |rank: usize| cluster.nodes[rank].nic.values().number("interrupt_frames");
         assert_eq!([0, 1, 2, 3].map(frames), [0, 0, 1, 1]);
@@ -227,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn less_time_and_more_bandwidth_are_what_the_goals_want() {
+    fn goals_want_less_time_and_more_bandwidth() {
         let values = [40.0, 200.0, 600.0, 900.0, 55.0, 10.0, 50.0, 20.0, 25.0, 1.0];
         let samples = Sample::ALL.into_iter().zip(values);
         let figures = compare(samples.map(|(sample, value)| (sample, vec![value])).collect());

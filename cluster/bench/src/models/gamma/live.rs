@@ -1,9 +1,9 @@
-//! What guests see of GAMMA cards that their drivers poll, that interrupt for each frame, and that mitigate: round
-//! trips on both clocks, and interrupts of a stream.
+//! GAMMA cards in guests, with drivers that poll, with an interrupt per frame, and with mitigation: round trips on both
+//! clocks, and interrupts of a stream.
 //!
-//! Back and forth the order of things is known, and model time exact; a stream runs freely. Cards keep no window, so
-//! that no acknowledgement is among the frames. TCP beside GAMMA, and over QEMU's `tulip`, is measured by
-//! `niclab bench gamma-guests`.
+//! In a ping-pong the order of operations is known, so model time is exact; a stream runs freely. The cards use no
+//! window, so there are no frames with acknowledgements. `niclab bench gamma-guests` measures TCP with GAMMA traffic
+//! and over QEMU's `tulip`.
 
 use anyhow::{Context, Result, ensure};
 use niclab_cluster::{check::live::LiveCluster, output::table};
@@ -18,16 +18,16 @@ use crate::figures::plot::{Legend, Panel, Scale, Series, Style};
 /// The version of [`LiveFigures`].
 pub const LIVE_FIGURES_VERSION: u32 = 1;
 
-/// The paper's shortest message, and one that fills a frame but for the tags.
+/// The paper's shortest message, and a message that almost fills a frame.
 const SHORT_BYTES: u32 = 16;
 const LONG_BYTES: u32 = 1_400;
 const ROUND_TRIPS: u64 = 200;
 const WARMUP: u64 = 20;
 const MESSAGES: u64 = 400;
-/// Of each; what is shown are medians.
+/// Rounds of each measurement; the figures are medians.
 const ROUNDS: usize = 3;
 
-/// When cards interrupt.
+/// When a card interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rule {
     name: &'static str,
@@ -37,48 +37,48 @@ struct Rule {
 
 const RULES: [Rule; 3] = [
     Rule { name: "polled", frames: 0, delay_us: 0 },
-    Rule { name: "an interrupt a frame", frames: 1, delay_us: 0 },
+    Rule { name: "an interrupt per frame", frames: 1, delay_us: 0 },
     Rule { name: "after 8 frames or 20 us", frames: 8, delay_us: 20 },
 ];
 
-/// All of it.
+/// All figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LiveFigures {
     /// [`LIVE_FIGURES_VERSION`].
     pub version: u32,
     /// `kvm` or `tcg`.
     pub accelerator: String,
-    /// The platform of model times.
+    /// The platform profile for model times.
     pub profile: &'static str,
-    /// How often each was measured.
+    /// Number of rounds of each measurement.
     pub rounds: usize,
-    /// One for each rule.
+    /// The results, one for each rule.
     pub ways: Vec<Way>,
 }
 
-/// What one rule gives: medians.
+/// The results with one rule: medians.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Way {
     /// The rule.
     pub name: &'static str,
-    /// Messages of 16 bytes back and forth.
+    /// Round trips of messages of 16 bytes.
     pub short: Trips,
-    /// Messages of 1,400 bytes.
+    /// Round trips of messages of 1,400 bytes.
     pub long: Trips,
-    /// Messages of 1,400 bytes one way.
+    /// A stream of messages of 1,400 bytes.
     pub stream: Stream,
-    /// Whether each node must have an interrupt for each message that comes back and forth; none otherwise.
+    /// Whether each message of a ping-pong must cause an interrupt; otherwise none may.
     pub interrupts_each: bool,
 }
 
 /// Round trips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Trips {
-    /// How many.
+    /// Number of round trips.
     pub count: u64,
     /// Model time one way.
     pub model_ps: u64,
-    /// Whether that is exact.
+    /// Whether the model time is exact.
     pub is_exact: bool,
     /// Wall time of a round trip.
     pub wall_ns: u64,
@@ -89,15 +89,15 @@ pub struct Trips {
 /// A stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stream {
-    /// Frames that came, one for each message.
+    /// Received frames, one for each message.
     pub frames: u64,
     /// Interrupts that the receiver's card raised.
     pub interrupts: u64,
-    /// And that its guest counted.
+    /// Interrupts of `cluster` that its guest counted.
     pub guest_interrupts: u64,
 }
 
-/// Two guests whose cards have one rule.
+/// Two guests whose cards use one rule.
 struct Guests {
     scenario: Scenario,
     cluster: LiveCluster,
@@ -160,8 +160,8 @@ fn interrupts(report: &Report, node: usize) -> Result<(u64, u64)> {
     Ok((node.interrupts.values().sum(), guest.copied().unwrap_or(0)))
 }
 
-/// Medians of what varies; model time and interrupts of the round that took the longest in model time, so that one
-/// which is not as the others shows.
+/// Medians of the wall times. Model time and interrupts are those of the round with the longest model time, so that a
+/// deviating round shows.
 fn median(samples: &[Trips]) -> Result<Trips> {
     let worst = samples.iter().max_by_key(|trips| (!trips.is_exact, trips.model_ps));
     let worst = *worst.context("at least one round is needed")?;
@@ -190,7 +190,7 @@ impl LiveFigures {
         Ok(Self { version, accelerator: name, profile: PLATFORMS[0].0, rounds: ROUNDS, ways })
     }
 
-    /// Whether model time is exact back and forth, cards interrupt there for each message or not at all, and no guest
+    /// Whether the model time of ping-pongs is exact, cards interrupt there for each message or never, and no guest
     /// counted more interrupts than its card raised.
     #[must_use]
     pub fn hold(&self) -> bool {
@@ -205,18 +205,18 @@ impl LiveFigures {
         })
     }
 
-    /// As a table.
+    /// The figures as a table.
     #[must_use]
     pub fn text(&self) -> String {
         let heading = [
             "",
             "16 bytes: one way, model us",
             "round trip, wall us",
-            "interrupts a message",
+            "interrupts per message",
             "1,400 bytes: one way, model us",
             "round trip, wall us",
-            "interrupts a message",
-            "stream: interrupts a frame",
+            "interrupts per message",
+            "stream: interrupts per frame",
             "guest's",
         ];
         let us = |ps: u64| format!("{:.2}", ps as f64 / 1e6);
@@ -234,8 +234,10 @@ impl LiveFigures {
             name.chain(trips(&way.short)).chain(trips(&way.long)).chain(stream).collect()
         }));
         format!(
-            "GAMMA in guests ({}), profile {}: active ports without a window. Medians of {} rounds; model time and interrupts back and \
-             forth\nof the worst of them. Streams run freely.\n\n{}",
+            "GAMMA in guests ({}), profile {}: active ports without a window. Medians of {} rounds; model time and \
+             interrupts of the round trips\n\
+             are those of the slowest round. Streams run freely.\n\n\
+             {}",
             self.accelerator,
             self.profile,
             self.rounds,
@@ -243,7 +245,7 @@ impl LiveFigures {
         )
     }
 
-    /// What a round trip takes, on each clock.
+    /// The time of a round trip, on each clock.
     #[must_use]
     pub fn panels(&self) -> Vec<Panel> {
         let colours = ["#1f77b4", "#d62728", "#2ca02c"];
@@ -253,7 +255,7 @@ impl LiveFigures {
             points: vec![(SHORT_BYTES.into(), of(&way.short)), (LONG_BYTES.into(), of(&way.long))],
         };
         let panel = |label: &str, of: fn(&Trips) -> f64| Panel {
-            title: "GAMMA in guests: back and forth".to_owned(),
+            title: "GAMMA in guests: round trips".to_owned(),
             x_label: "bytes of a message".to_owned(),
             y_label: label.to_owned(),
             scale: Scale::Linear,
@@ -303,14 +305,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_exact_holds_and_nothing_else() {
+    fn figures_hold_only_if_times_are_exact_and_counts_match() {
         let broken = |change: &dyn Fn(&mut LiveFigures)| {
             let mut figures = figures();
             change(&mut figures);
             !figures.hold()
         };
         assert!(figures().hold());
-        assert!(broken(&|figures| figures.ways[0].short.interrupts = 1), "who polls is not interrupted");
+        assert!(
+            broken(&|figures| figures.ways[0].short.interrupts = 1),
+            "a polling program gets no interrupt"
+        );
         assert!(broken(&|figures| figures.ways[0].stream.interrupts = 1));
         assert!(broken(&|figures| figures.ways[1].long.interrupts -= 1));
         assert!(broken(&|figures| figures.ways[1].long.is_exact = false));
@@ -318,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_is_not_as_the_others_shows() {
+    fn deviating_round_is_shown() {
         let rounds = [trips(5), Trips { model_ps: 18_000_000, wall_ns: 1, ..trips(6) }, trips(5)];
         assert_eq!(median(&rounds).unwrap(), Trips { wall_ns: 90_000, ..rounds[1] });
         assert!(median(&[]).is_err());
@@ -328,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn cards_have_the_rules() {
+    fn cards_use_the_interrupt_rules() {
         for rule in RULES {
             let Scenario { cluster, .. } = scenario(rule).unwrap();
             let number = |key| cluster.nodes[1].nic.values().number(key);

@@ -1,6 +1,6 @@
-//! Figure 1: what TCP makes of the same hosts. A stack's computing, segments, windows and acknowledgements, and one
-//! wire in half duplex (section 1: a crossover cable, which simulates a repeater), all simulated; only what a segment
-//! takes is fitted, to 77.4 us.
+//! Figure 1: TCP on the same hosts. Everything is simulated: the stack's processor time, segments, windows,
+//! acknowledgements, and one half-duplex wire (section 1: a crossover cable, which simulates a repeater). Only the time
+//! of a segment is fitted, to 77.4 us.
 
 use anyhow::{Context, Result, ensure};
 use niclab_cluster::output::table;
@@ -15,23 +15,23 @@ use crate::figures::plot::{Legend, Panel, Scale, Series, Style};
 const SHORTEST_US: f64 = 77.4;
 const LONG_RATE: f64 = 10.8;
 const HALF_BYTES: f64 = 1_750.0;
-/// Half power is looked for between these, so far apart.
+/// Range and step of the search for the size with half of the maximum throughput.
 const HALF_BETWEEN: (u32, u32) = (1_000, 2_400);
 const HALF_STEP: u32 = 20;
 /// A segment that fills a frame.
 const SEGMENT_BYTES: u32 = 1_460;
-/// The constant that was chosen, and what else nobody published.
+/// The fitted constant, and the assumptions that no source gives.
 const STACK: &str = "host.stack.segment_send_ps and segment_receive_ps";
 const CAPTURE: &str = "cards that do not capture the wire";
 const TRANSFERS: &str = "transfers that a processor waits for";
 const CYCLES: &str = "the stack in as many cycles";
-/// Where processors that drive their card are compared.
+/// Message size for the comparison of CPU-driven cards.
 const DRIVEN_BYTES: u32 = 8_192;
 
-/// What is drawn: a host, its card, and the wire.
+/// A line of the figure: a host, its card, and the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// How it is called.
+    /// Its name.
     pub name: &'static str,
     /// The platform.
     pub profile: &'static str,
@@ -71,11 +71,11 @@ const LINES: [Line; 5] = [PAPERS, DRIVEN, SLOW, CAPTURED, DUPLEX];
 /// Round trips of messages of one size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Point {
-    /// Of which line.
+    /// The line.
     pub line: Line,
     /// Bytes of the message.
     pub bytes: u32,
-    /// From the call that sends it until the program on the other end has it, on average.
+    /// Average time from the sending call until the program at the other end has the message.
     pub model_one_way_ps: u64,
 }
 
@@ -84,14 +84,14 @@ pub struct Point {
 pub struct Streams {
     /// All sizes of all lines.
     pub points: Vec<Point>,
-    /// From this size on the paper's line stays above half of what long messages have.
+    /// From this size on, the throughput of the paper's line stays above half of that of long messages.
     pub half_bytes: u32,
-    /// And this is the first above half.
+    /// The smallest size with more than half.
     pub first_half_bytes: u32,
 }
 
 impl Streams {
-    /// Measures it with a simulator.
+    /// Measures the figure with a simulator.
     pub(super) fn measure(simulate: Simulate<'_>) -> Result<Self> {
         let mut points = Vec::new();
         for line in LINES {
@@ -130,18 +130,18 @@ impl Streams {
         let long = self.rate(PAPERS, LONG_BYTES);
         let [papers, driven, slow] = [PAPERS, DRIVEN, SLOW].map(|line| self.rate(line, DRIVEN_BYTES));
         let single = 100.0 * self.rate(PAPERS, SEGMENT_BYTES) / 12.5;
-        // A hundredth is what collisions alone make of it.
+        // The threshold of 1 % excludes differences from collisions alone.
         let lower = |than: f64, ours: f64| Published::words("lower", ours < 0.99 * than);
         vec![
             row("shortest message", "us", Published::number(SHORTEST_US)).ours(shortest, 2).fitted(STACK),
             row("1 MiB, half duplex", "MB/s", Published::number(LONG_RATE)).ours(long, 2).assumed(CAPTURE),
-            row("half of that from here on", "bytes", Published::within_percent(HALF_BYTES, 5.0))
+            row("half of that rate, stays above it from", "bytes", Published::within_percent(HALF_BYTES, 5.0))
                 .ours(self.half_bytes.into(), 0)
                 .follows(STACK)
                 .differs(format!(
-                    "one segment reaches half at {} bytes, and a second throws it back until {}. What 77.4 us and 10.8 MB/s alone give \
-                     is 836. What the paper's hosts took longer for in between is not published; each copy and check of a byte is an \
-                     assumption here",
+                    "one segment reaches half at {} bytes, and a second segment falls back below it until {}. 77.4 us \
+                     and 10.8 MB/s alone give 836. What else took time on the paper's hosts between these sizes is \
+                     not published; the times of each copied and checked byte are assumptions",
                     self.first_half_bytes, self.half_bytes
                 )),
             row("one segment, of 12.5 MB/s", "%", Published::Below(50.0)).ours(single, 1).follows(STACK),
@@ -149,8 +149,8 @@ impl Streams {
                 .ours(driven, 2)
                 .assumed(TRANSFERS)
                 .differs(
-                    "a Pentium II 300 has time to spare for the transfers that it waits for, of segments that take 123 us each on the \
-                     wire; what else it would do meanwhile, such as another process that it goes to, is not simulated",
+                    "a Pentium II 300 has time for the transfers that it waits for, because each segment takes 123 us \
+                     on the wire; other work during these waits, such as another process, is not simulated",
                 ),
             row("8 KiB, CPU-driven on a Pentium 133", "MB/s", lower(driven, slow)).ours(slow, 2).assumed(CYCLES),
         ]
@@ -158,14 +158,15 @@ impl Streams {
 
     pub(super) fn text(&self) -> String {
         let mut text = format!(
-            "\nFigure 1: TCP over sockets without Nagle's algorithm, MB/s. Segments of {SEGMENT_BYTES} bytes; a receiver acknowledges \
-             once its program\nhas read one, or two are there, or 200 ms are over. Half duplex, but for the last line: one wire for both, \
-             on which data and\nacknowledgements collide. By the standard's backoff who has just sent goes on sending until its window is \
-             used up, and the wire\nthen idles; whether the 3C905 avoided that is not known to us: 10.8 MB/s speak for it.\n\n"
+            "\nFigure 1: TCP over sockets without Nagle's algorithm, MB/s. Segments of {SEGMENT_BYTES} bytes; a\n\
+             receiver acknowledges when its program has read a segment, after two segments, or after 200 ms. All\n\
+             lines but the last are half duplex: both ends share one wire, on which data and acknowledgements\n\
+             collide. With the standard's backoff, the last sender keeps the wire until its window is used up;\n\
+             then the wire idles. It is not known whether the 3C905 avoided that, but 10.8 MB/s suggest so.\n\n"
         );
         let mut rows = vec![vec!["message bytes".to_owned()]];
         rows[0].extend(LINES.map(|line| line.name.to_owned()));
-        rows[0].push("one way (us), first of them".to_owned());
+        rows[0].push("one way (us), first line".to_owned());
         for bytes in SIZES.into_iter().chain([LONG_BYTES]) {
             let mut row = vec![bytes.to_string()];
             row.extend(LINES.map(|line| format!("{:.2}", self.rate(line, bytes))));
@@ -212,7 +213,7 @@ fn one_way_ps(line: Line, bytes: u32, simulate: Simulate<'_>) -> Result<u64> {
     };
     let report =
         simulate(&SimConfig::new(&Source::default().resolve(&file)?, "figures-gamma-tcp", &workload))?;
-    // Of what is measured the last acknowledgement, 200 ms late, is a part; of no message it is.
+    // The measured time includes the last acknowledgement, which is 200 ms late; the messages' latencies do not.
     let latencies = report.nodes.iter().map(|node| node.ethernet_model_latency);
     let (sum, messages) = latencies.fold((0, 0), |(sum, count), of| (sum + of.sum_ps, count + of.count));
     ensure!(messages == 2 * count, "{messages} messages of {} came", 2 * count);

@@ -8,10 +8,11 @@ use super::{
 };
 use crate::figures::compared;
 
-/// All of it.
+/// All tables.
 pub(super) fn text(figures: &GammaFigures) -> String {
-    let mut text = "GAMMA in the simulator; all times are model time. Two nodes, links of 100 Mb/s, frames of at most 1500 bytes, 1,024\n\
-                    buffers, programs that poll. Half of a round trip; a message begins with 16 bytes by which programs know it.\n\n"
+    let mut text = "GAMMA in the simulator; all times are model time. Two nodes, links of 100 Mb/s, frames of at\n\
+                    most 1500 bytes, 1,024 buffers, programs that poll. Half of a round trip; each message begins\n\
+                    with a tag of 16 bytes.\n\n"
         .to_owned();
     text += &compared::text(&claims::compared(figures));
     for ((profile, _), driven) in PLATFORMS.into_iter().zip(DRIVEN) {
@@ -33,11 +34,12 @@ fn us(ps: u64) -> String {
     format!("{:.2}", ps as f64 / 1e6)
 }
 
-/// What the processors do for a full frame.
+/// Processor time for a full frame.
 fn labours(text: &mut String, figures: &GammaFigures) {
-    *text += "\nBoth processors' time for a message of one full frame, us. With the copy the card transfers by itself; without it the\n\
-              processor waits for each transfer.\n\n";
-    let mut rows = heading(&["", "software", "copy", "programmed I/O", "waiting for transfers", "all"]);
+    *text += "\nTime of both processors for a message of one full frame, us. The card with descriptors transfers by \
+              itself; with the\n\
+              CPU-driven card, the processor waits for each transfer.\n\n";
+    let mut rows = heading(&["", "software", "copy", "programmed I/O", "waiting for transfers", "total"]);
     for labour in &figures.labours {
         let parts = [
             labour.model_software_ps,
@@ -56,9 +58,9 @@ fn damage(text: &mut String, figures: &GammaFigures) {
     let Damage { sent, received, damaged, lost } = figures.damage;
     let one_in = |bit_errors| 1.0 / frame_errors(bit_errors);
     *text += &format!(
-        "\nBit errors. A full frame in {:.0} has a wrong bit at a rate of {PAPER_BIT_ERRORS:e} (arithmetic; the paper: about one in 10^6).\n\
-         Simulated with {BIT_ERRORS:e}, of which one in {:.0} follows: {sent} frames sent, {received} came, {damaged} were raised as damaged\n\
-         and {lost} as missing.\n",
+        "\nBit errors. At a rate of {PAPER_BIT_ERRORS:e}, one of {:.0} full frames has a wrong bit (arithmetic; the\n\
+         paper: about one in 10^6). Simulated with {BIT_ERRORS:e}, which damages one of {:.0} frames: {sent} sent,\n\
+         {received} received, {damaged} reported as damaged and {lost} as lost.\n",
         one_in(PAPER_BIT_ERRORS),
         one_in(BIT_ERRORS),
     );
@@ -82,7 +84,7 @@ fn throughput(text: &mut String, figures: &GammaFigures, profile: &str, driven: 
 }
 
 fn copies(text: &mut String, figures: &GammaFigures) {
-    *text += "\nThe one copy: one way with it, and if it took no time, us.\n\n";
+    *text += "\nThe receiver's copy: one way with it, and without its time, us.\n\n";
     let mut rows = heading(&["message bytes"]);
     for (profile, _) in PLATFORMS {
         rows[0].extend(["copy", "none"].map(|what| format!("{profile}: {what}")));
@@ -99,18 +101,19 @@ fn copies(text: &mut String, figures: &GammaFigures) {
 
 fn crowds(text: &mut String, figures: &GammaFigures) {
     *text += &format!(
-        "\n{NODES} nodes, messages of 1,024 bytes. A window of 8 takes 99 x 8 = 792 buffers for the others' frames and 99 for their\n\
-         acknowledgements, of 1,024; 133 are left (section 3). The slow receiver's software takes {} us a frame, longer than the wire.\n\
-         Datagrams: one of 1,510 bytes behind each eighth message, by the same rings.\n\n",
+        "\n{NODES} nodes, messages of 1,024 bytes. With a window of 8, the other nodes' frames use 99 x 8 = 792 of\n\
+         1,024 buffers, and their acknowledgements 99; 133 are left (section 3). The slow receiver's software\n\
+         takes {} us per frame, longer than the wire. Datagrams: one of 1,510 bytes after each eighth message,\n\
+         over the same rings.\n\n",
         SLOW_RECEIVE_PS / 1_000_000
     );
     let mut rows = heading(&[
         "workload",
         "window",
         "sent",
-        "came",
+        "received",
         "datagrams",
-        "came",
+        "received",
         "no buffer",
         "acknowledgements",
     ]);

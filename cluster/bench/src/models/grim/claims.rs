@@ -1,9 +1,9 @@
-//! What section 6 of the paper gives as numbers and words, beside profile `lanai4-pci`.
+//! The numbers and statements of the paper's section 6, next to those with profile `lanai4-pci`.
 
 use super::{BURSTS, CHANNEL_COUNTS, CHANNELS, GrimFigures, OVERHEAD_BURST, PROFILES};
 use crate::figures::compared::{Compared, Published};
 
-/// A number of the paper counts as met within a twentieth: it prints two or three digits of what it measured.
+/// Allowed difference in percent: the paper prints two or three digits of its measurements.
 const PERCENT: f64 = 5.0;
 
 const FIRMWARE: &str = "processor_send, processor_receive";
@@ -18,7 +18,7 @@ fn megabytes(bytes_per_s: u64) -> f64 {
     bytes_per_s as f64 / 1e6
 }
 
-/// All of it.
+/// All rows.
 pub(super) fn compared(figures: &GrimFigures) -> Vec<Compared> {
     let mut rows = short_messages(figures);
     rows.extend(bandwidth(figures));
@@ -52,12 +52,13 @@ fn short_messages(figures: &GrimFigures) -> Vec<Compared> {
             Published::words("negligible", figures.is_gap_negligible()),
         )
         .ours(us(gap(200).saturating_sub(overhead)), 2)
-        .given("rings of 256 messages take the burst"),
+        .given("rings of 256 messages hold the burst"),
         Compared::new("section 6.1", "gap, burst of 2,000", "us", about(20.0))
             .ours(us(longest), 2)
             .follows(FIRMWARE)
             .differs(
-                "no mechanism of the paper's text is as slow: what would have to act stands at the end of figures/grim.txt",
+                "no mechanism of the paper's text is that slow; the end of figures/grim.txt has assumptions that \
+                 would explain it",
             ),
         Compared::new(
             "figure 6",
@@ -80,20 +81,26 @@ fn bandwidth(figures: &GrimFigures) -> Vec<Compared> {
             .ours(megabytes(cut_through), 1)
             .follows(FIRMWARE)
             .differs(
-                "of single messages: the last segment waits for wire and remote bus; fragments that overlap come to more \
-                 (figures/grim.txt)",
+            "for single messages: the last segment waits for wire and remote bus; overlapping fragments reach more \
+             (figures/grim.txt)",
             ),
         Compared::new("section 6.2", "48 KiB, store-and-forward", "MB/s", about(74.0))
             .ours(megabytes(stored), 1)
             .follows(FIRMWARE)
-            .differs("no round trip of single messages of this length has 74 MB/s if it is stored whole, even by firmware that takes no time"),
-        Compared::new("section 6.2", "the one over the other (106/74)", "times", about(1.43))
+            .differs("no round trip of single messages of this length reaches 74 MB/s if they are stored completely, \
+                      even with firmware that takes no time"),
+        Compared::new("section 6.2", "cut-through over store-and-forward (106/74)", "times", about(1.43))
             .ours(ratio, 2)
             .follows(FIRMWARE),
-        Compared::new("section 5.2", "stores, word by word", "MB/s", Published::Between(5.0, 40.0))
+        Compared::new("section 5.2", "stores without write combining", "MB/s", Published::Between(5.0, 40.0))
             .ours(megabytes(stores.model_bytes_per_s), 1)
-            .differs("PCI's cycles alone; the paper's chipsets add waits that no source gives"),
-        Compared::new("section 5.2", "stores, combined", "MB/s", Published::words("up to 125", stores.combined_model_bytes_per_s <= 125_000_000))
+            .differs("only PCI's cycles are counted; the paper's chipsets add wait cycles that no source gives"),
+        Compared::new(
+            "section 5.2",
+            "stores with write combining",
+            "MB/s",
+            Published::words("up to 125", stores.combined_model_bytes_per_s <= 125_000_000),
+        )
             .ours(megabytes(stores.combined_model_bytes_per_s), 1),
     ]
 }

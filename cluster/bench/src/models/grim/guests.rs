@@ -1,6 +1,6 @@
-//! GRIM cards in guests, beside ULTRA and Match cards in the same boot: what a short message costs, what a bulk message
-//! carries of what a put does, and what many channels carry of what one does. In a boot of its own, where the device
-//! looks at pages all the time: what it takes a program to send a short message for which no doorbell is wanted.
+//! GRIM cards in guests, next to ULTRA and Match cards in the same boot: the cost of a short message, the bandwidth of
+//! bulk messages compared with puts, and the rate of many channels compared with one. A second boot, whose device
+//! always polls, measures the time of a program to send a short message without a doorbell.
 
 use std::collections::BTreeMap;
 
@@ -16,39 +16,39 @@ use crate::{
 
 /// The models, each on two nodes, in the order of their ranks.
 const MODELS: [&str; 6] = ["ultra", "ultra", "match", "match", "grim", "grim"];
-/// Those of a boot of its own: a device that looks at pages all the time takes a core for each.
+/// The models of the second boot. A device that always polls needs a core for each node.
 const POLLED: [&str; 2] = ["grim", "grim"];
-/// Memory of a node: six must fit beside whatever else this machine does.
+/// Memory of a node, in MiB: six nodes must fit into a machine that is in use.
 const MEMORY_MIB: u32 = 128;
-/// Largest Ethernet payload of the links, so that a long message is cut into few frames.
+/// Largest Ethernet payload of the links, so that a long message needs few frames.
 const MTU_BYTES: u32 = 9_000;
 
-/// A short message of GRIM has four integers, which are the tag of these programs.
+/// A short message of GRIM has four integers and no payload; they are the tag of these programs.
 const SHORT_BYTES: usize = 0;
 const ROUND_TRIPS: u64 = 2_000;
-/// Short messages of bursts that have room, and of streams.
+/// Number of short messages of bursts that fit the queues, and of streams.
 const INJECTIONS: u64 = 8_000;
 const MESSAGES: u64 = 20_000;
-/// The longest bulk message, and so many of them.
+/// Size of the longest bulk message, and number of messages.
 const BULK: (usize, u64) = (49_152, 1_000);
 const PUT: (usize, u64) = (1 << 20, 100);
-/// Channels that a stream goes by in turn.
+/// Number of channels that a stream uses in turn.
 const CHANNELS: u32 = 16;
-/// Bytes that a channel's outbound queue holds: four of the longest messages; and of the card's memory, which has room
-/// for that.
+/// Bytes of a channel's outbound queue, for four of the longest messages; and bytes of the card's memory, enough for
+/// all queues.
 const PAYLOAD_BYTES: u64 = 192 << 10;
 const CARD_MEMORY_BYTES: u64 = 4 << 20;
-/// Messages are pushed whole: one launch for each.
+/// Each message is pushed completely, with one post.
 const SEGMENT_BYTES: u64 = 0;
 
-/// How many times as long as ULTRA's a round trip of GRIM may take.
+/// Maximum ratio of GRIM's round trip to ULTRA's.
 const ROUND_TRIP_GOAL: Goal = Goal::Below(1.3);
-/// What it may take a program to send a short message.
+/// Maximum time of a program to send a short message, in ns.
 const INJECTION_GOAL: Goal = Goal::Below(200.0);
-/// What of a put's bandwidth memory messages must reach, and bulk messages.
+/// Minimum ratios of the bandwidth of memory messages, and of bulk messages, to that of puts.
 const MEMORY_GOAL: Goal = Goal::AtLeast(1.0);
 const BULK_GOAL: Goal = Goal::AtLeast(0.5);
-/// What many channels must carry of what one does.
+/// Minimum ratio of the rate of many channels to that of one.
 const CHANNELS_GOAL: Goal = Goal::AtLeast(0.9);
 
 /// One kind of sample.
@@ -76,7 +76,7 @@ impl Sample {
         Self::ManyChannels,
     ];
 
-    /// Those of programs that ring: all but one.
+    /// The samples with doorbells: all but one.
     const RUNG: [Self; 7] = [
         Self::UltraRoundTrip,
         Self::GrimRoundTrip,
@@ -87,7 +87,7 @@ impl Sample {
         Self::ManyChannels,
     ];
 
-    /// The model that it is taken of.
+    /// The model of the sample's nodes.
     const fn model(self) -> &'static str {
         match self {
             Self::UltraRoundTrip => "ultra",
@@ -139,7 +139,7 @@ pub(super) fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured>
     Ok(Measured { figures: compare(samples), ..Measured::default() })
 }
 
-/// Boots nodes of these models, and takes samples of them.
+/// Boots nodes of these models, and takes the samples.
 fn boot<const KINDS: usize>(
     options: &Options,
     root: &RuntimeRoot,
@@ -151,7 +151,7 @@ fn boot<const KINDS: usize>(
     booted.finish(|running| crate::rounds(options.rounds, kinds, |sample| sample.take(running, models)))
 }
 
-/// Nodes of these models on one switch, whose device sleeps until a doorbell or looks at their pages all the time.
+/// Nodes of these models on one switch, whose device blocks on doorbells or always polls.
 fn cluster(models: &[&str], polls: bool) -> Result<Cluster> {
     let mut cluster = crate::side_by_side(models, MEMORY_MIB, MTU_BYTES)?;
     if polls {
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_have_the_model_that_they_are_measured_as_and_take_the_messages() {
+    fn pairs_have_the_measured_models_and_carry_the_messages() {
         let polled = cluster(&POLLED, true).unwrap();
         let is_polled =
             |node: &niclab_spec::Node| (node.nic.model.name, node.nic.wait) == ("grim", WaitPolicy::Poll);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn less_time_and_more_bandwidth_are_what_the_goals_want() {
+    fn goals_want_less_time_and_more_bandwidth() {
         let values = [20.0, 30.0, 150.0, 100.0, 90.0, 60.0, 50.0, 46.0];
         let samples = Sample::ALL.into_iter().zip(values);
         let figures = compare(samples.map(|(sample, value)| (sample, vec![value])).collect());

@@ -1,8 +1,8 @@
 //! The figures of section 6 in guests, on both clocks: latency and gap of short messages, bandwidth over size with both
-//! injections, and the interrupts.
+//! kinds of injection, and interrupts.
 //!
-//! Guests run freely. Model time is that of the paper's platform; wall time is that of guests that are emulated where
-//! there is no KVM: what is to be compared stands in one column.
+//! Guests run freely. Model time is for the paper's platform. Wall time is the guests' time, which TCG emulates if
+//! there is no KVM; compare only values within a column.
 
 use anyhow::{Context, Result, ensure};
 use niclab_cluster::{check::live::LiveCluster, output::table};
@@ -21,38 +21,38 @@ pub const LIVE_FIGURES_VERSION: u32 = 1;
 const SIZES: [u32; 6] = [64, 1_024, 4_096, 8_192, 16_384, LONGEST];
 const ROUND_TRIPS: u64 = 100;
 const WARMUP: u64 = 10;
-/// A burst of short messages, no longer than the header ring.
+/// Length of a burst of short messages, at most that of the header ring.
 const BURST: u64 = 200;
-/// Each tenth of these interrupts.
+/// Number of messages of the stream; each tenth interrupts.
 const MESSAGES: u64 = 200;
 const INTERRUPT_EVERY: u64 = 10;
-/// Of each; what is shown are medians.
+/// Rounds of each measurement; the figures are medians.
 const ROUNDS: usize = 3;
 
-/// All of it.
+/// All figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LiveFigures {
     /// [`LIVE_FIGURES_VERSION`].
     pub version: u32,
     /// `kvm` or `tcg`.
     pub accelerator: String,
-    /// The platform of model times.
+    /// The platform profile for model times.
     pub profile: &'static str,
-    /// How often each was measured.
+    /// Number of rounds of each measurement.
     pub rounds: usize,
-    /// A short message, there and back.
+    /// Round trips of short messages.
     pub short: Pace,
     /// From one short message of a burst to the next.
     pub gap: Pace,
-    /// Messages to the other node's I/O card and back.
+    /// Round trips of messages to the other node's I/O card.
     pub io_card: IoCard,
-    /// Bulk messages there and back.
+    /// Round trips of bulk messages.
     pub sizes: Vec<Size>,
     /// Interrupts of a stream.
     pub interrupts: Interrupts,
 }
 
-/// On both clocks.
+/// A time on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Pace {
     /// Model time: of a message one way, or from one to the next.
@@ -64,13 +64,13 @@ pub struct Pace {
 /// Short messages to the I/O card of another node, which sends them back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct IoCard {
-    /// From the host's program until the card has handled it, in model time; and the round trip in wall time.
+    /// Model time from the host's program until the card has processed the message; wall time of the round trip.
     pub pace: Pace,
-    /// Messages there.
+    /// Number of messages to the card.
     pub messages: u64,
-    /// Crossings from card to card at the I/O card's node: as many there, and as many back.
+    /// Transactions between cards at the I/O card's node: equal numbers in both directions.
     pub from_card_to_card: u64,
-    /// All others of that node's bus and host.
+    /// All other transactions of that node's bus and host.
     pub others: u64,
 }
 
@@ -81,7 +81,7 @@ pub struct Size {
     pub bytes: u32,
     /// In segments that grow from 32 bytes.
     pub cut_through: Rate,
-    /// Each message pushed whole before it goes.
+    /// Each message is pushed completely before it leaves.
     pub stored: Rate,
 }
 
@@ -94,18 +94,18 @@ pub struct Rate {
     pub wall_bytes_per_s: u64,
 }
 
-/// Interrupts of the receiver of a stream, each tenth message of which asks for one; and of all that polls.
+/// Interrupts of the receiver of a stream, in which each tenth message requests one; and of all polling runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Interrupts {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// What the device must raise.
+    /// Interrupts that the device must raise.
     pub expected: u64,
-    /// What it raised.
+    /// Interrupts that it raised.
     pub raised: u64,
-    /// What the guest counted.
+    /// Interrupts that the guest counted.
     pub guest: u64,
-    /// What it raised while programs polled, in all other runs.
+    /// Interrupts that the device raised while programs polled, in all other runs.
     pub while_polling: u64,
 }
 
@@ -123,7 +123,7 @@ impl Guests {
         Ok(Self { scenario, cluster, accelerator: String::new(), polling: 0 })
     }
 
-    /// Has both perform this.
+    /// Runs this workload on both nodes.
     fn run(
         &mut self,
         kind: WorkloadKind,
@@ -154,7 +154,7 @@ impl Guests {
         Ok((report, wall_ns))
     }
 
-    /// Round trips of messages of so many bytes.
+    /// Round trips of messages of `bytes` bytes.
     fn round_trips(&mut self, bytes: u32) -> Result<Pace> {
         let (report, wall_ns) = self.run(WorkloadKind::PingPong, bytes, ROUND_TRIPS, 0)?;
         let latency = report.model.latency;
@@ -162,8 +162,8 @@ impl Guests {
         Ok(Pace { model_ps: latency.p50_ps, wall_ns: wall_ns / ROUND_TRIPS })
     }
 
-    /// A burst of short messages: what is between two launches, as far as model time knows (the last message is the
-    /// slowest, and what follows it is the quickest).
+    /// A burst of short messages: the time between two posts. In model time it is approximate, because the last message
+    /// has the longest latency.
     fn burst(&mut self) -> Result<Pace> {
         let (report, wall_ns) = self.run(WorkloadKind::Stream, 0, BURST, 0)?;
         let model = report.model;
@@ -192,7 +192,7 @@ impl Guests {
     fn rate(&mut self, bytes: u32) -> Result<Rate> {
         let samples = (0..ROUNDS).map(|_| self.round_trips(bytes)).collect::<Result<Vec<_>>>()?;
         let Pace { model_ps, wall_ns } = median(&samples)?;
-        // A message one way takes half of a round trip.
+        // A message takes half of a round trip.
         let model_bytes_per_s = per_s(bytes.into(), model_ps)?;
         Ok(Rate { model_bytes_per_s, wall_bytes_per_s: per_s(2 * u64::from(bytes), wall_ns * 1_000)? })
     }
@@ -212,7 +212,7 @@ impl Guests {
 }
 
 impl LiveFigures {
-    /// Boots two guests for each injection, and two of which one has an I/O card, and measures.
+    /// Boots two guests for each kind of injection, and two of which one has an I/O card, and measures.
     ///
     /// # Errors
     /// When a cluster cannot be booted, or a run fails.
@@ -252,8 +252,8 @@ impl LiveFigures {
         Ok((median(&short)?, median(&gap)?, rates, guests.interrupts()?))
     }
 
-    /// Whether interrupts are those that were asked for, a message for an I/O card crosses the bus once and no host,
-    /// and in model time the longest messages are quicker in segments than whole, as the paper says.
+    /// Whether the interrupts are the requested ones, a message for an I/O card crosses the bus once and no host, and
+    /// in model time the longest messages are faster in segments than stored completely, as the paper says.
     #[must_use]
     pub fn hold(&self) -> bool {
         let Interrupts { expected, raised, guest, while_polling, .. } = self.interrupts;
@@ -266,7 +266,7 @@ impl LiveFigures {
             && (from_card_to_card, others) == (2 * messages, 0)
     }
 
-    /// As tables.
+    /// The figures as tables.
     #[must_use]
     pub fn text(&self) -> String {
         let megabytes = |rate: u64| format!("{:.2}", rate as f64 / 1e6);
@@ -274,7 +274,7 @@ impl LiveFigures {
             "bytes of a message",
             "in segments: model MB/s",
             "wall MB/s",
-            "stored whole: model MB/s",
+            "stored completely: model MB/s",
             "wall MB/s",
         ];
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
@@ -288,11 +288,11 @@ impl LiveFigures {
         format!(
             "GRIM in guests ({}), profile {}: medians of {} rounds. Guests run freely.\n\n\
              short message: one way, model us {}; round trip, wall us {}\n\
-             short message to the other node's I/O card, which sends it back: one way, model us {}; round trip, wall us {}; at that\n\
-             node {} crossings from card to card for {} messages there and as many back, and {} others\n\
-             burst of {BURST} short messages, each: from launch to launch, model us {}; wall us {}\n\
-             interrupts of a stream of {messages}, each tenth of which asks for one: formula {expected}, device's {raised}, guest's \
-             {guest}; in all runs that poll: {while_polling}\n\n\
+             short message to the other node's I/O card, which sends it back: one way, model us {}; round trip,\n\
+             wall us {}; transactions at that node: {} from card to card for {} messages in each direction, {} others\n\
+             burst of {BURST} short messages, per message: from post to post, model us {}; wall us {}\n\
+             interrupts of a stream of {messages}, each tenth of which requests one: expected {expected},\n\
+             device {raised}, guest {guest}; in all polling runs: {while_polling}\n\n\
              Payload over half of a round trip:\n\n{}",
             self.accelerator,
             self.profile,
@@ -329,7 +329,7 @@ impl LiveFigures {
         let both = |of: fn(&Rate) -> u64| {
             vec![
                 line("in segments", "#1f77b4", &|size| of(&size.cut_through)),
-                line("stored whole", "#d62728", &|size| of(&size.stored)),
+                line("stored completely", "#d62728", &|size| of(&size.stored)),
             ]
         };
         vec![
@@ -339,7 +339,7 @@ impl LiveFigures {
     }
 }
 
-/// Two nodes, of which the second may have an I/O card.
+/// Two nodes; the second may have an I/O card.
 fn scenario(segment: u64, has_io_card: bool) -> Result<Scenario> {
     let mut nic = NicConfig::of(NicModel::named("grim").context("there is no model `grim`")?);
     nic.set("channels", Value::Number(CHANNELS))?;
@@ -386,23 +386,23 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_are_those_that_were_asked_for() {
+    fn figures_hold_only_with_the_requested_interrupts() {
         assert!(figures(20, 20, 0).hold() && figures(20, 3, 0).hold());
-        assert!(!figures(21, 20, 0).hold(), "not the formula");
+        assert!(!figures(21, 20, 0).hold(), "not the expected number");
         assert!(!figures(20, 21, 0).hold(), "more than the device raised");
-        assert!(!figures(20, 20, 1).hold(), "nothing interrupts who polls");
+        assert!(!figures(20, 20, 1).hold(), "a polling program gets no interrupt");
         let mut slower = figures(20, 20, 0);
         slower.sizes[0].stored = slower.sizes[0].cut_through;
         assert!(!slower.hold());
         let mut of_host = figures(20, 20, 0);
         of_host.io_card.others = 1;
-        assert!(!of_host.hold(), "nothing crosses the host");
+        assert!(!of_host.hold(), "messages do not cross the host");
     }
 
     #[test]
-    fn the_tables_have_both_clocks_and_medians_are_taken_clock_by_clock() {
+    fn tables_have_medians_of_both_clocks() {
         let text = figures(20, 20, 0).text();
-        for part in ["13.00", "9.00", "81.00", "55.00", "5.00", "formula 20, device's 20, guest's 20"] {
+        for part in ["13.00", "9.00", "81.00", "55.00", "5.00", "expected 20,\ndevice 20, guest 20"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let paces = [(1, 9), (2, 7), (3, 8)].map(|(model_ps, wall_ns)| Pace { model_ps, wall_ns });

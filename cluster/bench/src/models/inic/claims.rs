@@ -1,12 +1,12 @@
-//! What the paper gives as numbers, or as a rule from which numbers follow, beside ours.
+//! The paper's numbers, or rules that give numbers, next to the model's.
 
 use super::{InicFigures, host_time};
 use crate::figures::compared::{Compared, Published};
 
 const RESOURCES: &str = "components' resources are Table 1's differences, divided";
-const DATA_CYCLES: &str = "data cycles alone are counted";
+const DATA_CYCLES: &str = "only data cycles are counted";
 
-/// All of it.
+/// All rows.
 pub(super) fn compared(figures: &InicFigures) -> Vec<Compared> {
     let mut rows = resources(figures);
     rows.extend(interrupts(figures));
@@ -15,7 +15,7 @@ pub(super) fn compared(figures: &InicFigures) -> Vec<Compared> {
     rows
 }
 
-/// Table 1, and the shares of the two FPGAs that follow from it.
+/// Table 1, and its shares of the two FPGAs.
 fn resources(figures: &InicFigures) -> Vec<Compared> {
     let mut rows = Vec::new();
     for row in &figures.configurations {
@@ -46,26 +46,28 @@ fn resources(figures: &InicFigures) -> Vec<Compared> {
     rows
 }
 
-/// Section 5.2's rule: an interrupt whenever so many bytes have come, and at the end.
+/// Section 5.2's rule: an interrupt each time this number of bytes has arrived, and at the end.
 fn interrupts(figures: &InicFigures) -> impl Iterator<Item = Compared> {
     figures.interrupts.iter().map(|row| {
         let what = match row.chunk_bytes {
-            1 => "interrupts of 100 MB, each packet".to_owned(),
+            1 => "interrupts of 100 MB, one per packet".to_owned(),
             bytes => format!("interrupts of 100 MB, rcv_chunk_size {bytes}"),
         };
         let exactly = Published::Number { value: row.paper as f64, within: 0.5 };
         let counted = Compared::new("section 5.2", what, "", exactly).ours(row.counted as f64, 0);
-        // Only 4 KiB: elsewhere the last packet does not fill a chunk.
+        // Only for 4 KiB: in the other cases, the last packet does not fill a chunk.
         if row.chunk_bytes == 4 << 10 {
-            counted
-                .differs("the last packet fills a chunk and ends the message: one interrupt, which the rule's arithmetic counts as two")
+            counted.differs(
+                "the last packet fills a chunk and ends the message: one interrupt, which the rule's \
+                          arithmetic counts as two",
+            )
         } else {
             counted
         }
     })
 }
 
-/// Section 5.3: what four crossings of the local bus leave, under each reading of which packets cross how often.
+/// Section 5.3: the bandwidth that four crossings of the local bus allow, for each interpretation of the crossings.
 fn limits(figures: &InicFigures) -> impl Iterator<Item = Compared> {
     let megabits = |bytes_per_s: u64| bytes_per_s as f64 * 8.0 / 1e6;
     figures.limits.iter().filter_map(move |row| {
@@ -75,7 +77,7 @@ fn limits(figures: &InicFigures) -> impl Iterator<Item = Compared> {
             "local bus, {} and {} crossings, traffic {ways}",
             row.send_crossings, row.receive_crossings
         );
-        // The paper gives an upper limit, from which heads and acknowledgements take a part.
+        // The paper gives an upper limit; heads and acknowledgements reduce it.
         Some(
             Compared::new("section 5.3", what, "Mb/s", Published::within_percent(megabits(paper), 10.0))
                 .ours(megabits(row.model_bytes_per_s), 1)

@@ -1,5 +1,5 @@
-//! An INIC card between two guests beside TCP over QEMU's own network: bandwidth, and what the guests' processors do
-//! for it.
+//! An INIC card between two guests, compared with TCP over QEMU's own network: bandwidth, and the guests' processor
+//! time.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use crate::{
     perf::{self, Pair, Path},
 };
 
-/// A write of TCP, and a message of the card.
+/// Bytes of a write of TCP, and of a message of the card.
 const MESSAGE_BYTES: usize = 64 * 1024;
-/// Of each sample: 64 MiB; a quarter as many come before.
+/// Messages of a sample (64 MiB), after a quarter as many for warm-up.
 const MESSAGES: u64 = 1_024;
 
-/// How many times TCP's bandwidth the card must reach, and at what part of its processor time for the same bytes.
+/// Minimum ratio to TCP's bandwidth, and maximum ratio to its processor time for the same bytes.
 const BANDWIDTH_GOAL: Goal = Goal::AtLeast(5.0);
 const TIME_GOAL: Goal = Goal::Below(1.0 / 3.0);
 
 /// One kind of sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
-    /// Both ends look for events again and again.
+    /// Both ends poll for events.
     Polling,
     /// Both ends sleep until an interrupt.
     Sleeping,
@@ -51,9 +51,9 @@ impl Way {
         }
     }
 
-    /// 10^6 bytes a second, and processor time of both guests, in milliseconds, for 10^6 bytes.
+    /// 10^6 bytes per second; and processor time of both guests in milliseconds per 10^6 bytes.
     fn take(self, running: &mut RunningCluster) -> Result<[f64; 2]> {
-        let what = "a guest does not say what its processors did";
+        let what = "a guest did not report its processor time";
         let before = kernels::read(running)?.context(what)?;
         let rate = perf::bandwidth_mb_per_s(running, &Pair::from(self.path()), MESSAGE_BYTES, MESSAGES)?;
         let after = kernels::read(running)?.context(what)?;
@@ -89,9 +89,9 @@ pub(super) fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured>
 fn cluster() -> Result<Cluster> {
     let mut nic = NicConfig::of(NicModel::named("inic").context("there is no model `inic`")?);
     nic.set("assembly", Value::Word("conf4".to_owned()))?;
-    // With a tag before it, and as much room as whole cache lines are.
+    // Room for the tag, in whole cache lines.
     nic.set("max_message_bytes", Value::Number(2 * MESSAGE_BYTES as u64))?;
-    // Of the cards that are added no template knows.
+    // Templates do not have the added cards.
     let file = ClusterFile { nodes: Some(2), nic, boot: BootChoice::Cold, ..ClusterFile::default() };
     Ok(Source::default().resolve_booted(&file)?)
 }
@@ -135,14 +135,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cards_are_conf4_and_take_the_messages() {
+    fn cards_are_conf4_and_carry_the_messages() {
         let cluster = cluster().unwrap();
         assert_eq!(cluster.nodes.len(), 2);
         assert!(cluster.nodes.iter().all(|node| node.nic.limits().max_message_bytes > MESSAGE_BYTES as u64));
     }
 
     #[test]
-    fn more_bandwidth_and_less_time_are_what_the_goals_want() {
+    fn goals_want_more_bandwidth_and_less_time() {
         let of = |values: [f64; 3]| Way::ALL.into_iter().zip(values.map(|value| vec![value])).collect();
         let figures = compare(of([600.0, 200.0, 50.0]), of([3.0, 6.0, 12.0]));
         let of = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap();

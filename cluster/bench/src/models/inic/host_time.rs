@@ -1,10 +1,9 @@
-//! What 100 MB cost the hosts of an INIC, beside those of a conventional NIC (section 5.2, figure 7), out of the
-//! ledgers.
+//! Host time for 100 MB with an INIC, compared with a conventional NIC (section 5.2, figure 7), from the ledgers.
 //!
-//! The paper's user time is the program's own, its system time the driver's. A ledger has software before a message or
-//! datagram and behind it, which is the program's and its library's; copies and interrupts are the kernel's. How many
-//! there are emerges; what each costs is the profile's, and fitted there. A protocol stack's computing is in neither,
-//! so that the conventional NIC's times are a lower bound.
+//! The paper's user time is that of the program, its system time that of the driver. A ledger has the software before
+//! and after a message or datagram, which is the program with its library; copies and interrupts are the kernel's.
+//! Their numbers emerge from the simulation; their prices are fitted in the profile. Neither includes a protocol
+//! stack's processor time, so the conventional NIC's times are a lower bound.
 
 use anyhow::{Context, Result};
 use niclab_cluster::output::table;
@@ -14,32 +13,32 @@ use serde::Serialize;
 use super::{PACKET_BYTES, PROFILES, Simulate, TRANSFER_BYTES, configuration, with};
 use crate::figures::compared::{Compared, Published};
 
-/// What a send, a copied byte and an interrupt cost a host.
+/// Prices of a send, a copied byte and an interrupt at the host.
 const HOST_PRICES: &str = "host send_ps, copy_per_byte_ps, interrupt_ps";
 
 /// Bytes before the card interrupts its host.
 const CHUNK_BYTES: u64 = 64 << 10;
 
-/// One host.
+/// The times of one host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostTime {
     /// `inic`, or `ethernet`.
     pub nic: &'static str,
-    /// Whether it receives.
+    /// Whether this host receives.
     pub is_receiver: bool,
-    /// Software before messages and behind them.
+    /// Software before and after messages.
     pub model_user_ps: u64,
     /// Copies and interrupt handlers.
     pub model_system_ps: u64,
-    /// All of it, waiting included.
+    /// Total time, including waits.
     pub model_real_ps: u64,
     /// Messages or datagrams.
     pub messages: u64,
-    /// Interrupts that it took.
+    /// Interrupts of this host.
     pub interrupts: u64,
 }
 
-/// The card, over the assembly that the paper measured: one message, both hosts; then datagrams of as many bytes as its
+/// The card with the assembly that the paper measured: one message, both hosts. Then datagrams of the size of its
 /// packets.
 pub(super) fn measure(simulate: Simulate<'_>) -> Result<Vec<HostTime>> {
     let most = Value::Number(TRANSFER_BYTES.into());
@@ -77,7 +76,7 @@ pub(super) fn measure(simulate: Simulate<'_>) -> Result<Vec<HostTime>> {
     Ok(hosts)
 }
 
-/// The paper's three sentences (its numbers are in a drawing), each of both ends.
+/// The paper's three statements (its numbers are in a drawing), each for both ends.
 pub(super) fn claims(hosts: &[HostTime]) -> [Compared; 3] {
     let pairs: Vec<(&HostTime, &HostTime)> = hosts
         .iter()
@@ -94,19 +93,19 @@ pub(super) fn claims(hosts: &[HostTime]) -> [Compared; 3] {
         Compared::new("section 5.2", what, "", Published::words(said, agrees)).assumed(HOST_PRICES)
     };
     [
-        // A thousandth of its real time.
+        // At most a thousandth of its real time.
         claim(
             "user time of the INIC's hosts",
             "almost zero",
             all(|own, _| own.model_user_ps < own.model_real_ps / 1_000),
         ),
         claim(
-            "system time of the INIC's hosts, beside Ethernet's",
+            "system time of the INIC's hosts, compared with Ethernet",
             "lower",
             all(|own, other| own.model_system_ps < other.model_system_ps),
         ),
         claim(
-            "real time with the INIC, beside Ethernet's",
+            "real time with the INIC, compared with Ethernet",
             "higher",
             all(|own, other| own.model_real_ps > other.model_real_ps),
         ),
@@ -115,11 +114,12 @@ pub(super) fn claims(hosts: &[HostTime]) -> [Compared; 3] {
 
 pub(super) fn text(text: &mut String, hosts: &[HostTime]) {
     *text += &format!(
-        "\nTime of hosts while 100,000,000 bytes pass (figure 7), i960-32-33: unreliable_ordered, one message, rcv_chunk_size \
-         {CHUNK_BYTES};\nEthernet: datagrams of {PACKET_BYTES} bytes. Counts and real time emerge. Fitted in the profile: what a send, a \
-         copied byte\nand an interrupt cost. A protocol stack's own computing is in neither: Ethernet's times are a lower bound. Its driver\n\
-         looks for more while there is more, so that a stream interrupts it once; one interrupt a packet, as on the paper's hosts,\n\
-         would add 5 us each.\n\n"
+        "\nTime of hosts for 100,000,000 bytes (figure 7), i960-32-33: unreliable_ordered, one message,\n\
+         rcv_chunk_size {CHUNK_BYTES}; Ethernet: datagrams of {PACKET_BYTES} bytes. Counts and real time emerge;\n\
+         the prices of a send, a copied byte and an interrupt are fitted in the profile. Neither includes a\n\
+         protocol stack's processor time: Ethernet's times are a lower bound. Its driver polls while there are\n\
+         packets, so a stream interrupts it once; an interrupt per packet, as on the paper's hosts, would add 5 us\n\
+         each.\n\n"
     );
     let seconds = |ps: u64| format!("{:.6}", ps as f64 / 1e12);
     let heading = ["", "user s", "system s", "real s", "messages", "interrupts"];

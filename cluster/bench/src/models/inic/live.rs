@@ -1,10 +1,10 @@
-//! The paper's figures 7 and 8 in guests: what 100 MB take, at both ends, over UDP, TCP, Debian's MPI and INIC cards,
-//! in turns in one boot.
+//! The paper's figures 7 and 8 in guests: the time of 100 MB, at both ends, over UDP, TCP, Debian's MPI and INIC cards,
+//! alternately in one boot.
 //!
-//! Wall time, of guests that are emulated where there is no KVM: what is to be compared stands in one column. A program
-//! that polls spends all of its time as user time, whatever it waits for; one that sleeps has its card interrupt it.
-//! The interrupts of the polling one are those that its receiver asked for, one for each message, and exact; the
-//! Ethernet function is used by UDP, TCP and MPI.
+//! All times are wall time of guests, which TCG emulates if there is no KVM; compare only values within a column. A
+//! polling program spends all its time as user time, including waits. A sleeping program waits for its card's
+//! interrupt. The interrupts of the polling program are those that its receiver requested, exactly one per message.
+//! UDP, TCP and MPI use the Ethernet function.
 
 use anyhow::{Context, Result, bail};
 use niclab_cluster::{check::live::LiveCluster, output::table};
@@ -20,21 +20,21 @@ use super::TRANSFER_BYTES;
 pub const LIVE_FIGURES_VERSION: u32 = 2;
 
 const MESSAGE_BYTES: u32 = 64 << 10;
-/// The paper's packets.
+/// Size of the paper's packets.
 const DATAGRAM_BYTES: u32 = 1408;
 const TAG_BYTES: u32 = 16;
-/// What a guest needs for MPI: MPICH, by ssh from one node to the other, and the smallest compiler for the program that
-/// uses it.
+/// Packages for MPI in a guest: MPICH, ssh from one node to the other, and the smallest compiler, for the program that
+/// uses MPI.
 const MPI_PACKAGES: [&str; 4] = ["mpich", "openssh-server", "tcc", "libc6-dev"];
-/// The program, and what runs it on each node.
+/// The program, and the script that runs it on each node.
 const MPI_PROGRAM: &str = include_str!("mpi.c");
 const MPI_SCRIPT: &str = include_str!("mpi.sh");
-/// Messages before those that are measured.
+/// Number of messages before the measurement.
 const WARMUP: u32 = 100;
-/// Of each way; what is shown are medians.
+/// Rounds of each transport; the figures are medians.
 const ROUNDS: usize = 3;
 
-/// How the bytes go.
+/// The transport of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Udp,
@@ -52,12 +52,12 @@ impl Way {
             Self::Udp => "udp",
             Self::Tcp => "tcp",
             Self::Mpi => "mpi",
-            Self::Polling => "inic, polling, an interrupt a message",
+            Self::Polling => "inic, polling, an interrupt per message",
             Self::Sleeping => "inic, sleeping",
         }
     }
 
-    /// Bytes of what is sent in one piece, tag included.
+    /// Bytes of a message, including its tag.
     const fn message_bytes(self) -> u32 {
         if matches!(self, Self::Udp) { DATAGRAM_BYTES } else { MESSAGE_BYTES }
     }
@@ -92,39 +92,40 @@ impl Way {
         }
     }
 
-    /// Bytes of a message beside a tag of so many, how many of them, and how many before.
+    /// Payload bytes of a message without a tag of `tag_bytes`, the number of messages, and the number of warm-up
+    /// messages.
     fn numbers(self, tag_bytes: u32) -> [String; 3] {
         [self.message_bytes() - tag_bytes, self.messages(), WARMUP].map(|number| number.to_string())
     }
 }
 
-/// All of it.
+/// All figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LiveFigures {
     /// [`LIVE_FIGURES_VERSION`].
     pub version: u32,
     /// `kvm` or `tcg`.
     pub accelerator: String,
-    /// How often each was measured.
+    /// Number of rounds of each measurement.
     pub rounds: usize,
-    /// Each way, its sender first.
+    /// The hosts of each transport, the sender first.
     pub hosts: Vec<LiveHost>,
 }
 
-/// One end of one way: medians.
+/// One end of one transport: medians.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LiveHost {
-    /// Which way.
+    /// The transport.
     pub way: &'static str,
-    /// Whether it receives.
+    /// Whether this end receives.
     pub is_receiver: bool,
     /// Messages, writes or datagrams.
     pub messages: u32,
-    /// Of how many bytes, tags included.
+    /// Their size in bytes, including tags.
     pub message_bytes: u32,
-    /// Of these, datagrams that never came: over UDP.
+    /// Over UDP: number of datagrams that were lost.
     pub lost_datagrams: Option<u64>,
-    /// From the first message to the last one's confirmation.
+    /// From the first message to the confirmation of the last.
     pub wall_real_ns: u64,
     /// In programs.
     pub wall_user_ns: u64,
@@ -134,14 +135,14 @@ pub struct LiveHost {
     pub wall_interrupts_ns: u64,
     /// Interrupts that the device raised.
     pub interrupts: u64,
-    /// Those that the guest counted.
+    /// Interrupts that the guest counted.
     pub guest_interrupts: u64,
-    /// What the device must have raised, where a formula says it.
+    /// Interrupts that the device must have raised, if a formula gives the number.
     pub expected_interrupts: Option<u64>,
 }
 
 impl LiveFigures {
-    /// Boots two guests and measures, in rounds that take turns.
+    /// Boots two guests and measures, with the transports alternating in each round.
     ///
     /// # Errors
     /// When the cluster cannot be booted, or a run fails.
@@ -167,7 +168,7 @@ impl LiveFigures {
         })
     }
 
-    /// Whether the device raised the interrupts of the formula, and no guest counted more than were raised.
+    /// Whether the device raised the expected interrupts, and no guest counted more than were raised.
     #[must_use]
     pub fn hold(&self) -> bool {
         self.hosts.iter().all(|host| {
@@ -176,7 +177,7 @@ impl LiveFigures {
         })
     }
 
-    /// As a table.
+    /// The figures as a table.
     #[must_use]
     pub fn text(&self) -> String {
         let heading = [
@@ -190,7 +191,7 @@ impl LiveFigures {
             "interrupts s",
             "device's interrupts",
             "guest's",
-            "formula",
+            "expected",
         ];
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
         let seconds = |ns: u64| format!("{:.2}", ns as f64 / 1e9);
@@ -211,9 +212,10 @@ impl LiveFigures {
             ]
         }));
         format!(
-            "UDP, TCP, MPI (Debian's MPICH) and INIC (CONF4) in guests ({}): 100 MB in messages, writes or datagrams, tags included; \
-             wall time, medians of\n{} rounds in turns; time of all processors of a guest, in steps of 10 ms. INIC: cluster function; \
-             the others: Ethernet function.\n\n{}",
+            "UDP, TCP, MPI (Debian's MPICH) and INIC (CONF4) in guests ({}): 100 MB in messages, writes or\n\
+             datagrams, tags included; wall time, medians of {} rounds in turns; time of all processors of a\n\
+             guest, in steps of 10 ms. INIC: cluster function; the others: Ethernet function.\n\n\
+             {}",
             self.accelerator,
             self.rounds,
             table(&rows)
@@ -221,7 +223,7 @@ impl LiveFigures {
     }
 }
 
-/// Each way in each round, another one first each time.
+/// All transports in each round, each round beginning with another one.
 fn rounds(run: &mut dyn FnMut(Way) -> Result<Report>) -> Result<[Vec<Report>; Way::ALL.len()]> {
     let mut reports = [const { Vec::new() }; Way::ALL.len()];
     for round in 0..ROUNDS {
@@ -237,7 +239,7 @@ fn rounds(run: &mut dyn FnMut(Way) -> Result<Report>) -> Result<[Vec<Report>; Wa
 fn scenario() -> Result<Scenario> {
     let mut nic = NicConfig::of(NicModel::named("inic").context("there is no model `inic`")?);
     nic.set("assembly", Value::Word("conf4".to_owned()))?;
-    // With a tag before it, and as much room as whole cache lines are.
+    // Room for the tag, in whole cache lines.
     nic.set("max_message_bytes", Value::Number((2 * MESSAGE_BYTES).into()))?;
     let packages = MPI_PACKAGES.map(str::to_owned).to_vec();
     let file = ClusterFile { nodes: Some(2), nic, packages, ..ClusterFile::default() };
@@ -256,18 +258,17 @@ fn scenario() -> Result<Scenario> {
 impl LiveHost {
     fn of(way: Way, rank: usize, report: &Report) -> Result<Self> {
         let wall = report.wall.as_ref().context("a live report has wall times")?;
-        let result =
-            wall.results.first().context("niclab-perf measured nothing; its messages stand above")?;
+        let result = wall.results.first().context("niclab-perf measured nothing; see its messages above")?;
         let node = report.nodes.get(rank).context("the report lacks a node")?;
         if let Some(code) = node.exit_code.filter(|code| *code != 0) {
-            bail!("{}: niclab-perf ended with code {code}; its messages stand above", node.name);
+            bail!("{}: niclab-perf ended with code {code}; see its messages above", node.name);
         }
         let guest = wall.guests.iter().find(|guest| guest.node == node.name);
-        let guest = guest.context("a guest does not say what its processors did")?;
+        let guest = guest.context("a guest did not report its processor time")?;
         let &GuestTime { user_ns, system_ns, interrupts_ns, .. } = guest;
         let (interrupts, guest_interrupts) = counted(node, way.is_ethernet());
         let is_receiver = rank == 1;
-        // A stream's receiver says at its end that all came: a message to the sender.
+        // At its end, a stream's receiver confirms with a message to the sender.
         let expected = if is_receiver { way.messages().into() } else { 1 };
         Ok(Self {
             way: way.name(),
@@ -360,18 +361,18 @@ mod tests {
     }
 
     #[test]
-    fn the_device_counts_the_formula_and_guests_no_more() {
+    fn figures_hold_only_with_the_expected_interrupts() {
         assert!(figures(1526, 1526).hold() && figures(1526, 12).hold());
-        assert!(!figures(1525, 12).hold(), "not the formula");
+        assert!(!figures(1525, 12).hold(), "not the expected number");
         assert!(!figures(1526, 1527).hold(), "more than the device raised");
         let [tcp, polling] = <[LiveHost; 2]>::try_from(figures(1526, 12).hosts).unwrap();
         assert_eq!((tcp.interrupts, tcp.guest_interrupts, tcp.expected_interrupts), (9, 8, None));
         assert_eq!((polling.wall_real_ns, polling.wall_user_ns, polling.wall_system_ns), (7, 3, 2));
-        assert!(figures(1526, 12).text().contains("inic, polling, an interrupt a message: receiver"));
+        assert!(figures(1526, 12).text().contains("inic, polling, an interrupt per message: receiver"));
     }
 
     #[test]
-    fn every_way_has_its_turn_first_and_medians_are_taken_number_by_number() {
+    fn rounds_rotate_the_transports_and_medians_are_per_value() {
         let mut order = Vec::new();
         let reports = rounds(&mut |way| {
             order.push(way);
@@ -392,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_workload_is_possible_and_of_as_many_bytes_as_the_papers() {
+    fn workload_is_valid_and_has_the_papers_bytes() {
         let Scenario { cluster, workload, .. } = scenario().unwrap();
         let config = niclab_spec::SimConfig::new(&cluster, "c", &workload);
         assert_eq!(workload.problems(&config.workload_nodes()), Vec::new());
@@ -402,7 +403,7 @@ mod tests {
         assert_eq!(Way::Udp.messages(), 71_023, "the paper's packets");
     }
 
-    /// An MPI of two ranks over two pipes: all that the program uses of it.
+    /// A fake MPI of two ranks over two pipes, with all functions that the program uses.
     const PIPES_FOR_MPI: &str = r#"
         #include <fcntl.h>
         #include <stdlib.h>
@@ -425,16 +426,17 @@ mod tests {
         int MPI_Finalize(void) { return 0; }
     "#;
 
-    /// What the guests' packages bring, for a node each in a folder of its own.
+    /// Fakes of the packages' programs; each node has a folder of its own.
     const PROGRAMS_FOR_MPI: [(&str, &str); 2] = [
         ("tcc", "exec cc -o \"$2\" \"$3\" \"$FOLDER/mpi.c\""),
         (
             "mpiexec",
-            "while [ \"$1\" != ./stream ]; do shift; done\n(cd \"$FOLDER/1/niclab-mpi\" && NICLAB_RANK=1 exec \"$@\") & \"$@\"",
+            "while [ \"$1\" != ./stream ]; do shift; done\n(cd \"$FOLDER/1/niclab-mpi\" && NICLAB_RANK=1 exec \"$@\") \
+             & \"$@\"",
         ),
     ];
 
-    /// Starts the script as on a node of this rank.
+    /// Starts the script as it runs on a node of this rank.
     fn mpi_node(folder: &Path, rank: &str) -> Child {
         let own = folder.join(rank);
         std::fs::create_dir(&own).unwrap();
@@ -453,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_for_mpi_stops_at_each_cue_on_both_nodes_and_reports() {
+    fn mpi_program_stops_at_each_barrier_and_reports() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("mpi.c"), PIPES_FOR_MPI).unwrap();
         for (name, script) in PROGRAMS_FOR_MPI {

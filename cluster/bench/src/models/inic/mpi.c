@@ -1,7 +1,7 @@
 /*
- * One direction over MPI, as `niclab-perf stream` does it, and with the same cues and report: rank 0 sends, rank 1
- * receives and confirms the last message. What of MPI is used is declared here, as all MPICH libraries of its ABI have
- * it: so no headers and no compiler of their size are needed in guests.
+ * A stream in one direction over MPI, with the barriers and the report of `niclab-perf stream`: rank 0 sends, rank 1
+ * receives and confirms the last message. The functions of MPI that it uses are declared here, as in all MPICH
+ * libraries of this ABI, so guests need no headers, and no compiler that can read them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,12 +21,12 @@ int MPI_Finalize(void);
 static int rank;
 
 /*
- * Two pipes to the script that is coordinated on this node. They stay open as long as it runs: a pipe opened anew for
- * each answer could meet the end of the answer before.
+ * Two pipes to the script on this node, which talks to the coordinator. They stay open while the script runs: if a pipe
+ * were reopened for each answer, it could still return the end of the previous one.
  */
 static FILE *cues, *answers;
 
-/* Says a cue and waits for its answer. */
+/* Reports that this node has reached a barrier, and waits until the coordinator opens it. */
 static void cue(const char *name)
 {
 	char answer[16];
@@ -71,7 +71,7 @@ int main(int count, char **arguments)
 	long messages = atol(arguments[2]), warmup = atol(arguments[3]);
 	char *data = malloc(bytes);
 
-	/* In the order in which the script opens them: each waits for the other end. */
+	/* In the same order as the script, because each open waits for the other end. */
 	cues = fopen("cues", "w");
 	answers = fopen("answers", "r");
 	if (!data || !cues || !answers) {
@@ -88,7 +88,8 @@ int main(int count, char **arguments)
 	double elapsed = seconds() - began;
 	cue("measured");
 	if (rank == 0)
-		printf("{\"tool\": \"niclab-perf\", \"transport\": \"mpi\", \"sections\": [{\"benchmark\": \"stream\", \"rows\": [{"
+		printf("{\"tool\": \"niclab-perf\", \"transport\": \"mpi\", "
+		       "\"sections\": [{\"benchmark\": \"stream\", \"rows\": [{"
 		       "\"payload_bytes\": %d, \"iterations\": %ld, \"elapsed_wall_ns\": %.0f, "
 		       "\"messages_per_s_wall\": %f, \"payload_bytes_per_s_wall\": %f}]}]}\n",
 		       bytes, messages, elapsed * 1e9, messages / elapsed, messages / elapsed * bytes);

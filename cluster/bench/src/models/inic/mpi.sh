@@ -1,5 +1,5 @@
-# One stream over Debian's MPICH, coordinated as niclab-perf is: run on both nodes, with the bytes of a message, the
-# messages, those of the warm-up, and the program's source.
+# A stream over Debian's MPICH, with niclab-perf's barriers. Runs on both nodes. Arguments: bytes of a message, number of
+# messages, number of warm-up messages, and the program's source.
 set -e
 folder=${TMPDIR:-/tmp}/niclab-mpi
 rm -rf $folder
@@ -9,7 +9,7 @@ printf '%s' "$4" >stream.c
 tcc -o stream stream.c /usr/lib/x86_64-linux-gnu/libmpich.so.12
 mkfifo cues answers
 exec 3<&0
-# The processes of MPI are the children of ssh and mpiexec: what they say and hear goes through this script.
+# MPI's processes are children of ssh and mpiexec, so this script relays their barriers.
 relay() {
     while read -r cue; do
         echo "$cue" >&2
@@ -17,7 +17,7 @@ relay() {
         echo "$answer"
     done <cues >answers
 }
-# When both nodes have come here, both have the program.
+# After this barrier, both nodes have the program.
 echo 'niclab-perf: cue built' >&2
 read -r answer
 if [ "$NICLAB_RANK" = 0 ]; then

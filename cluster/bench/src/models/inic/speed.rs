@@ -1,5 +1,5 @@
-//! How fast the simulator carries the card's packets, with every component at work: acknowledgements, order, packets
-//! that go again.
+//! Speed of the simulator with the card's packets, with all components in use: acknowledgements, reordering,
+//! retransmission.
 
 use anyhow::Result;
 use niclab_spec::{Faults, SimConfig, WorkloadKind};
@@ -7,23 +7,23 @@ use niclab_spec::{Faults, SimConfig, WorkloadKind};
 use super::{configuration, with};
 use crate::{figure::Goal, sim::Load};
 
-/// As many as a header with four bits for a node can name.
+/// Maximum number of nodes for a header with four bits for a node.
 const NODES: u32 = 16;
 const LOSS: f64 = 0.01;
-/// Millions of packets for each second of a core's time.
+/// Minimum rate in millions of packets per second of a core's time.
 const GOAL: Goal = Goal::AtLeast(0.5);
 
-/// Everybody sends to everybody over links that lose: messages of a packet, and of three full ones.
+/// All nodes send to all others over links with losses: messages of one packet, and of three full ones.
 pub(super) const LOADS: &[Load] = &[
     Load {
         name: "inic_conf4_64",
-        what: "INIC, CONF4, 16 nodes, all to all, 64 bytes a message, 1 % of all frames lost",
+        what: "INIC, CONF4, 16 nodes, all to all, 64 bytes per message, 1 % of all frames lost",
         goal: GOAL,
         config: || config(64, 200),
     },
     Load {
         name: "inic_conf4_4096",
-        what: "the same with 4,096 bytes a message",
+        what: "the same with 4,096 bytes per message",
         goal: GOAL,
         config: || config(4_096, 40),
     },
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_link_loses_and_every_node_sends_to_every_other() {
+    fn every_link_loses_and_all_nodes_send_to_all() {
         for load in LOADS {
             let config = (load.config)().unwrap();
             assert_eq!(config.nodes.len(), 16);

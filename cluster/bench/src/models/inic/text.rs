@@ -9,7 +9,7 @@ use super::{
 };
 use crate::figures::compared;
 
-/// All of it.
+/// All tables.
 pub(super) fn text(figures: &InicFigures) -> String {
     let mut text = "INIC in the simulator; all times are model time\n\n".to_owned();
     text += &compared::text(&claims::compared(figures));
@@ -51,8 +51,9 @@ fn resources(text: &mut String, figures: &InicFigures) {
         ]
     }));
     *text += &table(&rows);
-    *text += "\nComponents. Derived: a difference of two rows of Table 1. Allotted: niclab's division of a sum that the\n\
-              paper gives. Own: niclab's estimate of what the paper did not build.\n\n";
+    *text += "\nComponents. Derived: a difference of two rows of Table 1. Allotted: niclab's division of a sum in the \
+              paper.\n\
+              Own: niclab's estimate for a component that the paper did not build.\n\n";
     let mut rows = heading(["component", "FF/LUT", "origin"]);
     rows.extend(
         figures
@@ -64,13 +65,14 @@ fn resources(text: &mut String, figures: &InicFigures) {
 }
 
 fn interrupts(text: &mut String, figures: &InicFigures) {
-    *text += "\nInterrupts while 100,000,000 bytes pass in packets of 1408, counted at the card (component mitigate of\n\
-              unreliable_ordered, one message, the last interrupt at its end). The paper gives the rule; its numbers are\n\
-              derived. Anew: the count begins anew at each interrupt, as with a rcv_chunk_size of whole packets.\n\n";
-    let mut rows = heading(["rcv_chunk_size", "derived", "counted", "counted anew"]);
+    *text += "\nInterrupts for 100,000,000 bytes in packets of 1408, counted at the card (component mitigate of\n\
+              unreliable_ordered, one message, the last interrupt at its end). The paper gives the rule; its\n\
+              numbers are derived. Restarted: the count restarts from 0 at each interrupt, as with a\n\
+              rcv_chunk_size of whole packets.\n\n";
+    let mut rows = heading(["rcv_chunk_size", "derived", "counted", "counted, restarted"]);
     rows.extend(figures.interrupts.iter().map(|row| {
         vec![
-            if row.chunk_bytes == 1 { "each packet".to_owned() } else { row.chunk_bytes.to_string() },
+            if row.chunk_bytes == 1 { "one per packet".to_owned() } else { row.chunk_bytes.to_string() },
             row.paper.to_string(),
             row.counted.to_string(),
             row.counted_anew.to_string(),
@@ -80,10 +82,10 @@ fn interrupts(text: &mut String, figures: &InicFigures) {
 }
 
 fn limits(text: &mut String, figures: &InicFigures) {
-    *text += "\nThe local bus, crossed four times (section 5.3): 264 Mb/s. Profile i960-32-33, unreliable_ordered, messages\n\
-              of 64 KiB, data of messages in one direction. Emerges: what the crossings leave. From the paper: 32 bits at\n\
-              33 MHz. Fitted in the profile: that data cycles alone are counted. Which packets cross how often the text\n\
-              leaves open: two at either end, or four where they are sent.\n\n";
+    *text += "\nThe local bus, crossed four times (section 5.3): 264 Mb/s. Profile i960-32-33, unreliable_ordered,\n\
+              messages of 64 KiB, data rate in one direction. Emergent: the rate that the crossings allow. From\n\
+              the paper: 32 bits at 33 MHz. Fitted in the profile: only data cycles are counted. The text does not\n\
+              say which packets cross how often: two times at either end, or four times at the sender.\n\n";
     let mut rows =
         heading(["crossings sent+received", "traffic", "paper Mb/s", "simulator Mb/s", "difference"]);
     rows.extend(figures.limits.iter().map(|row| {
@@ -117,7 +119,7 @@ fn sizes(text: &mut String, figures: &InicFigures) {
             ("bandwidth one way, Mb/s", |size| megabits(size.model_bytes_per_s)),
         ] {
             *text += &format!(
-                "\n{profile}: {what}. Nobody has published numbers; cycles of the components are estimates.\n\n"
+                "\n{profile}: {what}. There are no published numbers; the components' cycles are estimates.\n\n"
             );
             let mut rows = vec![vec!["message bytes".to_owned()]];
             rows[0].extend(ASSEMBLIES.map(|(name, _)| name.to_owned()));
@@ -133,9 +135,10 @@ fn sizes(text: &mut String, figures: &InicFigures) {
 
 fn faulty(text: &mut String, figures: &InicFigures, profile: &str) {
     *text += &format!(
-        "\nFaulty links, {profile}: a stream of {FAULTY_MESSAGES} messages of {FAULTY_BYTES} bytes, three packets each; one of the two links is\n\
-         faulty in both directions. Mb/s of what came over the time of all of it, messages that came, packets sent again.\n\
-         A reordered frame is 2 us late: only where packets follow each other faster does another overtake it.\n\n"
+        "\nFaulty links, {profile}: a stream of {FAULTY_MESSAGES} messages of {FAULTY_BYTES} bytes, three packets\n\
+         each; one of the two links is faulty in both directions. Mb/s of received data over the total time,\n\
+         received messages, retransmitted packets. A reordered frame is 2 us late, so another frame overtakes it\n\
+         only if packets follow each other faster.\n\n"
     );
     let mut rows = vec![vec!["fault".to_owned(), "%".to_owned()]];
     rows[0].extend(BUNDLED.iter().map(|bundled| bundled.name.to_owned()));

@@ -1,4 +1,4 @@
-//! The program of the device's side that compares the match unit with processors: `niclab-processors`.
+//! Runs `niclab-processors`, which compares the match unit with processors.
 
 use std::process::{Command, Stdio};
 
@@ -10,10 +10,10 @@ use niclab_images::Terminal;
 pub const COMPARISON: programs::Tool =
     programs::Tool { program: "niclab-processors", what: "the processors to compare with" };
 
-/// What it prints when it is started with these arguments.
+/// The program's output with these arguments.
 ///
 /// # Errors
-/// When it cannot be found or built, or fails.
+/// When the program cannot be found or built, or fails.
 pub fn output(arguments: &[&str], offline: bool) -> Result<Vec<u8>> {
     let program = programs::locate(COMPARISON, offline, &Terminal::new())?;
     let name = program.display();

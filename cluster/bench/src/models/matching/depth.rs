@@ -1,13 +1,13 @@
-//! Match in guests: latency over the depth of the list at which the receive stands, matched on the card and, by the
-//! same rule and in the same guests, by the program.
+//! Match in guests: latency over the position of the receive in the list. Either the card matches, or the program, by
+//! the same rule and in the same guests.
 //!
-//! Nobody has published this figure: the paper had no hosts. Two programs play ping-pong over posted receives; in front
-//! of the one that matches stand as many that do not. Matched on the host, the card has one entry that takes
+//! There are no published numbers: the paper had no hosts. Two programs run a ping-pong over posted receives; a number
+//! of entries that do not match precede the one that does. If the host matches, the card has one entry that accepts
 //! everything, and the program walks the list.
 //!
-//! Both clocks are shown. Model time prices what crosses the host interface and what the match unit does; what a
-//! guest's processor computes it does not price, so that the model time of matching on the host is that of a list of
-//! one entry and says nothing about the host: there, the wall time counts.
+//! Both clocks are shown. Model time includes transactions of the host interface and the match unit's time, but not the
+//! guests' computing. So if the host matches, model time is that of a list with one entry and says nothing about the
+//! host; there, only wall time counts.
 
 use anyhow::{Context, Result, bail};
 use niclab_cluster::{check::live::LiveCluster, output::table};
@@ -22,12 +22,12 @@ use crate::figures::plot::{Legend, Panel, Scale, Series, Style};
 /// The version of [`DepthFigures`].
 pub const DEPTH_FIGURES_VERSION: u32 = 1;
 
-/// Entries in front of the one that matches.
+/// Numbers of entries before the one that matches.
 const DEPTHS: [u64; 7] = [0, 3, 10, 30, 100, 300, 1000];
 const MESSAGE_BYTES: u32 = 64;
 const ROUND_TRIPS: u64 = 500;
 const WARMUP: u64 = 100;
-/// How often each depth is measured.
+/// Rounds of each measurement.
 const ROUNDS: usize = 5;
 
 /// Where messages are matched.
@@ -55,7 +55,7 @@ pub struct DepthFigures {
     pub version: u32,
     /// The platform profile.
     pub profile: String,
-    /// How often each was measured; what is shown are medians.
+    /// Number of rounds of each measurement; the figures are medians.
     pub rounds: usize,
     /// Payload of a message.
     pub message_bytes: u32,
@@ -63,10 +63,10 @@ pub struct DepthFigures {
     pub depths: Vec<Depth>,
 }
 
-/// A ping-pong with so many entries in front.
+/// A ping-pong with a number of entries before the one that matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Depth {
-    /// Entries in front of the one that matches.
+    /// Number of entries before the one that matches.
     pub entries_in_front: u64,
     /// Matched by the match unit.
     pub on_card: Measured,
@@ -74,17 +74,17 @@ pub struct Depth {
     pub on_host: Measured,
 }
 
-/// What one way took.
+/// The result of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Measured {
-    /// Median message, from the sender's software to the receiver's.
+    /// Median latency of a message, from the sender's software to the receiver's.
     pub model_latency_p50_ps: u64,
     /// Median round trip in the guests.
     pub wall_round_trip_p50_ns: u64,
 }
 
 impl DepthFigures {
-    /// Boots two guests and measures, in rounds that take turns.
+    /// Boots two guests and measures, alternating in each round.
     ///
     /// # Errors
     /// When the cluster cannot be booted, or a run measures nothing.
@@ -108,7 +108,7 @@ impl DepthFigures {
         })
     }
 
-    /// As a table.
+    /// The figures as a table.
     #[must_use]
     pub fn text(&self) -> String {
         let head = [
@@ -135,7 +135,7 @@ impl DepthFigures {
         }
         format!(
             "Match in guests, profile {}, ping-pong of {} bytes: model time of a message one way, wall time of a round \
-             trip; medians of {} rounds. Model time prices no computing of a guest's.\n\n{}",
+             trip; medians of {} rounds. Model time does not include the guests' computing.\n\n{}",
             self.profile,
             self.message_bytes,
             self.rounds,
@@ -143,7 +143,7 @@ impl DepthFigures {
         )
     }
 
-    /// One drawing for each clock.
+    /// A drawing for each clock.
     #[must_use]
     pub fn panels(&self) -> [Panel; 2] {
         let line = |name: &str, colour, of: &dyn Fn(&Depth) -> f64| Series {
@@ -176,13 +176,13 @@ impl DepthFigures {
     }
 }
 
-/// The model whose cards they have.
+/// The model of the cards.
 const MODEL: &str = "match";
 
 /// Two nodes with Match cards.
 fn scenario() -> Result<Scenario> {
     let mut file = ClusterFile { nodes: Some(2), ..ClusterFile::default() };
-    file.nic.model = NicModel::named(MODEL).with_context(|| format!("no model is called `{MODEL}`"))?;
+    file.nic.model = NicModel::named(MODEL).with_context(|| format!("there is no model `{MODEL}`"))?;
     let cluster = Source::default().resolve_booted(&file)?;
     let workload = Workload {
         message_bytes: MESSAGE_BYTES,
@@ -200,7 +200,7 @@ fn scenario() -> Result<Scenario> {
     })
 }
 
-/// All depths and places in each round, beginning with another depth each time; medians over the rounds.
+/// Measures all depths and places in each round, each round beginning with another depth; returns medians.
 fn sweep(rounds: usize, run: &mut dyn FnMut(u64, Place) -> Result<Measured>) -> Result<Vec<Depth>> {
     let mut samples = vec![[Vec::new(), Vec::new()]; DEPTHS.len()];
     for round in 0..rounds {
@@ -235,10 +235,10 @@ fn median(samples: &[Measured]) -> Result<Measured> {
 
 fn measured(latency: &Histogram, results: &[WallResult]) -> Result<Measured> {
     if latency.count == 0 {
-        bail!("no message arrived; what niclab-perf says stands above");
+        bail!("no message arrived; see niclab-perf's messages above");
     }
     let round_trip = results.first().and_then(|result| result.round_trip);
-    let round_trip = round_trip.context("niclab-perf reported no round trip; what it says stands above")?;
+    let round_trip = round_trip.context("niclab-perf reported no round trip; see its messages above")?;
     Ok(Measured { model_latency_p50_ps: latency.p50_ps, wall_round_trip_p50_ns: round_trip.p50_ns })
 }
 
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_are_taken_depth_by_depth_whatever_the_order_of_the_rounds() {
+    fn medians_are_per_depth_for_any_order_of_rounds() {
         let mut calls = 0;
         let depths = sweep(3, &mut |depth, place| {
             calls += 1;

@@ -1,9 +1,9 @@
 //! The match unit's paper: "An Architecture to Perform NIC Based MPI Matching", section 6.
 //!
-//! A program of the device's side runs the paper's benchmark on the match unit and on the processors that the paper
-//! compares it with, and counts cycles; what the paper says of them, and of areas, stands here beside it. Ideal
-//! hardware takes as long as the list needs to arrive. The paper states it as 8 cycles and 8 for each item, but the
-//! three ratios that it publishes fit 24 and 8: both are shown.
+//! A program of the device packages runs the paper's benchmark on the match unit and on the processors that the paper
+//! compares it with, and counts cycles. This module adds the paper's statements about cycles and areas. Ideal hardware
+//! takes the time in which the list arrives. The paper gives 8 cycles and 8 per item, but its three published ratios
+//! fit 24 and 8; both are shown.
 
 mod claims;
 mod markdown;
@@ -21,15 +21,15 @@ use crate::figures::{
 /// The version of [`MatchFigures`].
 pub const MATCH_FIGURES_VERSION: u32 = 2;
 
-/// The version of [`Measurements`] that is read.
+/// The version of [`Measurements`] that this build reads.
 const MEASUREMENTS_VERSION: u64 = 2;
 
-/// Ideal hardware: as fast as the list can be fed to it.
+/// Ideal hardware: as fast as the list arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ideal {
-    /// 24 cycles and 8 for each item: what the ratios fit that the paper publishes.
+    /// 24 cycles and 8 per item, which fits the paper's published ratios.
     Fitting,
-    /// 8 cycles for the header and 8 for each item: what the paper says.
+    /// 8 cycles for the header and 8 per item, as the paper says.
     Stated,
 }
 
@@ -48,40 +48,40 @@ impl Ideal {
 /// Cycles of all machines, in model time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measurements {
-    /// Of what was read.
+    /// The version of the measurements.
     pub version: u64,
     /// The clock of all machines.
     pub clock_mhz: u32,
-    /// Matches of each pass.
+    /// Number of matches in each pass.
     pub headers_per_pass: u32,
     /// The match unit.
     pub match_unit: MatchUnit,
     /// The processors: embedded, and multithreaded with 1, 2 and 16 cores.
     pub as_described: Vec<Machine>,
-    /// The same with what the paper leaves open decided the other way.
+    /// The processors with the opposite decisions on what the paper leaves open.
     pub otherwise: Vec<Machine>,
-    /// The same with headers, items and locks where the paper's figures put them.
+    /// The processors with headers, items and locks in the memories of the paper's figures.
     pub from_memory: Vec<Machine>,
-    /// Processors with one decision taken otherwise.
+    /// Processors with one decision changed.
     pub variations: Vec<Machine>,
 }
 
 /// The match unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatchUnit {
-    /// Its program's words.
+    /// Number of its program's words.
     pub program_words: u64,
     /// The words of each of Table 1's segments.
     pub segments: Vec<u64>,
     /// Bits of a word.
     pub word_bits: u64,
-    /// What parts of the program take.
+    /// Cycles of parts of the program.
     pub model_cycles: Counts,
-    /// Bits that it keeps.
+    /// Bits of its memories.
     pub bits: Memories,
     /// The benchmark.
     pub lists: Vec<List>,
-    /// The same with what lies between two headers fitted to the paper's ratios.
+    /// The benchmark with the time between two headers fitted to the paper's ratios.
     pub fitted_lists: Vec<List>,
 }
 
@@ -96,7 +96,7 @@ pub struct Counts {
     pub flush: u64,
     /// A header whose first item matches.
     pub header: u64,
-    /// From the issue of a word until the list manager hears what it wrote.
+    /// From the issue of a word until the list manager is notified of its output.
     pub heard: u64,
 }
 
@@ -120,9 +120,9 @@ pub struct Memories {
 /// A processor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Which.
+    /// Its name.
     pub name: String,
-    /// One for each length of a list.
+    /// The lists, one for each length.
     pub lists: Vec<List>,
 }
 
@@ -131,23 +131,23 @@ pub struct Machine {
 pub struct List {
     /// Its length.
     pub items: u32,
-    /// The passes, the one that fills the caches first.
+    /// The passes; the first fills the caches.
     pub passes: Vec<Pass>,
 }
 
-/// So many matches of the same item.
+/// A number of matches of the same item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pass {
-    /// How far down the list the match is, in percent; none for the pass that fills the caches.
+    /// Position of the matching item in the list, in percent; `None` for the pass that fills the caches.
     pub percent: Option<u32>,
     /// Items that each header was compared with.
     pub items_traversed: u32,
-    /// All of it.
+    /// Cycles of the whole pass.
     pub model_cycles: u64,
 }
 
 impl Measurements {
-    /// Reads what the comparing program printed.
+    /// Reads the output of the comparing program.
     ///
     /// # Errors
     /// When it is something else, or lacks machines or passes.
@@ -186,14 +186,14 @@ impl Measurements {
         pass.model_cycles as f64 / f64::from(self.headers_per_pass)
     }
 
-    /// Cycles of one match that traverses so many items.
+    /// Cycles of one match that traverses this number of items.
     fn cycles(&self, lists: &[List], items: u32) -> f64 {
         let points = self.by_items(lists);
         points.iter().find(|(of, _)| *of == f64::from(items)).map_or(f64::NAN, |(_, cycles)| *cycles)
     }
 
-    /// Cycles of all matches of a pass over ideal hardware's: of the pass that is farthest from the paper's 384. The
-    /// first passes, in which the unit also initializes itself, do not count.
+    /// Cycles of all matches of a pass over those of ideal hardware, for the pass with the largest difference to the
+    /// paper's 384. First passes, in which the unit also initializes itself, are excluded.
     fn over_ideal(&self, lists: &[List]) -> f64 {
         let passes = lists.iter().flat_map(|list| &list.passes).filter(|pass| pass.percent.is_some());
         let over = passes.map(|pass| {
@@ -215,8 +215,8 @@ impl Measurements {
         passes.find(|pass| pass.percent == Some(0)).map_or(f64::NAN, |pass| self.per_match(pass))
     }
 
-    /// Cycles of one match that traverses so many items: all passes of all lists but those that fill caches. Where
-    /// lists agree on the number of items, the shortest list's.
+    /// Cycles of one match by the number of traversed items, from all passes of all lists except those that fill
+    /// caches. If lists have the same number of items, the shortest list's value is used.
     fn by_items(&self, lists: &[List]) -> Vec<(f64, f64)> {
         let passes = lists.iter().flat_map(|list| &list.passes).filter(|pass| pass.percent.is_some());
         let mut points: Vec<(u32, f64)> =
@@ -229,27 +229,27 @@ impl Measurements {
 
 /// The lengths of the paper's lists.
 const LISTS: [u32; 4] = [10, 30, 100, 300];
-/// The passes with each, the first of which fills caches.
+/// Number of passes with each list; the first fills caches.
 const PASSES: usize = 12;
 
-/// The paper's section 6, and what the machines did.
+/// The paper's section 6, with the machines' results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MatchFigures {
     /// [`MATCH_FIGURES_VERSION`].
     pub version: u32,
-    /// What was measured.
+    /// The measurements.
     pub measured: Measurements,
 }
 
 impl MatchFigures {
-    /// What was measured, as figures.
+    /// Makes figures of the measurements.
     #[must_use]
     pub const fn new(measured: Measurements) -> Self {
         Self { version: MATCH_FIGURES_VERSION, measured }
     }
 
-    /// The paper's numbers of the match unit beside the engine's, and of processors beside those whose items, locks and
-    /// headers lie where its figures have them.
+    /// The paper's numbers of the match unit next to the engine's, and those of processors next to the set with items,
+    /// locks and headers in the memories of its figures.
     #[must_use]
     pub fn compared(&self) -> Vec<Compared> {
         let mut rows = self.match_unit();
@@ -257,12 +257,12 @@ impl MatchFigures {
         rows
     }
 
-    /// Of the match unit only.
+    /// The rows of the match unit.
     fn match_unit(&self) -> Vec<Compared> {
         compare(&self.measured)
     }
 
-    /// Whether what the paper says of processors holds in the other two sets, or is known not to.
+    /// Whether the paper's statements about processors hold in the other two sets, or are declared not to.
     #[must_use]
     pub fn other_sets_are_as_declared(&self) -> bool {
         [Which::AsDescribed, Which::Otherwise]
@@ -327,10 +327,10 @@ impl MatchFigures {
     }
 }
 
-/// One for each machine that is drawn.
+/// The colours of the machines.
 const COLOURS: [&str; 5] = ["#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#ff7f0e"];
 
-/// Section 6.1 and the introduction, as items traversed and time over ideal hardware's: the match unit 19 %, 6 % and
+/// Section 6.1 and the introduction, as traversed items and time over ideal hardware's: the match unit 19 %, 6 % and
 /// 2.3 % above it, the embedded processor at 34 % of its speed, 16 cores at 52 %.
 const PUBLISHED_RATIOS: [(f64, f64); 5] =
     [(1.0, 1.19), (10.0, 1.06), (30.0, 1.023), (10.0, 1.0 / 0.34), (10.0, 1.0 / 0.52)];
@@ -348,22 +348,22 @@ impl Measurements {
     }
 }
 
-/// Items traversed, and how much longer than ideal hardware the match unit takes, in percent (section 6.1, section 7),
-/// with what the last digit counts.
+/// Number of traversed items, and how much longer than ideal hardware the match unit takes, in percent (section 6.1,
+/// section 7), with the value of the last printed digit.
 const PUBLISHED_OVERHEADS: [(u32, f64, f64); 3] = [(1, 19.0, 1.0), (10, 6.0, 1.0), (30, 2.3, 0.1)];
 
-/// What was built or chosen.
+/// Reasons for given and fitted rows.
 const PROGRAM: &str = "the program was written to Table 1's words, with these cycles in view";
 const WIDTHS: &str = "the widths of op and target were chosen to make up the sum";
 const IDEAL: &str = "the ideal of 24 + 8 n, fitted to the three ratios";
 const TURNAROUND: &str = "four cycles from done to the next header, and the ideal of 24 + 8 n";
 
-/// Why what the list manager's steps come to is not what the ratios want.
-const BETWEEN: &str = "between two headers the paper names three steps that nothing hides: it is notified, pulls the next header, \
-                       passes it on. At a cycle each a match takes 28 + 8 n; its ratios want 30 + 8 n, and nothing in its text \
-                       takes two cycles more";
+/// Why the list manager's steps do not give the paper's ratios.
+const BETWEEN: &str = "between two headers the paper names three steps that overlap with nothing: the list manager is \
+                       notified, pulls the next header, and passes it on. At one cycle each, a match takes 28 + 8 n; \
+                       the paper's ratios need 30 + 8 n, and no step in its text takes two more cycles";
 
-/// Table 1: the program's segments, and the paper's words of each.
+/// Table 1: the program's segments, and the paper's number of words of each.
 const SEGMENTS: [(&str, f64); 6] = [
     ("program: initialization", 4.0),
     ("program: header", 9.0),
@@ -410,7 +410,7 @@ fn compare(measured: &Measurements) -> Vec<Compared> {
     all
 }
 
-/// How much longer than ideal hardware of 24 and 8 cycles a match of so many cycles takes, in percent.
+/// How much longer than ideal hardware of 24 and 8 cycles a match of this number of cycles takes, in percent.
 fn overhead(items: u32, cycles: f64) -> f64 {
     (cycles / Ideal::Fitting.cycles(items) - 1.0) * 100.0
 }
@@ -423,7 +423,7 @@ fn overhead_name(items: u32) -> String {
 mod tests {
     use super::*;
 
-    /// Every machine takes as long as the match unit of the paper.
+    /// Every machine takes as long as the paper's match unit.
     pub(super) fn sample() -> Measurements {
         let pass = |list: u32, place: u32| {
             let percent = place.checked_sub(1).map(|tenth| 10 * tenth);
@@ -436,7 +436,7 @@ mod tests {
                 .into()
         };
         let lists = of_passes(&pass);
-        // What is derived has two cycles less.
+        // The derived lists have two cycles less.
         let derived = of_passes(&|list, place| {
             let pass = pass(list, place);
             Pass { model_cycles: pass.model_cycles - 64 * 2, ..pass }
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_match_unit_holds_and_one_cycle_more_does_not() {
+    fn papers_cycles_hold_and_one_more_cycle_does_not() {
         assert!(are_as_declared(&MatchFigures::new(sample()).match_unit()));
         let mut slower = sample();
         slower.match_unit.fitted_lists[3].passes[7].model_cycles += 64;
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_another_version_or_of_fewer_machines_are_refused() {
+    fn figures_of_another_version_or_incomplete_are_refused() {
         assert_eq!(read(&sample()).unwrap(), sample());
         let complaint = |change: fn(&mut Measurements)| {
             let mut measured = sample();
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_go_through_every_depth_once() {
+    fn lines_have_every_depth_once() {
         let panels = MatchFigures::new(sample()).panels();
         let points = &panels[0].series[0].points;
         assert_eq!((points[0], points[points.len() - 1]), ((1.0, 72.0), (300.0, 4_856.0)));

@@ -1,5 +1,5 @@
-//! Match cards in guests, beside ULTRA cards in the same boot: what matching on the card costs a short message, and
-//! what a long one reaches.
+//! Match cards in guests, next to ULTRA cards in the same boot: the cost of matching on the card for a short message,
+//! and the bandwidth of long ones.
 
 use std::collections::BTreeMap;
 
@@ -18,23 +18,23 @@ const MODELS: [&str; 4] = ["ultra", "ultra", "match", "match"];
 /// Rank of the first node with a Match card.
 const FIRST_MATCH: usize = 2;
 
-/// Memory of a node: four must fit beside whatever else this machine does.
+/// Memory of a node, in MiB: four nodes must fit into a machine that is in use.
 const MEMORY_MIB: u32 = 192;
 
-/// Payload of the short message: the most that a packet of ULTRA carries.
+/// Payload of the short message: the maximum of a packet of ULTRA.
 const SHORT_BYTES: usize = 64;
 const ROUND_TRIPS: u64 = 2_000;
 
-/// Payload of the long message.
+/// Payload of the long message, in bytes.
 const LONG_BYTES: usize = 1 << 20;
 const LONG_MESSAGES: u64 = 200;
 
-/// Largest Ethernet payload of the links, so that a long message is cut into few frames.
+/// Largest Ethernet payload of the links, so that a long message needs few frames.
 const MTU_BYTES: u32 = 9_000;
 
-/// How many times as long as ULTRA's a round trip of Match may take.
+/// Maximum ratio of Match's round trip to ULTRA's.
 const ROUND_TRIP_GOAL: Goal = Goal::Below(1.5);
-/// 10^6 bytes a second of a long message.
+/// Minimum bandwidth of long messages, in 10^6 bytes per second.
 const BANDWIDTH_GOAL: Goal = Goal::AtLeast(4_000.0);
 
 /// One kind of sample.
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_have_the_model_that_they_are_measured_as() {
+    fn pairs_have_the_measured_models() {
         let cluster = cluster().unwrap();
         let models: Vec<&str> = cluster.nodes.iter().map(|node| node.nic.model.name).collect();
         assert_eq!(models, MODELS);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slower_match_is_a_greater_ratio_and_is_held_against_its_goal() {
+    fn slower_match_gives_a_higher_ratio_and_misses_the_goal() {
         let samples = Sample::ALL.into_iter().zip([[20.0, 20.0], [24.0, 40.0], [4_100.0, 4_200.0]]);
         let figures = compare(samples.map(|(sample, values)| (sample, values.to_vec())).collect());
         let of = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap();

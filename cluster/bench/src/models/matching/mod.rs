@@ -21,7 +21,7 @@ pub(super) const BENCHES: Benches = Benches {
     figures: &[
         PaperFigures {
             name: "match",
-            help: "The match unit: time to match on lists of different length, beside processors",
+            help: "The match unit: time to match on lists of different length, compared with processors",
             file: "match.md",
             make: |offline| {
                 let measured = figures::Measurements::read(&comparison::output(&["figures"], offline)?)?;
@@ -33,11 +33,11 @@ pub(super) const BENCHES: Benches = Benches {
         },
         PaperFigures {
             name: "match-live",
-            help: "Match cards in guests that are booted for it: latency over the depth of the list, matched on card and host",
+            help: "Match cards in guests: latency over the depth of the list, matched on the card and on the host",
             file: "match-live.txt",
             make: |offline| {
                 let figures = depth::DepthFigures::measure(offline)?;
-                // Nobody has published what could be held against it.
+                // There are no published numbers to compare with.
                 Made::new(&figures, figures.text(), &figures.panels(), Vec::new(), true)
             },
         },
@@ -45,14 +45,14 @@ pub(super) const BENCHES: Benches = Benches {
     sections: &[
         BenchSection {
             name: "match-guests",
-            help: "Four guests: messages between two Match cards beside two ULTRA cards",
-            what: "four guests: messages between two Match cards beside two ULTRA cards",
+            help: "Four guests: messages between two Match cards, compared with two ULTRA cards",
+            what: "four guests: messages between two Match cards, compared with two ULTRA cards",
             boots_guests: true,
             measure: guests::measure,
         },
         BenchSection {
             name: "match",
-            help: "The match unit: cycles simulated in a second, alone and with its list manager",
+            help: "The match unit: simulated cycles per second, alone and with its list manager",
             what: "the match unit, alone and with its list manager",
             boots_guests: false,
             measure: |options, _| rate::measure(options),
@@ -71,7 +71,7 @@ pub(super) const BENCHES: Benches = Benches {
             what: "Match, puts of 1 MiB, one core for both ends, frames of 9,000 bytes",
             unit: ("GB/s", 1e-9),
             pointer: "/matching/wall_bytes_per_s_mtu_9000",
-            // What is asked for between two guests.
+            // The same goal as between two guests.
             goal: Some(Goal::AtLeast(4.0)),
         },
         Row {

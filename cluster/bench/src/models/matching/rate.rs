@@ -1,5 +1,5 @@
-//! The match unit: cycles of model time that one core simulates in a second of its own time, which other programs on a
-//! busy machine do not lengthen.
+//! The match unit: cycles of model time that are simulated per second of a core's time. Other programs on a busy
+//! machine do not affect this time.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::{
     figure::{Clock, Figure, Goal},
 };
 
-/// Least cycles a second, in millions, with the list manager.
+/// Minimum rate with the list manager, in millions of cycles per second.
 const GOAL: Goal = Goal::AtLeast(300.0);
 
 /// Runs `niclab-processors bench`.
@@ -34,10 +34,12 @@ fn figure(rate: &Value) -> Option<Figure> {
     let rounds = rate.get("model_cycles_per_processor_s")?.as_array()?;
     let samples = rounds.iter().map(|rate| Some(rate.as_f64()? * 1e-6)).collect::<Option<Vec<f64>>>()?;
     let (name, what) = match rate.get("items")?.as_u64() {
-        None => ("match_unit_rate".to_owned(), "the match unit alone, a core's time".to_owned()),
+        None => {
+            ("match_unit_rate".to_owned(), "the match unit alone, per second of a core's time".to_owned())
+        }
         Some(items) => {
             let plural = if items == 1 { "item" } else { "items" };
-            let what = format!("match unit and list manager, {items} {plural}, a core's time");
+            let what = format!("match unit and list manager, {items} {plural}, per second of a core's time");
             (format!("match_unit_list_rate_{items}"), what)
         }
     };
@@ -51,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_way_to_run_the_unit_is_a_figure() {
+    fn each_configuration_of_the_unit_is_a_figure() {
         let rates = json!({"rates": [
             {"items": null, "model_cycles_per_processor_s": [4e8, 2e8, 3.5e8]},
             {"items": 10, "model_cycles_per_processor_s": [1e8]},

@@ -1,14 +1,13 @@
-//! What a user sees while cases run: a line for each; of seeds in one boot, which may be thousands, one for some of
-//! them together.
+//! The lines that a user sees while cases run. One boot may have thousands of seeds, so several seeds share a line.
 
 use niclab_cluster::conform::{case::Kind, verdict::Verdict};
 
 use super::outcome;
 
-/// Seeds that have a line together.
+/// Number of passed seeds of one boot that share a line.
 const SEEDS_A_LINE: usize = 10;
 
-/// Counts cases.
+/// Counts the cases, and makes the lines.
 pub struct Progress {
     all: usize,
     is_one_boot: bool,
@@ -26,12 +25,12 @@ struct Passed {
 }
 
 impl Progress {
-    /// Of so many cases, of which seeds of an adversarial device may have one boot.
+    /// For `all` cases. With `is_one_boot`, the seeds of the adversarial device share a boot.
     pub const fn new(all: usize, is_one_boot: bool) -> Self {
         Self { all, is_one_boot, done: 0, passed: None }
     }
 
-    /// One more; the lines that are to be shown now.
+    /// Counts one more case, and returns the lines to show now.
     pub fn add(&mut self, verdict: &Verdict) -> Vec<String> {
         let label = verdict.label();
         let is_joined = self.is_one_boot && verdict.passed && verdict.case == Kind::Adversarial;
@@ -57,7 +56,7 @@ impl Progress {
         lines
     }
 
-    /// Seeds that have no line yet.
+    /// The line for the passed seeds that have no line yet.
     pub fn rest(&mut self) -> Option<String> {
         let Passed { label, first, last, wall_s, .. } = self.passed.take()?;
         let seeds = if first == last { format!("seed {first}") } else { format!("seeds {first} to {last}") };
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_of_one_boot_have_lines_together_and_a_failure_its_own() {
+    fn passed_seeds_of_one_boot_share_lines() {
         let mut progress = Progress::new(14, true);
         let mut lines: Vec<String> = progress.add(&verdict(Kind::Plain, 1, true));
         lines.extend((1..=12).flat_map(|seed| progress.add(&verdict(Kind::Adversarial, seed, seed != 12))));

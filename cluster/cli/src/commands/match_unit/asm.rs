@@ -1,4 +1,4 @@
-//! `niclab asm`: a program of the match unit becomes a firmware image.
+//! `niclab asm`: assembles a program of the match unit into a firmware image.
 
 use std::fs;
 
@@ -11,10 +11,10 @@ use niclab_source::{Diagnostic, render};
 use crate::commands::terminal;
 use crate::match_unit::AsmArgs;
 
-/// The code where a source was refused.
+/// The code if the source has an error.
 const REFUSED: u8 = 1;
 
-/// Assembles it.
+/// Assembles the source.
 ///
 /// # Errors
 /// When a file cannot be read or written.
@@ -22,7 +22,7 @@ pub fn run(args: &AsmArgs) -> Result<u8> {
     let file = args.source.display().to_string();
     let source = fs::read_to_string(&args.source).with_context(|| format!("cannot read {file}"))?;
     let output = args.output.clone().unwrap_or_else(|| args.source.with_extension("nmi"));
-    // Before the source is read: an output path that must not be written is refused whatever the source holds.
+    // Before the source is assembled, so that an output path that cannot be written always fails.
     let image_file = OutputFile::create(&output, &[&args.source])?;
     let show = |diagnostics: &[Diagnostic], more| eprint!("{}", render(diagnostics, more, &file, &source));
     let program = match assemble(&source) {
@@ -35,7 +35,7 @@ pub fn run(args: &AsmArgs) -> Result<u8> {
     };
     show(&program.warnings, program.more_warnings);
     if args.deny_warnings && !program.warnings.is_empty() {
-        eprintln!("niclab: {file}: warnings are denied, and the source was not assembled");
+        eprintln!("niclab: {file}: not assembled, because --deny-warnings treats warnings as errors");
         return Ok(REFUSED);
     }
     image_file.write(&image::write(&program.words))?;

@@ -1,4 +1,4 @@
-//! `niclab disasm`: a firmware image of the match unit as source.
+//! `niclab disasm`: prints a firmware image of the match unit as source.
 
 use std::fs;
 
@@ -9,10 +9,10 @@ use niclab_isa::{MAX_WORDS, image};
 use crate::commands::terminal;
 use crate::match_unit::DisasmArgs;
 
-/// The code where an image was refused.
+/// The code if the file is no valid image.
 const REFUSED: u8 = 1;
 
-/// Prints it.
+/// Prints the source.
 ///
 /// # Errors
 /// When the file cannot be read, or standard output is closed.

@@ -1,5 +1,5 @@
-//! `niclab asm`, `disasm` and `match`: programs of the match unit, made here, and run and debugged by a program of the
-//! device's side.
+//! `niclab asm`, `disasm` and `match`: assemble and disassemble programs of the match unit. `niclab-match`, a program
+//! of the device packages, runs and debugs them.
 
 mod asm;
 mod disasm;
@@ -13,10 +13,10 @@ use niclab_images::Terminal;
 
 use crate::match_unit::{MatchArgs, Tool};
 
-/// What runs programs of the match unit.
+/// The program that runs the match unit.
 const MATCH_UNIT: programs::Tool = programs::Tool { program: "niclab-match", what: "the match unit" };
 
-/// Does what is asked of a tool.
+/// Runs the tool.
 ///
 /// # Errors
 /// With a message for the user.
@@ -28,7 +28,7 @@ pub fn run(tool: &Tool) -> Result<u8> {
     }
 }
 
-/// Passes everything on: arguments, input and output, and the code.
+/// Runs `niclab-match` with the user's arguments, input and output; returns its code.
 fn run_program(args: &MatchArgs) -> Result<u8> {
     let program = programs::locate(MATCH_UNIT, args.offline, &Terminal::new())?;
     let mut command = Command::new(&program);

@@ -1,5 +1,5 @@
-//! A cluster without QEMU: the daemon is a shell script, and each guest is this test program again, which then stands
-//! in for a guest's agent on the socket where QEMU would offer it.
+//! A cluster without QEMU. The daemon is a shell script. Each guest is another process of this test program, which acts
+//! as the guest's agent on the socket that QEMU would provide.
 
 use std::{
     collections::BTreeMap,
@@ -40,32 +40,32 @@ use niclab_images::{Cache, Images, QemuCommand};
 use niclab_spec::{ClusterName, Source};
 use serde_json::{Value, json};
 
-/// Long enough for a slow machine; a test that waits so long has failed.
+/// Long enough for a slow machine; a test that waits this long fails.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 const SOCKET: &str = "FAKE_GUEST_SOCKET";
 const MODE: &str = "FAKE_GUEST_MODE";
 const CONSOLE: &str = "FAKE_GUEST_CONSOLE";
-/// Only of guests that are restored: where QEMU itself is reached.
+/// Set only for restored guests: the path of QEMU's QMP socket.
 const CONTROL: &str = "FAKE_GUEST_CONTROL";
 
-/// Bytes of a restored guest's memory, and what it holds: a byte that is not zero, so often, from there on.
+/// Size of a restored guest's memory in bytes, and its contents: a byte that is not zero, its count, and its offset.
 const MEMORY_BYTES: u64 = 1 << 20;
 const MEMORY: (u8, usize, u64) = (7, 5000, 12_288);
 
-/// What that template had written to its console.
+/// The template's console output.
 pub const TEMPLATES_CONSOLE: &str = "the template's words\n";
 
-/// Functions of a card.
+/// Number of functions of a card.
 const FUNCTIONS: usize = 2;
 
-/// How many of them were plugged into the guest that this process stands in for.
+/// Number of functions that were plugged into the guest of this process.
 static PLUGGED: AtomicUsize = AtomicUsize::new(0);
 
-/// A daemon that listens and ends with its owner.
+/// A daemon that is ready at once and ends with its owner.
 pub const GOOD_DAEMON: &str = "echo ready; cat >/dev/null; echo owner left >&2";
 
-/// `niclab` in a place of its own, for commands that boot nothing.
+/// `niclab` with folders of its own, for commands that boot nothing.
 pub fn niclab() -> Niclab {
     Niclab::without_guests(env!("CARGO_BIN_EXE_niclab"))
 }
@@ -75,12 +75,12 @@ pub fn name(text: &str) -> ClusterName {
     text.parse().unwrap()
 }
 
-/// A plan whose programs are fakes. `modes` says how each guest behaves; see [`fake_guest`].
+/// A plan with fake programs. `modes` gives each guest's behaviour; see [`fake_guest`].
 pub fn plan(root: &Path, cluster_name: &str, daemon: &str, modes: &[&str]) -> Plan {
     plan_by(StartMode::Cold, root, cluster_name, daemon, modes)
 }
 
-/// As [`plan`], of guests that are restored from the template in this folder.
+/// As [`plan`], but guests are restored from the template in this folder.
 pub fn restored_plan(root: &Path, template: &Path, modes: &[&str]) -> Plan {
     let mut plan = plan_by(StartMode::Template, root, "c", GOOD_DAEMON, modes);
     for node in &mut plan.nodes {
@@ -92,7 +92,7 @@ pub fn restored_plan(root: &Path, template: &Path, modes: &[&str]) -> Plan {
     plan
 }
 
-/// A template that [`fake_guest`] knows, in a new folder.
+/// Writes the template that [`fake_guest`] expects into a new folder.
 pub fn template_in(folder: &Path) {
     fs::create_dir(folder).unwrap();
     fs::write(Recipe::state(folder), "all but memory").unwrap();
@@ -142,20 +142,28 @@ fn plan_by(way: StartMode, root: &Path, cluster_name: &str, daemon: &str, modes:
     plan
 }
 
-/// No test: stands in for a guest when this program is started as one, and does nothing otherwise.
+/// Not a test: a fake guest if [`plan`] started this process, else it does nothing.
 ///
-/// Modes: `good`; `busy` (healthy, and its commands never end); `refuses` (to join); `loiters` (never joins); `sick`
-/// (never healthy); `mute` (QEMU never listens); `silent` (it does, and the agent never answers); `dies` (QEMU fails at
-/// once); `panics` (as it boots; each other one panics when told to run `panic`); `quits` (exit 0 once it was healthy,
-/// when told to run `quit`). A restored guest looks whether its memory is the template's and is healthy when it has its
-/// card; further modes of it: `cardless` (QEMU refuses the card's second function); `lost` (QEMU ends while it
-/// restores).
+/// Modes:
+/// * `good`;
+/// * `busy`: healthy, and its commands never end;
+/// * `refuses`: refuses to join;
+/// * `loiters`: never joins;
+/// * `sick`: never healthy;
+/// * `mute`: QEMU never listens;
+/// * `silent`: QEMU listens, but the agent never answers;
+/// * `dies`: QEMU fails at once;
+/// * `panics`: panics while it boots.
+///
+/// In the other modes the command `panic` makes the guest panic, and `quit` ends it with exit code 0. A restored guest
+/// checks that its memory is the template's, and is healthy when it has its card. It has two more modes: `cardless`
+/// (QEMU refuses the card's second function) and `lost` (QEMU ends during the restore).
 #[test]
 fn fake_guest() {
     let Some(socket) = env::var_os(SOCKET).map(PathBuf::from) else { return };
     let mode = env::var(MODE).unwrap();
     let console = PathBuf::from(env::var_os(CONSOLE).unwrap());
-    // As QEMU does, behind what is there.
+    // QEMU appends to the console file, too.
     let mut written = File::options().append(true).create(true).open(&console).unwrap();
     writeln!(written, "booting in mode {mode}").unwrap();
     match mode.as_str() {
@@ -181,7 +189,7 @@ fn fake_guest() {
         _ => {
             if let Some(control) = env::var_os(CONTROL).map(PathBuf::from) {
                 check_memory();
-                // Bound before the agent's socket, as QEMU's is for whoever has reached that.
+                // Bound before the agent's socket: QEMU's QMP socket exists when a client has reached the agent's.
                 let (listener, mode) = (UnixListener::bind(control).unwrap(), mode.clone());
                 thread::spawn(move || fake_qemu(&listener, &mode));
             }
@@ -190,7 +198,7 @@ fn fake_guest() {
     }
 }
 
-/// Ends this process unless its standard input is the template's memory.
+/// Ends this process if its standard input is not the template's memory.
 fn check_memory() {
     let memory = File::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
     let (byte, count, at) = MEMORY;
@@ -204,7 +212,7 @@ fn check_memory() {
     }
 }
 
-/// QEMU's control socket, in a guest whose state is restored when the first client asks for it.
+/// QEMU's QMP socket, of a guest whose restore completes when the first client queries the status.
 fn fake_qemu(listener: &UnixListener, mode: &str) {
     let (mut stream, _) = listener.accept().unwrap();
     let mut say = {
@@ -253,7 +261,7 @@ fn serve_one(mut stream: UnixStream, mode: &str) {
         pending: Vec::new(),
         ended: false,
     };
-    // Each command has a window of its own: what the host gives back of an earlier one's is none of the last one's.
+    // Each command has its own window; credit for an earlier command does not count for the last one.
     let mut last = None;
     loop {
         let n = stream.read(&mut buffer).unwrap_or(0);
@@ -288,12 +296,12 @@ fn serve_one(mut stream: UnixStream, mode: &str) {
     }
 }
 
-/// What the kernel of a guest that is told to `panic` says.
+/// Console output of a guest that gets the command `panic`.
 pub const OOPS: &str = "[    9.1] BUG: kernel NULL pointer dereference, address: 0000000000000008\n\
     [    9.1] Oops: Oops: 0002 [#1] PREEMPT SMP PTI\n[    9.1] RIP: 0010:own_write+0x4/0x10 [own]\n\
     [    9.1] ---[ end trace 0000000000000000 ]---\n[    9.1] Kernel panic - not syncing: Fatal exception\n";
 
-/// Panics as a guest under QEMU does: the agent's connection closes some time before the process ends.
+/// Panics like a guest under QEMU: the agent's connection closes before the process ends.
 fn panic_of_guest(stream: &UnixStream) -> ! {
     let console = env::var_os(CONSOLE).unwrap();
     File::options().append(true).open(console).unwrap().write_all(OOPS.as_bytes()).unwrap();
@@ -304,18 +312,18 @@ fn panic_of_guest(stream: &UnixStream) -> ! {
 
 struct FakeAgent {
     mode: String,
-    /// What the host said that this guest is, in this connection.
+    /// The guest's identity, which the host has sent on this connection.
     identity: Identity,
-    /// What the host lets us send, in bytes.
+    /// Number of bytes that the host's flow control allows.
     room: usize,
-    /// Input that the command `wait` has not given back yet.
+    /// Input that the command `wait` has not echoed yet.
     pending: Vec<u8>,
     ended: bool,
 }
 
 impl FakeAgent {
-    /// A command is named by the code with which it ends after it printed its rank; `wait` gives back its input;
-    /// `quit` ends the guest; `crash` ends the agent, which then starts anew.
+    /// A command's name is its exit code; it prints its rank first. `wait` echoes its input, `quit` ends the guest, and
+    /// `crash` ends the agent, which then restarts.
     fn answer(&mut self, message: ToGuest) -> Vec<ToHost> {
         match message {
             ToGuest::Hello { .. } => vec![ToHost::Welcome { version: PROTOCOL_VERSION }],
@@ -343,7 +351,7 @@ impl FakeAgent {
             ToGuest::Exec(exec) => match exec.argv[0].as_str() {
                 "quit" => std::process::exit(0),
                 "wait" => vec![ToHost::Started],
-                // As much at a time as the host lets us send.
+                // In pieces that the flow control allows.
                 "flood" => {
                     self.pending = vec![b'x'; 2 * WINDOW_BYTES as usize];
                     self.give_back()
@@ -398,16 +406,16 @@ impl FakeAgent {
     }
 }
 
-/// Whether a process is there and no zombie.
+/// Whether the process exists and is no zombie.
 pub fn lives(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Waits for something that must become true.
+/// Waits until `is_true` returns true.
 pub fn wait_for(what: &str, mut is_true: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + TIMEOUT;
     while !is_true() {
-        assert!(std::time::Instant::now() < deadline, "waited in vain for {what}");
+        assert!(std::time::Instant::now() < deadline, "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,4 +1,5 @@
-//! What the paper says in words of these machines: which of it holds in which set, and which is known not to.
+//! The paper's qualitative statements on these machines: those that hold in each set, and those that are known not to
+//! hold.
 
 use niclab_processors::Pass;
 use niclab_processors::benchmark::List;
@@ -33,16 +34,16 @@ impl Set {
     }
 }
 
-/// A sentence of section 6.1 without its number: only who is faster.
+/// A statement of section 6.1 without its number: only which machine is faster.
 struct Direction {
     says: &'static str,
     holds: fn(&Set) -> bool,
-    /// As described, otherwise, from memory. Where it is `false` the difference is known: docs/design/PROCESSORS.md says why,
-    /// and a sentence that begins to hold must be taken out of there.
+    /// For the sets `as described`, `otherwise` and `from memory`. `false` is a known difference:
+    /// docs/design/PROCESSORS.md has its reason. If the statement begins to hold, it must be removed there.
     expected: [bool; 3],
 }
 
-/// Within a fifth: what "approaches" is taken for.
+/// The meaning of "approaches" in these tests: within 20 percent.
 fn approaches(a: f64, b: f64) -> bool {
     (a / b - 1.0).abs() < 0.2
 }
@@ -135,7 +136,7 @@ const DIRECTIONS: [Direction; 14] = [
 ];
 
 #[test]
-fn directions_of_the_paper_hold_or_are_known_not_to() {
+fn the_papers_statements_hold_or_are_known_not_to() {
     let unit = MatchUnit::new().unwrap();
     let sets = [
         ("as described", Machines::as_described()),

@@ -1,4 +1,4 @@
-//! No machine does more in a cycle than its tables say, and threads keep the order of messages.
+//! No machine exceeds the limits of its tables in a cycle, and threads keep the order of messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -27,7 +27,7 @@ fn list(items: u32) -> Vec<Item> {
         .collect()
 }
 
-/// Two passes to the end of a list, the second with everything in the caches.
+/// Runs two passes to the end of a list, the second one with warm caches.
 fn observe(machine: Machine, items: u32, observer: &mut impl Observer) {
     let mut memory = layout::memory(&list(items), machine.placement()).expect("a short list");
     let mut processor = Processor::new(machine).expect("a possible machine");
@@ -39,7 +39,7 @@ fn observe(machine: Machine, items: u32, observer: &mut impl Observer) {
 }
 
 #[derive(Default)]
-struct Most {
+struct Maxima {
     issued: usize,
     committed: usize,
     alus: usize,
@@ -48,7 +48,7 @@ struct Most {
     lsq: usize,
 }
 
-impl Observer for Most {
+impl Observer for Maxima {
     fn on_cycle(&mut self, now: &Occupancy) {
         self.issued = self.issued.max(now.issued);
         self.committed = self.committed.max(now.committed);
@@ -60,19 +60,19 @@ impl Observer for Most {
 }
 
 #[test]
-fn the_embedded_processor_fills_its_table_and_no_more() {
+fn the_embedded_processor_reaches_but_keeps_its_limits() {
     let config = EmbeddedConfig::default();
-    let mut most = Most::default();
-    observe(Machine::Embedded(config), 30, &mut most);
+    let mut maxima = Maxima::default();
+    observe(Machine::Embedded(config), 30, &mut maxima);
     assert_eq!(
-        (most.issued, most.committed, most.alus, most.ports, most.lsq),
+        (maxima.issued, maxima.committed, maxima.alus, maxima.ports, maxima.lsq),
         (config.issue_width, config.commit_width, config.integer_alus, config.memory_ports, config.lsq)
     );
-    // So many loads that the LSQ is full before the RUU is.
-    assert!(most.ruu <= config.ruu && most.ruu > config.lsq, "{}", most.ruu);
-    let mut most = Most::default();
-    observe(Machine::Embedded(EmbeddedConfig { lsq: 64, ..config }), 30, &mut most);
-    assert_eq!(most.ruu, config.ruu);
+    // The program has enough loads to fill the LSQ before the RUU.
+    assert!(maxima.ruu <= config.ruu && maxima.ruu > config.lsq, "{}", maxima.ruu);
+    let mut maxima = Maxima::default();
+    observe(Machine::Embedded(EmbeddedConfig { lsq: 64, ..config }), 30, &mut maxima);
+    assert_eq!(maxima.ruu, config.ruu);
 }
 
 #[derive(Default)]
@@ -107,29 +107,29 @@ impl Observer for Slots {
 }
 
 #[test]
-fn a_core_issues_one_instruction_a_cycle_and_memory_moves_what_it_is_wide() {
+fn cores_and_memory_keep_their_limits_per_cycle() {
     let config = MultithreadedConfig::sixteen_cores();
-    // A cache of four lines, so that memory has something to do.
+    // A cache of four lines, so that memory is busy.
     let small = niclab_processors::cache::CacheConfig { size_bytes: 128, ways: 4, ..config.data_cache };
     let mut slots = Slots::default();
     observe(Machine::Multithreaded(MultithreadedConfig { data_cache: small, ..config }), 100, &mut slots);
-    assert!(slots.max_cores > 10, "cores work beside each other: {}", slots.max_cores);
+    assert!(slots.max_cores > 10, "cores issue in the same cycle: {}", slots.max_cores);
 }
 
-/// Who has been where in the list.
+/// The positions of threads in the list.
 #[derive(Default)]
 struct Order {
     holders: BTreeMap<u32, ThreadNumber>,
     /// The last thread to take each item's lock.
     last: BTreeMap<u32, ThreadNumber>,
-    /// The cycle in which each lock was given back.
+    /// The cycle in which each lock was released.
     given_back: BTreeMap<u32, u64>,
     locks: usize,
 }
 
 impl Observer for Order {
     fn on_lock(&mut self, cycle: u64, thread: ThreadNumber, address: u32) {
-        // A lock in memory, of the first item, is taken for the thread that is spawned next.
+        // Thread 0 takes the first item's lock in memory for the thread that it spawns next.
         let thread = match thread {
             0 => self.last.get(&address).copied().unwrap_or(0) % 64 + 1,
             thread => thread,
@@ -137,24 +137,21 @@ impl Observer for Order {
         let other = self.holders.insert(address, thread);
         assert_eq!(other, None, "two threads at item {address:#x} in cycle {cycle}");
         let given_back = self.given_back.get(&address);
-        assert!(
-            given_back.is_none_or(|then| *then < cycle),
-            "a lock is given back and taken in cycle {cycle}"
-        );
+        assert!(given_back.is_none_or(|then| *then < cycle), "a lock is released and taken in cycle {cycle}");
         let before = self.last.insert(address, thread);
-        // Every thread goes to the end of the list: each item sees all of them, in order, pass by pass.
+        // Every thread goes to the end of the list, so each item sees all threads, in order and pass by pass.
         assert_eq!(before.unwrap_or(0) % 64 + 1, thread, "a thread was passed at item {address:#x}");
         self.locks += 1;
     }
 
     fn on_unlock(&mut self, cycle: u64, thread: ThreadNumber, address: u32) {
         self.given_back.insert(address, cycle);
-        assert_eq!(self.holders.remove(&address), Some(thread), "a lock is given back by who has it");
+        assert_eq!(self.holders.remove(&address), Some(thread), "a lock is released by its holder");
     }
 }
 
 #[test]
-fn no_thread_passes_another_and_none_share_an_item() {
+fn threads_do_not_pass_each_other_or_share_an_item() {
     let from_memory = Machines::from_memory().multithreaded;
     let [_, two, sixteen] = from_memory;
     let mut configs = vec![
@@ -162,7 +159,7 @@ fn no_thread_passes_another_and_none_share_an_item() {
         MultithreadedConfig::two_cores(),
         MultithreadedConfig::sixteen_cores(),
         MultithreadedConfig { waiting_spins: true, ..MultithreadedConfig::sixteen_cores() },
-        // Fewer contexts than threads, often swapped.
+        // Fewer contexts than threads, with frequent swaps.
         MultithreadedConfig { swap_interval_cycles: 7, ..MultithreadedConfig::two_cores() },
         MultithreadedConfig { contexts_per_core: 2, ..MultithreadedConfig::two_cores() },
         MultithreadedConfig { contexts_per_core: 2, swap_interval_cycles: 7, ..two },
@@ -174,7 +171,7 @@ fn no_thread_passes_another_and_none_share_an_item() {
         let mut order = Order::default();
         observe(Machine::Multithreaded(config), 20, &mut order);
         assert_eq!(order.locks, 2 * 64 * 20);
-        assert!(order.holders.is_empty(), "a lock was kept");
+        assert!(order.holders.is_empty(), "a lock was not released");
     }
 }
 
@@ -199,7 +196,7 @@ fn passes_go_from_the_first_item_to_the_last() {
 }
 
 #[test]
-fn lists_that_make_no_sense_are_refused() {
+fn lists_of_invalid_length_are_refused() {
     let machine = Machine::Embedded(EmbeddedConfig::default());
     for items in [0, 4097, u32::MAX] {
         assert_eq!(run(machine, items), Err(RunError::ListLength { items }));

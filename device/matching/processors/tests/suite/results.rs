@@ -1,4 +1,4 @@
-//! The simulated machines compute what the paper's match function computes.
+//! The simulated machines compute the same results as the paper's match function.
 
 use niclab_processors::Machine;
 use niclab_processors::benchmark::Processor;

@@ -1,4 +1,4 @@
-//! Files for the program, and the program.
+//! Input files for `niclab-match`, and a function that runs it.
 
 use std::fs;
 use std::io::Write as _;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// Two items that fail, and one that takes two messages of up to 100 bytes in all.
+/// Two items that fail, and one that matches two messages of up to 100 bytes in total.
 pub const LIST: &str = r#"[
     {"match_bits": 6, "length": 10},
     {"match_bits": 5, "node": 3, "length": 10},
@@ -15,7 +15,7 @@ pub const LIST: &str = r#"[
      "flags": ["valid", "put", "truncate"]}
 ]"#;
 
-/// Three messages that fit the third item.
+/// Three messages that match the third item.
 pub const HEADERS: &str = r#"[
     {"match_bits": 5, "node": 1, "process": 9, "length": 64},
     {"match_bits": 5, "node": 1, "process": 9, "operation": "put", "length": 64},
@@ -41,7 +41,7 @@ pub fn on_files(folder: &Path, subcommand: &str, options: &[&str], input: &str) 
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A program that refuses its arguments reads nothing.
+    // The write fails if the program refuses its arguments and reads nothing.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }

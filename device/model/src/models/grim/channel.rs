@@ -45,12 +45,12 @@ impl Outgoing {
         self.segments.last().map_or(0, |(bytes, _)| *bytes)
     }
 
-    /// Arrival time of the byte before `end`; none before it arrives.
+    /// When the byte before `end` arrived; none before that.
     pub(super) fn since(&self, end: u64) -> Option<Time> {
         self.segments.iter().find(|(bytes, _)| u64::from(*bytes) >= end).map(|(_, at)| *at)
     }
 
-    /// Forgets completely sent segments.
+    /// Removes completely sent segments.
     pub(super) fn forget(&mut self, sent: u64) {
         let done = self.segments.iter().take_while(|(bytes, _)| u64::from(*bytes) < sent).count();
         self.segments.drain(..done);
@@ -61,7 +61,7 @@ impl Outgoing {
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     has_left: bool,
-    /// The card reports to the program when the message has left.
+    /// Whether the card reports to the program when the message has left.
     is_told: bool,
 }
 
@@ -226,11 +226,11 @@ mod tests {
     }
 
     #[test]
-    fn segments_run_forwards_to_the_end_of_the_message_before_them() {
+    fn segments_extend_the_last_message_up_to_its_end() {
         let mut channel = channel(4);
-        assert_eq!(pushes(&channel, 1), Err(REFUSED_SEGMENT), "there is no message");
+        assert_eq!(pushes(&channel, 1), Err(REFUSED_SEGMENT), "no message was posted");
         assert_eq!(launch(&mut channel, 0, 0, at(0)), Ok(()));
-        assert_eq!(pushes(&channel, 1), Err(REFUSED_SEGMENT), "it has no payload");
+        assert_eq!(pushes(&channel, 1), Err(REFUSED_SEGMENT), "the message has no payload");
         assert_eq!(launch(&mut channel, 100, 40, at(1)), Ok(()));
         assert_eq!(
             [0, 39, 40, 101, u32::MAX].map(|pushed| pushes(&channel, pushed)),
@@ -239,14 +239,18 @@ mod tests {
         assert_eq!([41, 100].map(|pushed| pushes(&channel, pushed)), [Ok(1), Ok(60)]);
         channel.push(60, at(2));
         assert_eq!((pushes(&channel, 60), pushes(&channel, 61)), (Err(REFUSED_SEGMENT), Ok(1)));
-        assert_eq!(launch(&mut channel, 0, 0, at(3)), Err(REFUSED_SEGMENT), "the one before is not whole");
+        assert_eq!(
+            launch(&mut channel, 0, 0, at(3)),
+            Err(REFUSED_SEGMENT),
+            "the message before is not completely pushed"
+        );
         channel.push(100, at(4));
         assert_eq!((channel.is_pushing(), pushes(&channel, 101)), (false, Err(REFUSED_SEGMENT)));
         assert_eq!(launch(&mut channel, 0, 0, at(5)), Ok(()));
     }
 
     #[test]
-    fn a_byte_is_there_since_the_first_segment_with_it() {
+    fn byte_arrives_with_the_first_segment_that_contains_it() {
         let mut channel = channel(4);
         launch(&mut channel, 100, 32, at(10)).unwrap();
         channel.push(64, at(20));
@@ -284,8 +288,12 @@ mod tests {
         assert!(!channel.has_room());
         assert_eq!(channel.queue.iter().map(|outgoing| outgoing.number).sum::<u64>(), 3);
         assert!(!channel.leave(1));
-        assert_eq!((channel.page.line.sent, channel.has_room()), (0, false), "the first has not");
-        assert!(channel.leave(0), "its payload's room is free");
+        assert_eq!(
+            (channel.page.line.sent, channel.has_room()),
+            (0, false),
+            "the first message has not left"
+        );
+        assert!(channel.leave(0), "the room of its payload is free");
         assert_eq!((channel.page.line.sent, channel.has_room()), (2, true));
         assert!(!channel.leave(2) && !channel.leave(2) && !channel.leave(77));
         assert_eq!(channel.page.line.sent, 3);
@@ -294,12 +302,12 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_given_up_has_left() {
+    fn abandoned_message_counts_as_left() {
         let mut channel = channel(2);
         launch(&mut channel, 0, 0, at(0)).unwrap();
-        assert!(channel.give_up().is_none(), "it is whole");
+        assert!(channel.give_up().is_none(), "the message is completely pushed");
         launch(&mut channel, 100, 40, at(0)).unwrap();
-        assert!(channel.has_room(), "for a segment");
+        assert!(channel.has_room(), "room for a segment");
         channel.queue.back_mut().unwrap().cutter.next(40);
         let (message, has_begun) = channel.give_up().unwrap();
         assert_eq!((message.pushed, has_begun, channel.is_pushing()), (40, true, false));
@@ -307,6 +315,6 @@ mod tests {
         channel.leave(0);
         assert_eq!(channel.page.line.sent, 2);
         launch(&mut channel, 100, 40, at(0)).unwrap();
-        assert!(!channel.give_up().unwrap().1, "nothing of it was sent");
+        assert!(!channel.give_up().unwrap().1, "no frame of it was sent");
     }
 }

@@ -14,7 +14,7 @@ use crate::parts::effects::WORD_BYTES;
 /// Payload in the channel's payload region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Payload {
-    /// Where it begins.
+    /// Its start in the region.
     pub(super) offset: u32,
     /// Length in bytes.
     pub(super) bytes: u32,
@@ -27,7 +27,7 @@ pub(super) struct Message {
     pub(super) endpoint: u16,
     pub(super) purpose: Purpose,
     pub(super) interrupt: bool,
-    /// The card reports to the program when the message has left.
+    /// Whether the card reports to the program when the message has left.
     pub(super) notify: bool,
     pub(super) payload: Payload,
     /// Bytes of the payload pushed so far.

@@ -103,7 +103,7 @@ pub struct Config {
     pub profile: Arc<Profile>,
 }
 
-/// The memory that outbound queues take.
+/// The memory of the outbound queues.
 pub(super) fn outbound_bytes(channels: u32, headers: u32, payload_bytes: u64) -> u64 {
     u64::from(channels) * (u64::from(headers) * HEADER_BYTES + payload_bytes)
 }
@@ -150,8 +150,9 @@ impl Config {
         CHANNEL_MAX_BULK_BYTES.min(self.payload_bytes).min(CHANNEL_PAYLOAD_BYTES)
     }
 
-    /// What both ends of a channel between cards agree on. The card retransmits a frame only after the round-trip time
-    /// of a window of full frames. The card does not know the links, and assumes that they are as fast as its own bus.
+    /// Parameters that both ends of a channel between cards agree on. The card retransmits a frame only after the
+    /// round-trip time of a window of full frames. The card does not know the links, and assumes that they are as fast
+    /// as its own bus.
     pub(super) fn link(&self) -> go_back_n::Config {
         let frame = self.profile.bus.dma_write.occupancy(self.longest_frame());
         let window = frame.times(2 * u64::from(self.window_frames));

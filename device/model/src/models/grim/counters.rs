@@ -1,4 +1,4 @@
-//! What a GRIM card counts.
+//! Counters of a GRIM card.
 
 use crate::nic::{ShellCounts, Statistics};
 use crate::parts::counters::CardCounters;
@@ -73,7 +73,7 @@ impl AsMut<CardCounters> for Counters {
 }
 
 impl Counters {
-    /// What only this model counts, by name.
+    /// This model's own counters, by name.
     pub(super) const fn by_name(&self) -> [(&'static str, u64); 27] {
         [
             ("short_sent", self.short_sent),
@@ -106,7 +106,7 @@ impl Counters {
         ]
     }
 
-    /// The counts as a driver reads them.
+    /// The counters as a driver reads them.
     pub fn statistics(&self, shell: &ShellCounts) -> Statistics {
         self.card.statistics(shell)
     }

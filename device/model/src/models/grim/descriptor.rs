@@ -61,8 +61,8 @@ pub static MODEL: Model = Model {
     swarm: Swarm { one_in: 0, draws_device_faults: true, draws_apart: false, draw },
 };
 
-/// Payload words of a slice, counted from the status word: the handler, and of a message with payload where that lies.
-/// Ours: the interface.
+/// Payload words of a slice, counted from the status word: the handler, and the location of the payload, if any. Ours:
+/// the interface.
 const HOST_VALUES: &[HostValue] = &[
     HostValue::new("handler", Place::Completion(3), 0, 64, Bound::Unknown),
     HostValue::new("payload offset", Place::Completion(4), 0, 32, Bound::Fixed(1 << 30)),
@@ -93,14 +93,14 @@ const LONGEST: &str = "longest_wait_us";
 const STALL: &str = "stall_us";
 /// A peripheral's parameter contains its channel; 0: no such peripheral.
 const NO_CHANNEL: u64 = 0;
-/// Known to programs by the limits.
+/// Programs read it from the limits.
 const SEGMENT: &str = "first_segment_bytes";
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: CHANNELS,
         help: "Logical channels, one for each port. The card's processor polls all of them in turn.",
-        origin: Origin::Assumed("two for each of four programs; the profiles' numbers are of 4"),
+        origin: Origin::Assumed("two for each of four programs; the profiles were measured with 4"),
         kind: Kind::Number { default: 8, least: 1, most: MAX_CHANNELS as u64 },
     },
     Parameter {
@@ -134,7 +134,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: WINDOW_FRAMES,
         help: "Maximum unacknowledged frames of a channel to one other card.",
-        origin: Origin::Assumed("as many as a header ring has messages"),
+        origin: Origin::Assumed("the number of messages in a header ring"),
         kind: Kind::Number { default: 256, least: 1, most: 65_536 },
     },
     Parameter {
@@ -154,7 +154,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: LONGEST,
         help: "Maximum time before the card retransmits a frame, in microseconds of model time.",
-        origin: Origin::Assumed("a thousand times what a message takes"),
+        origin: Origin::Assumed("a thousand times the latency of a message"),
         kind: Kind::Number { default: 10_000, least: 1, most: 10_000_000 },
     },
     Parameter {
@@ -163,7 +163,7 @@ const PARAMETERS: &[Parameter] = &[
                the card abandons the message. A receiving card assumes this time for all senders: a message of \
                which nothing arrives for eight times the sum of this and longest_wait_us loses its room to \
                messages that wait for it.",
-        origin: Origin::Assumed("programs that are held up for a second are ill"),
+        origin: Origin::Assumed("a program that pauses for a second has a fault"),
         kind: Kind::Number { default: 2_000_000, least: 1, most: 10_000_000 },
     },
     Parameter {
@@ -183,7 +183,7 @@ const fn channel_of(kind: &peripherals::Kind) -> Parameter {
     Parameter {
         key: kind.channel_key,
         help: kind.help,
-        origin: Origin::Assumed("no card but where it is asked for"),
+        origin: Origin::Assumed("no card unless it is configured"),
         kind: Kind::Number { default: NO_CHANNEL, least: 0, most: MAX_CHANNELS as u64 - 1 },
     }
 }
@@ -205,11 +205,11 @@ fn peripheral_problem(values: &Values) -> Option<Problem> {
     })?;
     let channel = values.number(kind.channel_key);
     let what = if channel < channels {
-        alloc::format!("channel {channel} is another peripheral's")
+        alloc::format!("channel {channel} belongs to another peripheral")
     } else {
-        alloc::format!("there is no channel {channel} on a card with {CHANNELS} = {channels}")
+        alloc::format!("a card with {CHANNELS} = {channels} has no channel {channel}")
     };
-    let remedy = alloc::format!("use another one from 1 to {}, or 0 for no such card", channels - 1);
+    let remedy = alloc::format!("use another channel from 1 to {}, or 0 for no such card", channels - 1);
     Some(Problem { key: kind.channel_key, what, remedy })
 }
 
@@ -219,7 +219,7 @@ fn memory_problem(values: &Values) -> Option<Problem> {
     let payload = values.number(PAYLOAD);
     if !payload.is_multiple_of(64) {
         let remedy = alloc::format!("use {}", payload.next_multiple_of(64));
-        return problem(PAYLOAD, alloc::format!("{payload} is no multiple of 64"), remedy);
+        return problem(PAYLOAD, alloc::format!("{payload} is not a multiple of 64"), remedy);
     }
     let (channels, headers, memory) =
         (values.number_u32(CHANNELS), values.number_u32(HEADERS), values.number(MEMORY));
@@ -229,7 +229,7 @@ fn memory_problem(values: &Values) -> Option<Problem> {
     }
     let what = alloc::format!(
         "{channels} channels with {headers} headers of {HEADER_BYTES} bytes and {payload} bytes of payload each, \
-         and a frame, take {needed} bytes of {memory}"
+         and a frame, need {needed} bytes, but the card has {memory}"
     );
     problem(MEMORY, what, alloc::format!("use {needed} or more, or lower {CHANNELS}, {HEADERS} or {PAYLOAD}"))
 }
@@ -258,7 +258,7 @@ fn limits(values: &Values) -> Limits {
     }
 }
 
-/// The first frame of a message stands for the message. A retransmitted frame cannot be distinguished from a new one.
+/// Identifies a message by its first frame. A retransmitted frame cannot be distinguished from a new one.
 fn begun(frame: &[u8]) -> Option<Begun> {
     let (header, _) = Header::parse(frame).ok()?;
     let FrameKind::Message(Fragment {
@@ -301,8 +301,7 @@ fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
     })?))
 }
 
-/// Longest messages of drawn workloads: short ones alone, of a few frames, and of any length. Ours: what the swarm
-/// draws.
+/// Max payload of random workloads: none, short, a few frames, and any length. Ours: the swarm's range.
 const DRAWN_BYTES: [u32; 4] = [0, 100, 6_000, 48 << 10];
 /// Maximum frame length of a random cluster, for any of its links. Ours: the swarm's choice.
 const DRAWN_FRAME: u64 = 10_000;
@@ -313,7 +312,7 @@ const DRAWN_FRAME: u64 = 10_000;
 /// card abandons messages of valid programs. Ours: the swarm's choice.
 const STALL_US: u32 = 2_000_000;
 
-/// The place of memory that receivers expose among the ways to receive. Ours: what the swarm draws.
+/// Index of exposed memory among the workloads' receive methods. Ours: the swarm's choice.
 const EXPOSED: usize = 3;
 
 fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {

@@ -149,7 +149,7 @@ mod tests {
 
     const PAGE: u64 = 4_096;
 
-    /// An endpoint of eight slices, and regions of which this is the name of one of two pages.
+    /// An endpoint of eight slices, and regions with one region of two pages, whose name is the third value.
     fn endpoint() -> (Endpoint, Regions, u32) {
         let open = PortOpen { slices: 8, slices_address: 0x1000, ..PortOpen::default() };
         let mut regions = Regions::new(4, 16);
@@ -186,7 +186,7 @@ mod tests {
             [Verdict::Now, Verdict::Wait, none]
         );
         let (_, offset) = endpoint.payload_place(place, &regions).unwrap();
-        assert_eq!(offset, 64, "behind where the payload region begins");
+        assert_eq!(offset, 64, "after the start of the payload region");
         endpoint.give_room_back(place);
         (0..8).for_each(|_| store(&mut endpoint));
         assert_eq!(
@@ -233,7 +233,7 @@ mod tests {
         };
         assert!(!judge(&endpoint, &regions));
         endpoint.expose(name, true);
-        assert!(judge(&endpoint, &regions), "it takes no slice");
+        assert!(judge(&endpoint, &regions), "a memory message needs no slice");
         let none = Verdict::Never(REFUSED_MEMORY);
         for (place, bytes) in
             [(2 * PAGE - 8, 9), (2 * PAGE, 1), (u64::MAX, 1), (u64::MAX - 7, 8), (0, u32::MAX)]
@@ -252,11 +252,11 @@ mod tests {
     }
 
     #[test]
-    fn room_comes_back_with_the_slice_that_has_it() {
+    fn room_returns_with_the_slice_that_holds_it() {
         let (mut endpoint, regions, name) = endpoint();
         endpoint.set_payload(name, 0..192, &regions).unwrap();
         let places = [0, 1, 2].map(|_| endpoint.take_room(64).unwrap());
-        // The messages complete in another order than they began, with one without payload between them.
+        // The messages complete in another order than they began. A message without payload completes between them.
         for place in [Some(places[2]), None, Some(places[0]), Some(places[1])] {
             store(&mut endpoint);
             if let Some(place) = place {
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(free(0), [false; 3]);
         assert_eq!(free(1), [true, false, false]);
         assert_eq!(free(2), [true, false, false]);
-        assert_eq!(free(3), [true, false, false], "the first and the last third are not one piece");
+        assert_eq!(free(3), [true, false, false], "the first and the last third are not contiguous");
         assert_eq!(free(4), [true; 3]);
     }
 }

@@ -21,7 +21,7 @@ pub(super) type FrameNumber = Sequence<32>;
 pub(super) struct Kept {
     pub(super) frame: SharedFrame,
     pub(super) message: Option<TraceTag>,
-    /// The frame reports on the other card's messages. It stays valid when the owner of the channel ends.
+    /// Whether the frame reports on the other card's messages. It stays valid when the owner of the channel ends.
     pub(super) is_report: bool,
 }
 
@@ -49,7 +49,7 @@ impl Held {
         self.frame.len().saturating_sub(HEAD_BYTES + CHECK_BYTES)
     }
 
-    /// The frame is the last of its message.
+    /// Whether the frame is the last of its message.
     pub(super) fn is_last(&self) -> bool {
         u64::from(self.fragment.offset) + self.payload_bytes() as u64 == self.fragment.bytes.into()
     }
@@ -92,7 +92,8 @@ pub(super) struct Link {
     pub(super) channel: u8,
     pub(super) frames: GoBackN<Kept>,
     pub(super) endings: VecDeque<Ending>,
-    /// The card has abandoned a partly sent message. It must send a void frame before any other new frame.
+    /// Whether the card has abandoned a partly sent message. It must then send a void frame before any other new
+    /// frame.
     pub(super) owes_void: bool,
     /// Number of the channel's owner here. The other card names it in reports of failed messages, so no owner gets
     /// reports on an earlier owner's messages.
@@ -106,13 +107,13 @@ pub(super) struct Link {
     pub(super) joining: Option<Joining>,
     /// Received messages that this card could not deliver.
     pub(super) failures: Failures,
-    /// The card must send a report of these failures. The other card may already have acknowledgements of all its
-    /// frames, so no later acknowledgement may carry them.
+    /// Whether the card must send a report of these failures. The other card may already have acknowledgements of all
+    /// its frames, so no later acknowledgement may carry them.
     pub(super) owes_report: bool,
 }
 
 impl Drop for Link {
-    /// A dropped card owes no event: the promised slot becomes void.
+    /// A dropped card owes no event: the promised slice becomes void.
     fn drop(&mut self) {
         if let Some(Joining { sink: Sink::Endpoint { promise, .. }, .. }) = self.joining.take() {
             promise.void();
@@ -143,7 +144,7 @@ impl Link {
         self.frames.can_send() && !self.owes_void
     }
 
-    /// The next void or report to send, the void first; none if the window has no room or nothing is due.
+    /// The next void or report to send, the void first; none if the window has no room or nothing is pending.
     pub(super) fn take_owed(&mut self) -> Option<Kind> {
         if !self.frames.can_send() {
             None
@@ -159,8 +160,8 @@ impl Link {
         (self.owner, self.begun, self.told) = (self.owner.wrapping_add(1), 0, Sequence::ZERO);
     }
 
-    /// The other card reports failed messages. Returns how many new failures concern this owner; none if the report is
-    /// impossible. (The attack: a lying card reports as refused what the program has not sent.)
+    /// Takes the other card's report of failed messages. Returns how many new failures concern this owner; none if the
+    /// report is invalid. (Attack: a card reports the failure of messages that the program has not sent.)
     pub(super) const fn on_failures(&mut self, failures: &Failures) -> Option<u32> {
         let told = failures.count.ahead_of(self.told);
         if failures.owner != self.owner || told == 0 {
@@ -173,7 +174,7 @@ impl Link {
         Some(told)
     }
 
-    /// The next frame is of `owner`. Failures of an earlier owner are dropped.
+    /// Notes that the next frame is of `owner`. Failures of an earlier owner are dropped.
     pub(super) fn on_owner(&mut self, owner: u8) {
         if self.failures.owner != owner {
             self.failures = Failures { owner, ..Failures::default() };

@@ -138,7 +138,7 @@ impl Grim {
         })
     }
 
-    /// What the card has counted.
+    /// The card's counters.
     pub const fn counters(&self) -> &Counters {
         &self.effects.counters
     }
@@ -147,14 +147,13 @@ impl Grim {
         self.ports.get(port as usize)?.as_ref()
     }
 
-    /// Runs a program of the processor: first for `more`, then over `bytes` bytes. Returns the time at which it is
-    /// done.
+    /// Runs a program of the processor: first for `more`, then over `bytes` bytes. Returns its end.
     fn work(&mut self, program: MachineCycles, ready: Time, bytes: u64, more: Span) -> Time {
         let span = self.config.profile.ni.span(program, bytes.div_ceil(WORD_BYTES)) + more;
         self.effects.interface.work_for(&mut self.processor, ready, bytes, span).end
     }
 
-    /// The channel between this card and another's.
+    /// The index of the channel between this card and another one.
     fn place_of(&mut self, node: u16, channel: u8) -> usize {
         let Self { links, places, config, .. } = self;
         *places.entry((node, channel)).or_insert_with(|| {
@@ -377,7 +376,7 @@ impl Controlled for Grim {
                         if let Some(Port { endpoint, .. }) = &mut self.ports[port] {
                             endpoint.forget_region(region);
                         }
-                        // Messages that wait for room in the endpoint shall not wait longer.
+                        // Messages that wait for room in this region must not wait any longer.
                         self.drain(*at);
                     }
                 }

@@ -3,7 +3,7 @@
 
 use alloc::collections::BTreeMap;
 
-/// Payload begins at multiples of a cache line of that time. Ours: a cache line.
+/// Payload begins at multiples of a cache line of the paper's time. Ours: a cache line.
 const ALIGNMENT: u64 = 64;
 
 /// A region of fixed length, and its allocated pieces.
@@ -90,7 +90,7 @@ mod tests {
     proptest! {
         /// Pieces lie inside the region and do not overlap. A fitting gap is found, and all room is freed in the end.
         #[test]
-        fn no_byte_is_two_messages(
+        fn pieces_do_not_overlap_and_all_room_returns(
             cells in 1..40_u64,
             steps in prop::collection::vec((1..900_u64, any::<bool>(), any::<prop::sample::Index>()), 0..200),
         ) {

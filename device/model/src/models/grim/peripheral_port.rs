@@ -36,11 +36,11 @@ use crate::time::Time;
 /// Ours: a bound.
 const MAX_FRAMES: usize = 64;
 
-/// Cost of handling a message, as [`crate::nic::Nic::work_done`] counts: allocations, a handler, an answer.
-/// Ours: how work is counted.
+/// Work of handling a message, for [`crate::nic::Nic::work_done`]: allocations, a handler, an answer. Ours: how work
+/// is counted.
 const HANDLED_WORK: u64 = 40;
 
-/// Bytes that a handler copies, sums or looks up in a unit of work. Ours: how work is counted.
+/// Bytes that a handler copies, sums or looks up per work unit. Ours: how work is counted.
 const BYTES_IN_UNIT: u64 = 16;
 
 /// A message or frame that waits for the processor.
@@ -97,7 +97,7 @@ pub(super) struct PeripheralPort {
     pub(super) dropped_frames: u64,
     /// Handled messages.
     pub(super) handled: u64,
-    /// Cost of all handled messages and frames, as [`crate::nic::Nic::work_done`] counts.
+    /// Work of all handled messages and frames, for [`crate::nic::Nic::work_done`].
     pub(super) spent: u64,
 }
 

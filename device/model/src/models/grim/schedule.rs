@@ -31,12 +31,12 @@ impl Schedule {
         Self { channels, look, last: channels.saturating_sub(1), left: 0 }
     }
 
-    /// Begins again with the first channel.
+    /// Restarts with the first channel.
     pub(super) const fn restart(&mut self) {
         *self = Self::new(self.channels, self.look);
     }
 
-    /// Time to poll this number of channels.
+    /// Time to poll `looked_at` channels.
     pub(super) const fn span(&self, looked_at: u32) -> Span {
         self.look.times(looked_at as u64)
     }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_have_something_get_as_much_as_they_weigh() {
+    fn ready_channels_share_the_processor_by_weight() {
         let mut schedule = Schedule::new(4, LOOK);
         let served: Vec<_> = (0..12)
             .map(|_| {
@@ -100,13 +100,13 @@ mod tests {
             schedule.find(at(0), ready, |_| 1).unwrap().looked_at
         };
         assert_eq!([0, 9, 10, 15, 20, 39, 40].map(|ready| found(4, ready)), [1, 1, 4, 4, 3, 2, 1]);
-        assert_eq!(found(1, 12_345), 1, "of one channel it looks at nothing else");
+        assert_eq!(found(1, 12_345), 1, "with one channel, each poll is of that channel");
         let sum = |channels: usize| (0..640).map(|ready| found(channels, 10 * ready)).sum::<u32>();
         assert_eq!([sum(1), sum(4), sum(64)].map(|sum| 2 * sum / 640), [2, 5, 65], "(n + 1) / 2 on average");
     }
 
     #[test]
-    fn nothing_to_send_is_found_nowhere() {
+    fn search_without_ready_channel_finds_none() {
         let mut schedule = Schedule::new(8, LOOK);
         assert_eq!(schedule.find(at(3), |_| None, |_| 1), None);
         let mut free = Schedule::new(8, Span::ZERO);

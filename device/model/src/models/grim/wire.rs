@@ -18,7 +18,7 @@
 //! Acknowledgements, refusals and reports contain failures: how many messages of an owner of the receiver's channel
 //! failed, and why the last of them failed. A card sends a report if no later acknowledgement may follow.
 //!
-//! Constants: ours, the format; what it carries is the paper's section 5.1.
+//! Constants: the format is ours, its content is that of the paper's section 5.1.
 
 use niclab_abi::channels::CHANNEL_MAX_BULK_BYTES;
 use thiserror::Error;
@@ -161,7 +161,7 @@ pub struct Header {
     pub destination: u16,
     /// The sender's channel in a message or void; the receiver's channel in an acknowledgement, refusal or report.
     pub channel: u8,
-    /// What it is.
+    /// The frame's kind.
     pub kind: Kind,
     /// Whether the receiver must acknowledge at once.
     pub asks: bool,
@@ -178,7 +178,7 @@ impl Header {
         }
     }
 
-    /// The head, behind which payload is put.
+    /// The head, to which payload is appended.
     pub fn head(&self) -> FrameBytes {
         let mut frame = FrameBytes::from_slice(&self.ethernet().emit());
         let is_interrupting = matches!(self.kind, Kind::Message(Fragment { interrupt: true, .. }));
@@ -393,7 +393,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_or_longer_frame_is_refused((header, payload) in any_frame(), bytes in 0..300_usize) {
+        fn truncated_or_longer_frames_are_rejected((header, payload) in any_frame(), bytes in 0..300_usize) {
             let mut frame = whole(&header, &payload);
             let len = frame.len();
             frame.resize(bytes, 0);

@@ -6,8 +6,8 @@ use niclab_abi::posts::{
     POST_UNSIGNED_64,
 };
 
-/// The quiet NaN without sign and payload, as the result of any NaN. Which of several NaNs a sum keeps depends on the
-/// processor, and the result must not. IEEE 754: the quiet NaN.
+/// The quiet NaN without sign and payload, as the result for any NaN. Processors differ in which of several NaNs a sum
+/// keeps, and the result must not depend on that. IEEE 754: the quiet NaN.
 const NO_NUMBER: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
 
 /// Operation on two values.
@@ -28,12 +28,12 @@ enum Element {
     Double,
 }
 
-/// What members want of one another: a barrier, or a reduction of some kind.
+/// The operation that all members must agree on: a barrier, or a kind of reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Task(Option<(Operator, Element)>);
 
 impl Task {
-    /// That all have come: a reduction of nothing.
+    /// A barrier: a reduction without values.
     pub(super) const BARRIER: Self = Self(None);
 
     /// A reduction, with the constants of the ABI.
@@ -55,7 +55,7 @@ impl Task {
         Some(Self(Some((operator, element))))
     }
 
-    /// As it stands in a message: zero is a barrier.
+    /// Its code in a message; zero is a barrier.
     pub(super) const fn code(self) -> u8 {
         let Some((operator, element)) = self.0 else { return 0 };
         let operator = match operator {
@@ -73,7 +73,7 @@ impl Task {
         (operator << 4 | element) as u8
     }
 
-    /// The one with this code.
+    /// The operation with this code.
     pub(super) const fn of_code(code: u8) -> Option<Self> {
         if code == 0 { Some(Self::BARRIER) } else { Self::reduction(code as u32 >> 4, code as u32 & 0xf) }
     }
@@ -148,7 +148,7 @@ fn double(operator: Operator, a: f64, b: f64) -> f64 {
         return NO_NUMBER;
     }
     match operator {
-        // Infinities of both signs have no sum.
+        // Infinities of opposite signs have no sum.
         Operator::Sum if (a + b).is_nan() => NO_NUMBER,
         Operator::Sum => a + b,
         Operator::Min => {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_that_are_no_numbers_are_one_and_zeros_have_an_order() {
+    fn nans_have_one_result_and_zeros_are_ordered() {
         let odd = f64::from_bits(0xfff8_0000_0000_1234);
         for operator in [POST_SUM, POST_MIN, POST_MAX] {
             assert_eq!(doubles(operator, odd, 1.0), 0x7ff8_0000_0000_0000);

@@ -1,46 +1,46 @@
-//! Packets of one source that have arrived: the last one up to which none is missing, and a mask of later ones. A
+//! Packets of one source that have arrived: the last one up to which no packet is missing, and a mask of later ones. A
 //! header acknowledges both (section 3).
 
 use crate::parts::sequence::Sequence;
 
-/// Numbers of packets inside of the card: those of the header, widened by `split_packet`, so that no other component
-/// knows how wide they are there.
+/// Packet numbers inside the card. `split_packet` widens the header's numbers, so that other components do not depend
+/// on the header's width.
 pub(super) type Number = Sequence<32>;
 
-/// Bits of the mask. Section 3: a mask of 32 bits.
+/// Bits of the mask (section 3).
 pub(super) const MASK_BITS: u32 = 32;
 
-/// What a packet is.
+/// Classification of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// It has not arrived before.
     New,
-    /// It has.
+    /// It has arrived before.
     Duplicated,
-    /// It is so far ahead that it cannot be remembered.
+    /// It is too far ahead to be recorded.
     Beyond,
 }
 
 /// Packets of one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrivals {
-    /// The packet before which none is missing, and which is not there.
+    /// The first missing packet.
     pub(super) next: Number,
-    /// Bit `i`: the packet `i + 1` behind it is there.
+    /// Bit `i`: the packet `i + 1` after it has arrived.
     ahead: u64,
 }
 
 impl Arrivals {
-    /// None, of packets of which the first has this number.
+    /// No packets; the first one has this number.
     pub(super) const fn new(first: Number) -> Self {
         Self { next: first, ahead: 0 }
     }
 
-    /// Takes a packet; of those ahead of one that is missing, `beyond` are remembered, at most [`MASK_BITS`] less one.
+    /// Records a packet. Of those after a missing packet, `beyond` are recorded, at most [`MASK_BITS`] - 1.
     pub(super) const fn arrive(&mut self, number: Number, beyond: u32) -> Arrival {
         if number.get() == self.next.get() {
             self.next = number.next();
-            // Those behind it that are there are behind nothing missing any more.
+            // The next recorded packets have no missing packet before them any more.
             while self.ahead & 1 != 0 {
                 self.ahead >>= 1;
                 self.next = self.next.next();
@@ -63,13 +63,13 @@ impl Arrivals {
         Arrival::New
     }
 
-    /// The last packet before which none is missing, and the mask of a header: bit `i` for the packet `i + 1` behind
-    /// it. Its lowest bit is that of the packet that is missing.
+    /// The last packet up to which no packet is missing, and the mask of a header: bit `i` for the packet `i + 1`
+    /// after it. The lowest bit is that of the missing packet.
     pub(super) const fn acknowledged(&self) -> (Number, u32) {
         (Number::new(self.next.get().wrapping_sub(1)), (self.ahead << 1) as u32)
     }
 
-    /// The packet that is furthest ahead of all that have arrived.
+    /// The arrived packet that is furthest ahead.
     pub(super) const fn furthest(&self) -> Number {
         let (base, _) = self.acknowledged();
         if self.ahead == 0 { base } else { self.next.plus(u64::BITS - self.ahead.leading_zeros()) }
@@ -85,9 +85,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a set of numbers that do not wrap.
+        /// Compared with a set of numbers that do not wrap.
         #[test]
-        fn a_mask_is_what_a_set_of_numbers_says(
+        fn mask_equals_the_set_of_arrived_numbers(
             first: u32,
             jumps in prop::collection::vec(-40_i64..40, 1..200),
             beyond in 0..40_u32,

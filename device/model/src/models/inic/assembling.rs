@@ -29,7 +29,7 @@ use crate::models::inic::wire::Dialect;
 use crate::parts::host_interface::HostInterface;
 use crate::time::Span;
 
-/// A circuit, and where its edges are.
+/// A circuit, and the indices of its edge components.
 pub(super) struct Assembled {
     pub(super) circuit: Circuit,
     pub(super) host_send: usize,
@@ -39,7 +39,7 @@ pub(super) struct Assembled {
     pub(super) id: u16,
 }
 
-/// Where an assembly runs.
+/// The environment of an assembly.
 pub(super) struct Site<'a> {
     pub(super) interface: &'a HostInterface,
     /// Nodes of the cluster.
@@ -48,7 +48,7 @@ pub(super) struct Site<'a> {
     pub(super) first: Number,
 }
 
-/// What each kind of component works with: the names of machines in profiles and in timelines.
+/// The machine of each kind of component, by its name in profiles and in timelines.
 const MACHINES: [(Kind, &str); 15] = [
     (Kind::HostReceive, "host_receive"),
     (Kind::Genp, "genp"),
@@ -75,14 +75,14 @@ pub(super) fn assemble(assembly: &Checked, site: &Site<'_>, epoch: u16) -> Assem
     let components = parts.iter().map(|part| {
         let row = part.kind().row();
         let count = |direction| row.ports.iter().filter(|port| port.direction == direction).count();
-        // The one port of a stub leads either way.
+        // The single port of a stub may be an input or an output.
         let either = count(Direction::Either);
         let ports = Ports { inputs: count(Direction::In) + either, outputs: count(Direction::Out) + either };
         let machine = MACHINES.iter().find(|(kind, _)| *kind == part.kind()).map_or("", |(_, name)| name);
         (component(part, assembly, dialect, site), site.interface.machine(machine, machine), ports)
     });
     let components: Vec<_> = components.collect();
-    // A component counts its inputs and its outputs by themselves.
+    // A component numbers its inputs and its outputs separately.
     let port = |part: usize, port: usize, direction: Direction| {
         let ports = parts.get(part).map_or(&[][..], |part| part.kind().row().ports);
         let before = ports.iter().take(port).filter(|port| port.direction == direction).count();
@@ -103,7 +103,7 @@ pub(super) fn assemble(assembly: &Checked, site: &Site<'_>, epoch: u16) -> Assem
     }
 }
 
-/// Whether a component tells `xmit` what to acknowledge.
+/// Whether a component generates acknowledgements for `xmit`.
 fn has_acks(assembly: &Checked) -> bool {
     let is_xmit = |component: usize| assembly.components().get(component).map(Part::kind) == Some(Kind::Xmit);
     assembly.connections().iter().any(|connection| {

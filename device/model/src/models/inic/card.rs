@@ -49,18 +49,18 @@ impl Port {
 
 /// A message in flight.
 #[derive(Debug)]
-struct UnderWay {
+struct SendState {
     send: Send,
     cutter: Cutter,
     /// Number among the messages to its node.
     number: u32,
-    /// Packets cut off.
+    /// Packets so far.
     packets: u32,
-    /// Packets cut that are not finished. A packet is finished when sent, or when acknowledged if the assembly does
-    /// that.
+    /// Packets that are not finished. A packet is finished when it is sent, or if the assembly uses acknowledgements,
+    /// when it is acknowledged.
     open_packets: u32,
     is_cut: bool,
-    /// Promised slot of the event that the card has the data; none after that event.
+    /// Promised slice for the event that the card has read the data; none after that event.
     promise: Option<Promise>,
     message: TraceTag,
 }
@@ -69,15 +69,15 @@ struct UnderWay {
 #[derive(Debug)]
 pub(super) struct Room {
     pub(super) receive: Receive,
-    /// When the card has it.
+    /// When the card received it.
     pub(super) ready: Time,
     promise: Promise,
 }
 
-/// News of another card.
+/// An event from another card.
 #[derive(Debug)]
 pub(super) enum News {
-    /// A message of that card.
+    /// A message from that card.
     Message { at: Time, source: u16, message: FrameBytes },
     /// That card does not answer.
     Unreachable { at: Time, node: u16 },
@@ -120,12 +120,12 @@ impl Waiting {
         self.0.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Another packet waits.
+    /// Adds a waiting packet.
     pub(super) fn add(&mut self, node: u16, bytes: usize) {
         *self.0.of(node) += bytes;
     }
 
-    /// A packet waits no more.
+    /// Removes a packet that no longer waits.
     pub(super) fn remove(&mut self, node: u16, bytes: usize) {
         if let Some(known) = self.0.known(node) {
             *known = known.saturating_sub(bytes);
@@ -147,14 +147,13 @@ pub(super) struct Card {
     pub(super) effects: Effects,
     pub(super) port: Option<Port>,
     pub(super) regions: [Regions; 1],
-    /// Crossings of the card's internal bus for each sent packet, and for each received packet.
+    /// Transactions on the card's internal bus for each sent packet, and for each received packet.
     pub(super) crossings: [u32; 2],
-    sends: BTreeMap<u64, UnderWay>,
-    /// Messages of the card's own that are not over, with the nodes they are for. Those of its host's groups to their
-    /// neighbours.
+    sends: BTreeMap<u64, SendState>,
+    /// Messages between cards that are in flight, with their destinations: messages of the groups to their neighbours.
     own: BTreeMap<u64, (u16, SharedFrame)>,
     news: VecDeque<News>,
-    /// What numbers of messages begin behind.
+    /// Message numbers start after this one.
     first_number: u32,
     /// Number of the last message to each node.
     numbers: PerNode<u32>,
@@ -187,21 +186,20 @@ impl Card {
         }
     }
 
-    /// Whether the card can take a command: only if the queue has a slot for its event. A command never waits for other
-    /// nodes. Otherwise room that is posted after it would wait, too, and two nodes could deadlock. So the queue's
-    /// slots bound the commands that hold one. The outstanding limit bounds the messages whose data the card has.
+    /// Whether the card can take a command: only if the queue has a free slice for its event. A command never waits
+    /// for other nodes. Otherwise room that is posted after it would wait as well, and two nodes could deadlock. So
+    /// the queue's slices limit the commands, and the outstanding limit limits the messages whose data the card has.
     pub(super) fn accepts_command(&self) -> bool {
         self.port.as_ref().is_some_and(|port| port.queue.has_room(1))
     }
 
-    /// The port is opened.
+    /// Opens the port.
     pub(super) fn open(&mut self, open: &PortOpen) {
         let page = RequesterPage::new(open.status_address);
         self.port = Some(Port { page, queue: ReceiveQueue::new(open), data_visible: Time::ZERO });
     }
 
-    /// The port is closed: its messages are over, but for packets that were sent. Returns when the last effect is
-    /// visible.
+    /// Closes the port. Its messages end, except for packets that were sent. Returns when the last effect is visible.
     pub(super) fn close(&mut self) -> Option<Time> {
         let port = self.port.take()?;
         let sends = core::mem::take(&mut self.sends);
@@ -221,25 +219,25 @@ impl Card {
     /// Checks that memory is part of one of the port's regions.
     ///
     /// # Errors
-    /// The result that says why it is not.
+    /// The result that reports why it is not.
     pub(super) fn check(&self, memory: &Memory) -> Result<(), u32> {
         let region = self.regions[PORT].get(memory.region).ok_or(POST_BAD_REGION)?;
         if region.holds(memory.offset, memory.bytes) { Ok(()) } else { Err(POST_BAD_RANGE) }
     }
 
-    /// Where some bytes of memory are; nowhere, where its region was closed.
+    /// The ranges of some bytes of memory; none if its region was closed.
     pub(super) fn ranges(&self, memory: &Memory, offset: u64, bytes: u64) -> HostRanges {
         let region = self.regions[PORT].get(memory.region);
         region.map_or_else(HostRanges::new, |region| region.ranges(memory.offset + offset, bytes))
     }
 
-    /// A message is posted. Returns what stands for it.
+    /// Posts a message. Returns its token.
     pub(super) fn send(&mut self, send: Send, message: TraceTag) -> Option<Message> {
         let port = self.port.as_mut()?;
         let number = count(&mut self.numbers, send.node, self.first_number);
         let promise = Some(port.queue.promise(1));
         let id = self.effects.next_token();
-        let under_way = UnderWay {
+        let sending = SendState {
             cutter: Cutter::new(send.memory.bytes),
             number,
             packets: 0,
@@ -249,36 +247,36 @@ impl Card {
             message,
             send,
         };
-        let node = under_way.send.node;
-        self.sends.insert(id, under_way);
+        let node = sending.send.node;
+        self.sends.insert(id, sending);
         Some(Message { node, send: id })
     }
 
-    /// A message of the card's own to another card. Returns what stands for it.
+    /// Sends a message to another card. Returns its token.
     pub(super) fn send_own(&mut self, node: u16, message: SharedFrame) -> Message {
         let send = self.effects.next_token();
         self.own.insert(send, (node, message));
         Message { node, send }
     }
 
-    /// Another card says something to this one.
+    /// Takes a message from another card.
     pub(super) fn on_message(&mut self, at: Time, data: &Data) {
         let message = FrameBytes::from_slice(data.frame.get(data.bytes.clone()).unwrap_or_default());
         self.news.push_back(News::Message { at, source: data.source, message });
     }
 
-    /// What was heard of other cards, the oldest first.
+    /// The oldest event from other cards.
     pub(super) fn take_news(&mut self) -> Option<News> {
         self.news.pop_front()
     }
 
-    /// A place for the event of an operation, where there is one.
+    /// Promises a slice for the event of an operation, if one is free.
     pub(super) fn promise(&mut self) -> Option<Promise> {
         let port = self.port.as_mut()?;
         port.queue.has_room(1).then(|| port.queue.promise(1))
     }
 
-    /// An operation of a group is over: that is told, once all that was stored is there.
+    /// Reports the end of a group's operation, once all its data is visible.
     pub(super) fn tell_done(
         &mut self,
         at: Time,
@@ -296,7 +294,7 @@ impl Card {
         }
     }
 
-    /// Room is posted.
+    /// Adds posted room.
     pub(super) fn receive(&mut self, ready: Time, receive: Receive) {
         let Some(port) = self.port.as_mut() else { return };
         let promise = port.queue.promise(1);
@@ -323,32 +321,32 @@ impl Card {
         if let Some((_, message)) = self.own.get(&send) {
             return Some(Cut { payload: Payload::Own(message.clone()), is_last: true, message: None });
         }
-        let under_way = self.sends.get_mut(&send).filter(|under_way| !under_way.is_cut)?;
-        let (bytes, is_last) = under_way.cutter.next(most);
-        let place = is_placed.then_some((under_way.number, under_way.packets));
-        under_way.packets = under_way.packets.wrapping_add(1);
-        under_way.open_packets += 1;
-        under_way.is_cut = is_last;
+        let sending = self.sends.get_mut(&send).filter(|sending| !sending.is_cut)?;
+        let (bytes, is_last) = sending.cutter.next(most);
+        let place = is_placed.then_some((sending.number, sending.packets));
+        sending.packets = sending.packets.wrapping_add(1);
+        sending.open_packets += 1;
+        sending.is_cut = is_last;
         let payload = Payload::Host { send, bytes, place };
-        Some(Cut { payload, is_last, message: Some(under_way.message) })
+        Some(Cut { payload, is_last, message: Some(sending.message) })
     }
 
-    /// The memory in which the data of a message is; none where the message is over.
+    /// The memory of a message's data; none if the message has ended.
     pub(super) fn memory_of(&self, send: u64) -> Option<Memory> {
         Some(self.sends.get(&send)?.send.memory)
     }
 
     /// The card has read the last data of a message at `at`.
     pub(super) fn on_read(&mut self, at: Time, send: u64) {
-        let Some(under_way) = self.sends.get_mut(&send) else { return };
+        let Some(sending) = self.sends.get_mut(&send) else { return };
         let counters = self.effects.card();
         counters.messages_sent += 1;
-        counters.bytes_sent += under_way.send.memory.bytes;
+        counters.bytes_sent += sending.send.memory.bytes;
         let Some(port) = self.port.as_mut() else { return };
         port.page.line.sent += 1;
-        let Some(place) = under_way.promise.take() else { return };
-        if under_way.send.tell_sent {
-            let event = under_way.event();
+        let Some(place) = sending.promise.take() else { return };
+        if sending.send.tell_sent {
+            let event = sending.event();
             let event = PostEvent { moved_bytes: event.bytes, ..event };
             tell(port, at, place, (POST_EVENT_SENT, POST_OK), event, &mut self.effects);
         } else {
@@ -357,32 +355,32 @@ impl Card {
         }
     }
 
-    /// A packet of a message is over: nothing of it is waited for.
+    /// A packet of a message is finished: the card waits for nothing more of it.
     pub(super) fn on_packet_over(&mut self, send: u64) {
         if self.own.remove(&send).is_some() {
             return;
         }
-        let Some(under_way) = self.sends.get_mut(&send) else { return };
-        under_way.open_packets = under_way.open_packets.saturating_sub(1);
-        if !(under_way.is_cut && under_way.open_packets == 0) {
+        let Some(sending) = self.sends.get_mut(&send) else { return };
+        sending.open_packets = sending.open_packets.saturating_sub(1);
+        if !(sending.is_cut && sending.open_packets == 0) {
             return;
         }
-        debug_assert!(under_way.promise.is_none(), "a message whose packets are over was read");
-        if let Some(place) = self.sends.remove(&send).and_then(|under_way| under_way.promise) {
+        debug_assert!(sending.promise.is_none(), "a message whose packets are finished was read");
+        if let Some(place) = self.sends.remove(&send).and_then(|sending| sending.promise) {
             place.void();
         }
     }
 
-    /// A message has failed. If the event that its memory is free is due, the card reports that first. The event of the
-    /// failure waits for a slot.
+    /// Fails a message. If the event that its memory is free is due, the card reports that first. The failure's event
+    /// waits for a free slice.
     pub(super) fn fail(&mut self, at: Time, send: u64, result: u32) {
         if let Some((node, _)) = self.own.remove(&send) {
             self.news.push_back(News::Unreachable { at, node });
         }
-        let (Some(under_way), Some(port)) = (self.sends.remove(&send), self.port.as_mut()) else { return };
-        let event = under_way.event();
-        match under_way.promise {
-            Some(place) if under_way.send.tell_sent => {
+        let (Some(sending), Some(port)) = (self.sends.remove(&send), self.port.as_mut()) else { return };
+        let event = sending.event();
+        match sending.promise {
+            Some(place) if sending.send.tell_sent => {
                 tell(port, at, place, (POST_EVENT_SENT, POST_OK), event, &mut self.effects);
             }
             Some(place) => port.queue.forgo(place),
@@ -392,7 +390,8 @@ impl Card {
         self.tell_failures(at);
     }
 
-    /// Reports failed messages while the queue has slots. At most as many reports wait as messages were in flight.
+    /// Reports failed messages while the queue has free slices. At most as many reports wait as messages were in
+    /// flight.
     pub(super) fn tell_failures(&mut self, at: Time) {
         let Some(port) = self.port.as_mut() else { return };
         while port.queue.has_room(1)
@@ -408,13 +407,13 @@ impl Card {
         self.sends.range(..name).next().is_some() || self.own.range(..name).next().is_some()
     }
 
-    /// What is left of messages with names before this one, and of packets.
+    /// The remaining messages with names before this one, and the remaining packets.
     pub(super) fn left_before(&self, name: u64) -> Left {
         let messages = self.sends.range(..name).count() + self.own.range(..name).count();
         Left { messages, kept_bytes: self.kept.bytes(), waiting_bytes: self.waiting.bytes() }
     }
 
-    /// Fails the messages with names before this one: the assembly that sends them ends.
+    /// Fails the messages with names before this one, because the assembly that sends them ends.
     pub(super) fn fail_before(&mut self, at: Time, name: u64) {
         let sends = self.sends.range(..name).map(|(send, _)| *send);
         let sends = sends.chain(self.own.range(..name).map(|(send, _)| *send));
@@ -424,18 +423,18 @@ impl Card {
         }
     }
 
-    /// The card loads another assembly: frees the memory of all packets, and numbers messages again. Messages that wait
-    /// for the assembly get the first numbers.
+    /// Prepares for the next assembly: frees the memory of all packets, and renumbers messages. Messages that wait for
+    /// the assembly get the first numbers.
     pub(super) fn begin_anew(&mut self) {
         self.kept = SendMemory::default();
         self.waiting = Waiting::default();
         self.numbers = PerNode::default();
-        for under_way in self.sends.values_mut() {
-            under_way.number = count(&mut self.numbers, under_way.send.node, self.first_number);
+        for sending in self.sends.values_mut() {
+            sending.number = count(&mut self.numbers, sending.send.node, self.first_number);
         }
     }
 
-    /// Ends the messages that read a region. Its room is taken away.
+    /// Ends the messages that read a region, and drops room in it.
     pub(super) fn close_region(&mut self, at: Time, region: u32) {
         let reading = self
             .sends
@@ -458,7 +457,7 @@ impl Card {
         }
     }
 
-    /// Says that nothing was done of a command.
+    /// Reports that a command was refused.
     pub(super) fn refuse_command(&mut self, at: Time, user: u64, result: u32) {
         let Some(port) = self.port.as_mut() else { return };
         self.effects.counters.commands_refused += 1;
@@ -468,7 +467,7 @@ impl Card {
         port.page.refuse(at, REFUSED_COMMAND, &mut self.effects);
     }
 
-    /// Stores a part of a frame into room, as far as there is any. Returns when it is visible.
+    /// Stores a part of a frame into room, up to its end. Returns when it is visible.
     pub(super) fn store(
         &mut self,
         ready: Time,
@@ -480,7 +479,7 @@ impl Card {
         self.write(ready, &room.receive.memory, offset, frame, bytes)
     }
 
-    /// Stores a part of a frame into memory, as far as there is any. Returns when it is visible.
+    /// Stores a part of a frame into memory, up to its end. Returns when it is visible.
     pub(super) fn write(
         &mut self,
         ready: Time,
@@ -501,7 +500,7 @@ impl Card {
         visible
     }
 
-    /// A message ended in this room: that is told.
+    /// Reports a message that ended in this room.
     pub(super) fn on_received(&mut self, at: Time, room: Room, received: &Received) {
         let Some(port) = self.port.as_mut() else { return room.promise.void() };
         let Received { source, number, bytes, result, message, interrupts } = *received;
@@ -552,7 +551,7 @@ fn count(numbers: &mut PerNode<u32>, node: u16, first: u32) -> u32 {
     *number
 }
 
-impl UnderWay {
+impl SendState {
     fn event(&self) -> PostEvent {
         PostEvent {
             user: self.send.user,
@@ -564,7 +563,7 @@ impl UnderWay {
     }
 }
 
-/// Stores an event in the place that was promised for it. Returns when it is visible, and when the program has it.
+/// Stores an event into its promised slice. Returns when it is visible, and when the program has it.
 fn tell(
     port: &mut Port,
     ready: Time,

@@ -19,15 +19,15 @@ use crate::nic::FrameBytes;
 use crate::parts::host_interface::Machine;
 use crate::time::Time;
 
-/// Maximum steps of components for one input. The rest follows at the same instant of model time. A window of four-byte
-/// packets of a long message takes millions of steps. (The attack: a guest chooses both lengths.) Ours: a bound, some
-/// hundred microseconds of the shell's time.
+/// Max steps of components for one input. Remaining steps follow at the same instant of model time. A window of
+/// four-byte packets of a long message takes millions of steps. (Attack: a guest chooses both lengths.) Ours: a bound,
+/// some hundred microseconds of the shell's time.
 const MAX_STEPS: u32 = 1_024;
 
-/// What a step costs, as [`crate::nic::Nic::work_done`] counts. Ours: how work is counted.
+/// Work of a step, for [`crate::nic::Nic::work_done`]. Ours: how work is counted.
 const STEP_WORK: u64 = 12;
 
-// A bit for each component that has something to do.
+// `Circuit::ready` has one bit for each component.
 const _: () = assert!(MAX_COMPONENTS <= u64::BITS as usize);
 
 /// A component: one function of a protocol (section 4).
@@ -109,7 +109,7 @@ impl Fifo {
         }
     }
 
-    /// Whether the FIFO is full at `now`, of tokens that are not taken and tokens that are taken later.
+    /// Whether the FIFO is full at `now`: tokens that are not taken and tokens that are taken later both occupy slots.
     #[inline]
     fn is_full(&self, now: Time) -> bool {
         if self.tokens.len() < self.depth && self.latest <= now {
@@ -123,7 +123,7 @@ impl Fifo {
             return true;
         };
         let Some(first) = self.taken.len().checked_sub(free) else { return false };
-        // Most often they rise, and one of them says it of all behind it, and all before it.
+        // The times usually rise, so that one of them decides for all.
         if self.rising == self.taken.len() {
             return self.taken.get(first).is_some_and(|taken| *taken > now);
         }
@@ -146,10 +146,10 @@ impl Fifo {
     }
 }
 
-/// FIFOs of a port.
+/// FIFOs of a port, by index.
 type Places = SmallVec<[usize; 2]>;
 
-/// Where a component's ports lead, and what it works with.
+/// A component's connections and machine.
 #[derive(Debug)]
 struct Wiring {
     /// FIFOs of each input.
@@ -166,19 +166,19 @@ pub(super) struct Circuit {
     fifos: Vec<Fifo>,
     /// A bit for each component that may have something to do.
     ready: u64,
-    /// When a place comes free that a component waits for.
+    /// When a slot that a component waits for becomes free.
     place_at: Option<Time>,
-    /// When components continue that had more steps to do than one input may set off.
+    /// When components continue that had more steps than one input may cause.
     resume_at: Option<Time>,
     /// Components that may have deadlines, and those that read the host's memory.
     timed: Vec<usize>,
     readers: Vec<usize>,
 }
 
-/// A component's ports, and the card, for as long as it acts.
+/// A component's ports, and the card, while the component acts.
 pub(super) struct Io<'a> {
     pub(super) card: &'a mut Card,
-    /// The instant of the input that is carried through.
+    /// The instant of the input that is processed.
     pub(super) now: Time,
     wiring: &'a mut Wiring,
     fifos: &'a mut [Fifo],
@@ -187,26 +187,26 @@ pub(super) struct Io<'a> {
 }
 
 impl Io<'_> {
-    /// Whether something is at an input, of its one FIFO.
+    /// Whether an input with one FIFO has a token.
     #[inline]
     pub(super) fn has(&self, input: usize) -> bool {
         self.peek(input).is_some()
     }
 
-    /// What is next at an input, of its one FIFO.
+    /// The next token of an input with one FIFO.
     #[inline]
     pub(super) fn peek(&self, input: usize) -> Option<&(Time, Token)> {
         let fifo = *self.wiring.inputs.get(input)?.first()?;
         self.fifos.get(fifo)?.tokens.front()
     }
 
-    /// Takes it: the component begins with it at `at`, or when it is there.
+    /// Takes the next token of an input with one FIFO, with the instant when the token is ready.
     #[inline]
     pub(super) fn take(&mut self, input: usize) -> Option<(Time, Token)> {
         self.take_from(input, 0)
     }
 
-    /// Takes what is next in one of several FIFOs of an input.
+    /// Takes the next token of one of an input's FIFOs.
     fn take_from(&mut self, input: usize, place: usize) -> Option<(Time, Token)> {
         let fifo = *self.wiring.inputs.get(input)?.get(place)?;
         let fifo = self.fifos.get_mut(fifo)?;
@@ -218,7 +218,7 @@ impl Io<'_> {
         Some((at, token))
     }
 
-    /// Takes one token of each FIFO of an input, once all are there.
+    /// Takes one token of each FIFO of an input, if each has one.
     pub(super) fn take_all(&mut self, input: usize) -> Option<SmallVec<[(Time, Token); 2]>> {
         let fifos = self.wiring.inputs.get(input)?;
         let are_there =
@@ -229,8 +229,8 @@ impl Io<'_> {
         (0..fifos.len()).map(|place| self.take_from(input, place)).collect()
     }
 
-    /// Whether all FIFOs of an output have room. A component asks when it has something to put there. Where one has
-    /// none the component is asked again when it has.
+    /// Whether all FIFOs of an output have room. A component checks this before it produces a token. If a FIFO is
+    /// full, the component runs again once it has room.
     pub(super) fn has_room(&mut self, output: usize) -> bool {
         let fifos = self.wiring.outputs.get(output).map_or(&[][..], SmallVec::as_slice);
         for fifo in fifos {
@@ -260,7 +260,7 @@ impl Io<'_> {
         put_into(self.fifos, *last, at, token, self.ready);
     }
 
-    /// Works on `bytes`. Returns when it is done.
+    /// Charges the component's machine for `bytes`. Returns the end.
     pub(super) fn work(&mut self, at: Time, bytes: usize) -> Time {
         self.card.effects.interface.work(&mut self.wiring.machine, at, bytes as u64).end
     }
@@ -272,20 +272,20 @@ fn put_into(fifos: &mut [Fifo], index: usize, at: Time, token: Token, ready: &mu
     *ready |= 1 << fifo.to;
 }
 
-/// What a circuit is made of: components with their machines, and what joins them.
+/// The parts of a circuit: components with their machines, and connections.
 pub(super) struct Plan {
     pub(super) components: Vec<(Box<dyn Component>, Machine, Ports)>,
     pub(super) connections: Vec<Connection>,
 }
 
-/// How many ports a component has.
+/// Number of ports of a component.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ports {
     pub(super) inputs: usize,
     pub(super) outputs: usize,
 }
 
-/// An output, an input, and how many tokens are between them at most.
+/// An output, an input, and the maximum number of tokens between them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Connection {
     pub(super) from: (usize, usize),
@@ -294,7 +294,7 @@ pub(super) struct Connection {
 }
 
 impl Circuit {
-    /// Joins components. The assembly was checked: connections name ports that there are.
+    /// Connects components. The assembly was checked, so connections name existing ports.
     pub(super) fn new(plan: Plan) -> Self {
         let Plan { components, connections } = plan;
         let (mut boxes, mut wiring) = (Vec::new(), Vec::new());
@@ -313,7 +313,7 @@ impl Circuit {
             output.into_iter().for_each(|output| output.push(index));
             let input = wiring.get_mut(to.0).and_then(|wiring| wiring.inputs.get_mut(to.1));
             input.into_iter().for_each(|input| input.push(index));
-            // A wire holds what its source puts there until the other end takes it.
+            // A connection of depth zero still holds one token of its source until the other end takes it.
             fifos.push(Fifo::new(depth.max(1), from.0, to.0));
         }
         let those = |which: fn(&dyn Component) -> bool| -> Vec<usize> {
@@ -341,16 +341,16 @@ impl Circuit {
         Some(act(component.as_mut(), &mut io))
     }
 
-    /// Puts a token into the output of an edge component, and carries through what follows from it.
+    /// Puts a token into the output of an edge component, and processes the consequences.
     pub(super) fn inject(&mut self, index: usize, now: Time, at: Time, token: Token, card: &mut Card) {
         self.act(index, now, card, |_, io| io.put(0, at, token));
-        self.settle(now, card);
+        self.run_until_idle(now, card);
     }
 
     /// Lets a component re-check the condition that it waits for.
     pub(super) fn wake(&mut self, index: usize, now: Time, card: &mut Card) {
         self.ready |= 1_u64.checked_shl(index as u32).unwrap_or(0);
-        self.settle(now, card);
+        self.run_until_idle(now, card);
     }
 
     /// Lets all components check their deadlines.
@@ -365,7 +365,7 @@ impl Circuit {
             self.place_at = None;
             self.ready |= u64::MAX >> (u64::BITS as usize - self.components.len().max(1));
         }
-        self.settle(now, card);
+        self.run_until_idle(now, card);
     }
 
     /// The answer to a read.
@@ -386,7 +386,7 @@ impl Circuit {
                 break;
             }
         }
-        self.settle(now, card);
+        self.run_until_idle(now, card);
     }
 
     /// The host's port is closed.
@@ -395,7 +395,7 @@ impl Circuit {
             self.act(index, now, card, |component, io| component.on_close(io));
             self.ready |= 1 << index;
         }
-        self.settle(now, card);
+        self.run_until_idle(now, card);
     }
 
     /// The card loads another assembly.
@@ -416,7 +416,7 @@ impl Circuit {
             > 0
     }
 
-    /// When components continue that wait for a place, or that had more to do than one input may set off.
+    /// When components continue that wait for a slot, or that had more steps than one input may cause.
     pub(super) fn work_at(&self) -> Option<Time> {
         self.place_at.into_iter().chain(self.resume_at).min()
     }
@@ -429,7 +429,7 @@ impl Circuit {
 
     /// Runs components until the circuit is idle, for at most [`MAX_STEPS`] steps. The rest is pending work, due at the
     /// same instant.
-    fn settle(&mut self, now: Time, card: &mut Card) {
+    fn run_until_idle(&mut self, now: Time, card: &mut Card) {
         let mut steps = 0;
         while self.ready != 0 && steps < MAX_STEPS {
             let index = self.ready.trailing_zeros() as usize;
@@ -453,10 +453,10 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whether instants rise or not: full is what holds as many tokens as it is deep, of those not taken and those
-        /// taken later.
+        /// For any order of instants: a FIFO is full if tokens that are not taken, and tokens that are taken later,
+        /// fill its depth.
         #[test]
-        fn a_fifo_is_full_of_what_is_not_taken_yet(
+        fn tokens_occupy_their_slots_until_they_are_taken(
             depth in 1_usize..6,
             waiting in 0_usize..7,
             taken in prop::collection::vec(0_u64..20, 0..12),

@@ -10,7 +10,7 @@ use niclab_abi::{FromBytes, from_words};
 use crate::models::inic::arithmetic::Task;
 use crate::models::inic::config::Config;
 
-/// Words of a slot that a command has. Ours: the interface.
+/// Words of a slot that a command uses. Ours: the interface.
 const WORDS: usize = 10;
 
 /// Part of a region.
@@ -35,18 +35,18 @@ pub(super) struct Send {
 pub(super) struct Receive {
     pub(super) user: u64,
     pub(super) memory: Memory,
-    /// The host is interrupted when a message is there.
+    /// Whether to interrupt the host when a message has arrived.
     pub(super) interrupt: bool,
 }
 
-/// What a group is asked for.
+/// An operation that a program posts to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Collective {
     pub(super) user: u64,
     pub(super) group: u32,
-    /// Of no bytes where it is a barrier.
+    /// Empty for a barrier.
     pub(super) memory: Memory,
-    /// What is made of all members' memory; none where it is a multicast.
+    /// The reduction over all members' memory; none for a multicast.
     pub(super) task: Option<Task>,
     pub(super) interrupt: bool,
 }
@@ -60,10 +60,10 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// Reads a slot: lower half of the launch word, and the words before.
+    /// Reads a slot: the lower half of the launch word, and the words before it.
     ///
     /// # Errors
-    /// The result that says why it is refused.
+    /// The result that reports why it is refused.
     pub(super) fn decode(code: u32, words: &[u64; WORDS], config: &Config) -> Result<Self, u32> {
         let flags = code & !POST_MASK;
         let has = |flag: u32| flags & flag != 0;
@@ -100,7 +100,7 @@ impl Command {
     }
 }
 
-/// What a group is asked for, without flags.
+/// The operation of a collective command, without flags.
 fn collective(command: u32, words: &[u64; WORDS]) -> Result<Collective, u32> {
     let nothing = Memory { region: 0, offset: 0, bytes: 0 };
     let plain = Collective { user: 0, group: 0, memory: nothing, task: None, interrupt: false };
@@ -128,13 +128,14 @@ fn collective(command: u32, words: &[u64; WORDS]) -> Result<Collective, u32> {
     }
 }
 
-/// A message is not empty, not longer than the card takes, and a whole number of the header's units of length.
+/// Checks the length: a message is not empty, at most the card's maximum, and a multiple of the header's unit of
+/// length.
 const fn memory(region: u32, offset: u64, bytes: u64, config: &Config) -> Result<Memory, u32> {
     let is_message = bytes > 0 && bytes <= config.max_message_bytes && bytes.is_multiple_of(POST_UNIT_BYTES);
     if is_message { Ok(Memory { region, offset, bytes }) } else { Err(POST_BAD_VALUE) }
 }
 
-/// The layout in the words of a slot, behind which all is zero.
+/// The layout in the words of a slot, after which all words must be zero.
 fn layout<T: FromBytes>(words: &[u64; WORDS]) -> Result<T, u32> {
     let is_zero = words.iter().skip(T::BYTES / size_of::<u64>()).all(|word| *word == 0);
     from_words(words).filter(|_| is_zero).ok_or(POST_BAD_VALUE)

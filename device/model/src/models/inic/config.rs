@@ -65,8 +65,8 @@ pub struct Config {
     /// How often each sent packet, and each received packet, crosses the card's internal bus. Section 5.3: four times,
     /// which limits simultaneous transfers in both directions.
     pub crossings: [u32; 2],
-    /// Number of the first packet from each node to each other, and one less than that of the first message. Tests set
-    /// it to make numbers wrap.
+    /// Number of the first packet between any two nodes, and the number before that of the first message. Tests set it
+    /// to make numbers wrap.
     pub first_number: u32,
     /// Maximum regions of a port.
     pub regions_per_port: u32,

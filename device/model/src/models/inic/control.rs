@@ -14,7 +14,7 @@ use crate::parts::region_control::RegionOperation;
 /// A request of valid length.
 #[derive(Debug)]
 pub enum Operation {
-    /// About regions.
+    /// An operation on regions.
     Region(RegionOperation),
     /// Changes when the host is interrupted.
     Rules(PostRules),
@@ -43,7 +43,7 @@ impl OwnOperation for Operation {
     }
 }
 
-/// A group that as many members follow as it says.
+/// A group request that is followed by as many members as it states.
 fn group(body: &[u8]) -> Result<Operation, ControlError> {
     let head = PostGroup::from_bytes(body).ok_or(ControlError::BadLength)?;
     let rest = body.get(PostGroup::BYTES..).unwrap_or_default();

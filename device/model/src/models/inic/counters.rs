@@ -1,4 +1,4 @@
-//! What an INIC card counts.
+//! Counters of an INIC card.
 
 use crate::nic::{ShellCounts, Statistics};
 use crate::parts::counters::CardCounters;
@@ -32,15 +32,15 @@ pub struct Counters {
     pub stray_acknowledgements: u64,
     /// Frames of a card with another assembly or another format.
     pub other_assembly: u64,
-    /// Messages with a missing part, as far as the card can know.
+    /// Messages with a missing part, as far as the card can detect it.
     pub incomplete: u64,
     /// Messages longer than their posted memory.
     pub truncated: u64,
     /// Messages that failed because their node did not answer.
     pub unreachable: u64,
-    /// Packets of messages whose program has ended, or that were incomplete already.
+    /// Packets of messages whose program has ended, or that were already incomplete.
     pub discarded: u64,
-    /// Barriers, multicasts and reductions of this host that are done.
+    /// Completed barriers, multicasts and reductions of this host.
     pub collectives: u64,
     /// Messages to other cards for collectives.
     pub collective_messages: u64,
@@ -61,7 +61,7 @@ impl AsMut<CardCounters> for Counters {
 }
 
 impl Counters {
-    /// What only this model counts, by name.
+    /// This model's own counters, by name.
     pub(super) const fn by_name(&self) -> [(&'static str, u64); 22] {
         [
             ("packets_out", self.packets_sent),
@@ -89,7 +89,7 @@ impl Counters {
         ]
     }
 
-    /// The counts as a driver reads them.
+    /// The counters as a driver reads them.
     pub fn statistics(&self, shell: &ShellCounts) -> Statistics {
         self.card.statistics(shell)
     }

@@ -108,7 +108,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: ASSEMBLY,
         help: "The assembly that the card starts with.",
-        origin: Origin::Assumed("the whole of section 2: reliable and ordered"),
+        origin: Origin::Assumed("all of section 2: reliable and ordered"),
         kind: Kind::Choice { default: "conf4", choices: CHOICES },
     },
     Parameter {
@@ -180,7 +180,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: MESSAGE_BYTES,
         help: "Maximum message length, in bytes.",
-        origin: Origin::Assumed("larger than what programs of clusters send at once"),
+        origin: Origin::Assumed("larger than typical messages of cluster programs"),
         kind: Kind::Number { default: 16 << 20, least: 64, most: 1 << 30 },
     },
     Parameter {
@@ -200,7 +200,7 @@ const PARAMETERS: &[Parameter] = &[
         key: FIRST_NUMBER,
         help: "Number of the first packet between any two nodes, the same at all nodes. Tests set it to make numbers \
                wrap.",
-        origin: Origin::Assumed("numbers begin at the begin"),
+        origin: Origin::Assumed("numbers start at zero"),
         kind: Kind::Number { default: 0, least: 0, most: u32::MAX as u64 },
     },
 ];
@@ -237,13 +237,13 @@ fn assembly(values: &Values, nodes: u32) -> Result<Checked, Problem> {
     };
     for part in [Part::Xmit, Part::SplitPacket] {
         if let Some(format) = format {
-            // Every assembly has both, and both have it.
+            // Every assembly has both components, and both have this setting.
             let _ = assembly.set(part, Setting::Format, format as u32);
         }
     }
     assembly.check().map_err(|faults| {
-        let what = faults.first().map_or_else(|| format!("`{name}` makes no sense"), Fault::to_string);
-        problem(ASSEMBLY, what, "change the values that it names")
+        let what = faults.first().map_or_else(|| format!("`{name}` is invalid"), Fault::to_string);
+        problem(ASSEMBLY, what, "change the values that the message names")
     })
 }
 
@@ -280,17 +280,17 @@ fn promises_of(promises: niclab_components::Promises) -> Promises {
     Promises { sound, faulty }
 }
 
-/// What the assembly of an image promises.
+/// The promises of an image's assembly.
 ///
 /// # Errors
-/// What is wrong with the image, or the first thing that is wrong with the assembly.
+/// Why the image is invalid, or the first fault of the assembly.
 fn promises_of_image(image: &[u8]) -> Result<Promises, String> {
     let assembly = Assembly::decode(image).map_err(|error| error.to_string())?;
     let first = |faults: Vec<Fault>| faults.first().map(Fault::to_string).unwrap_or_default();
     Ok(promises_of(assembly.check().map_err(first)?.promises()))
 }
 
-/// The last packet of a message stands for the message: the header does not mark the first one.
+/// Identifies a message by its last packet, because the header does not mark the first one.
 fn begun(frame: &[u8]) -> Option<Begun> {
     [Format::Seq24Node4, Format::Seq8Node12].into_iter().find_map(|format| {
         let header = wire::Header::parse_any(format, frame).ok()?;
@@ -303,7 +303,7 @@ fn begun(frame: &[u8]) -> Option<Begun> {
 /// The parameters of a card with these values.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Why the values are invalid.
 pub fn config(values: &Values, seat: Seat) -> Result<Config, Problem> {
     let Seat { node, nodes, mtu_bytes, profile } = seat;
     Ok(Config {
@@ -328,9 +328,9 @@ fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
     Ok(Box::new(Inic::new(config)?))
 }
 
-/// Most payload of a message, some packets, and of a short one. Ours: what the swarm draws.
+/// Max payload of a message with several packets, and of a short one. Ours: the swarm's range.
 const DRAWN_BYTES: [u32; 2] = [6_000, 100];
-/// Most packets of a drawn message. Ours: what the swarm draws.
+/// Max packets of a random message. Ours: the swarm's range.
 const DRAWN_PACKETS: u32 = 64;
 
 fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
@@ -345,7 +345,7 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     let limit = (2 * threshold + below(16)).min(31);
     let values = Values::defaults(&MODEL).with(ASSEMBLY, Value::Word(name.to_string()));
     let values = values.with("packet_bytes", Value::Number(packet.into()));
-    // Of half of all cards numbers are over soon: those of the wide format, or those that are used inside.
+    // For half of all cards, numbers soon wrap: those of the wide format, or those inside the card.
     let left = 1 + u64::from(below(400));
     let first = [(1 << 24) - left, (1 << 32) - left].get(below(4) as usize).copied().unwrap_or(0);
     let values = values.with(FIRST_NUMBER, Value::Number(first));
@@ -358,7 +358,8 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     if !is_reliable {
         return values;
     }
-    // A rate that is controlled makes round trips long: what goes again before it can be acknowledged stops everything.
+    // Rate control makes round trips long. Retransmissions before the acknowledgement can arrive would block all
+    // progress.
     let timeout = if name == "rate_controlled" { 0 } else { timeout };
     values
         .with("timeout_us", Value::Number(timeout.into()))

@@ -10,7 +10,7 @@ use niclab_components::{BUNDLED, Bundled, Flow, Format, Kind, Parameter, Recipe}
 use crate::models::inic::wire::nodes_of;
 use crate::nic::registry::Draw;
 
-/// One of this number of assemblies is a bundled one.
+/// One in this number of assemblies is a bundled one.
 const BUNDLED_ONE_IN: u32 = 3;
 /// Consecutive timeouts after which messages to a node fail. A run cuts links for seconds, and after that no message
 /// may be missing. A failed message is not lost, since the card reports it to its host. But a run's checks do not
@@ -24,7 +24,7 @@ const LEAST_WORDS: u32 = 16;
 /// Words of the longest packet that fits any link.
 const MOST_WORDS: u32 = 340;
 
-/// Draws the image of a random assembly for a cluster of `nodes` nodes.
+/// The image of a random assembly for a cluster of `nodes` nodes.
 pub(super) fn image(below: &mut Draw<'_>, nodes: u32) -> Vec<u8> {
     let is_small = nodes <= nodes_of(Format::Seq24Node4);
     if is_small && below(BUNDLED_ONE_IN) == 0 {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_drawn_makes_sense_and_is_of_every_flow() {
+    fn random_assemblies_are_valid_and_cover_every_flow() {
         let mut promises = alloc::collections::BTreeSet::new();
         for (seed, nodes) in (0..500).flat_map(|seed| [2, 16, 17, 22].map(|nodes| (seed, nodes))) {
             let mut random = Random::new(seed, 0);

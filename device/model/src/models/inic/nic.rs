@@ -91,17 +91,17 @@ impl Inic {
         &self.config
     }
 
-    /// What the card has counted.
+    /// The card's counters.
     pub const fn counters(&self) -> &Counters {
         &self.card.effects.counters
     }
 
-    /// Takes an input, with the node's bus at hand.
+    /// Takes an input, between [`Nic::handle`]'s copies of the node's bus state.
     fn take(&mut self, now: Time, input: Input<'_>) {
         self.card.effects.on_input(&input);
         match input {
             Input::PageStore(store) => self.on_store(now, &store),
-            // Nothing is there that could take it.
+            // The FPGAs have no circuit that could take the frame.
             Input::Frame { .. } if self.stage.is_switching() => {
                 self.card.effects.counters.lost_at_hand_over += 1;
             }
@@ -182,7 +182,7 @@ impl Inic {
         let software_done = effects.interface.host_send(now, bytes);
         let arrived = effects.interface.transfer(BusTransfer::PioWrite, software_done, bytes).end;
         let ready = effects.work(Machine::Load, arrived, bytes).end;
-        if let Err(result) = command.and_then(|command| self.perform(now, ready, &command, message)) {
+        if let Err(result) = command.and_then(|command| self.execute(now, ready, &command, message)) {
             let user = store.words.first().copied().unwrap_or(0);
             self.card.refuse_command(ready, user, result);
         } else if is_line_due && let Some(port) = &mut self.card.port {
@@ -190,7 +190,7 @@ impl Inic {
         }
     }
 
-    fn perform(
+    fn execute(
         &mut self,
         now: Time,
         ready: Time,
@@ -218,7 +218,7 @@ impl Inic {
                 }
                 self.collectives.ask(ready, wanted, &mut self.card)?;
             }
-            (Command::Send(_), None) => debug_assert!(false, "a message that is sent has a tag"),
+            (Command::Send(_), None) => debug_assert!(false, "a sent message has a trace tag"),
         }
         Ok(())
     }
@@ -267,7 +267,7 @@ impl Inic {
         Ok(self.images.begin(at, range, due, &mut self.card.effects))
     }
 
-    /// The image is read.
+    /// The card has read the image.
     fn on_image(&mut self, now: Time, image: &[u8], is_whole: bool, due: ReplyDue) {
         let taken = if is_whole {
             self.begin_hand_over(now, image, Switch::Drained).map_err(refused)

@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 
 use crate::models::inic::arrivals::Number;
 
-/// State of each node with which the card has communicated. Other nodes have the initial state. (The attack: a guest
+/// State of each node with which the card has communicated. Other nodes have the initial state. (Attack: a guest
 /// invents node numbers to fill memory. `split_packet` and the host's commands admit only nodes of the cluster.)
 #[derive(Clone, Debug)]
 pub(super) struct PerNode<T> {
-    /// In rising order.
+    /// Sorted.
     nodes: Vec<u16>,
     states: Vec<T>,
 }
@@ -20,29 +20,29 @@ impl<T> Default for PerNode<T> {
 }
 
 impl<T> PerNode<T> {
-    /// Where a node is, or would be.
+    /// The index of a node, or where to insert it.
     #[inline]
     fn place(&self, node: u16) -> Result<usize, usize> {
-        // Its number is its place, where all before it are known: so in a cluster in which everybody speaks with
-        // everybody.
+        // If all smaller node numbers are known, the index equals the number. This is common in clusters with
+        // all-to-all traffic.
         let guess = usize::from(node);
         if self.nodes.get(guess) == Some(&node) { Ok(guess) } else { self.nodes.binary_search(&node) }
     }
 
-    /// That of a node with which there was something.
+    /// The state of a node, if it is known.
     #[inline]
     pub(super) fn known(&mut self, node: u16) -> Option<&mut T> {
         let place = self.place(node).ok()?;
         self.states.get_mut(place)
     }
 
-    /// The same, to look at.
+    /// The state of a node for reading, if it is known.
     #[inline]
     pub(super) fn get(&self, node: u16) -> Option<&T> {
         self.states.get(self.place(node).ok()?)
     }
 
-    /// That of a node; where there was nothing with it, as it begins.
+    /// The state of a node, which starts with `begin`.
     #[inline]
     pub(super) fn of_or(&mut self, node: u16, begin: impl FnOnce() -> T) -> &mut T {
         let place = self.place(node).unwrap_or_else(|place| {
@@ -53,28 +53,28 @@ impl<T> PerNode<T> {
         &mut self.states[place]
     }
 
-    /// All that there are.
+    /// All known states.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u16, &mut T)> {
         self.nodes.iter().copied().zip(&mut self.states)
     }
 
-    /// The same, to look at.
+    /// All known states, for reading.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &T)> {
         self.nodes.iter().copied().zip(&self.states)
     }
 }
 
 impl<T: Default> PerNode<T> {
-    /// That of a node.
+    /// The state of a node.
     #[inline]
     pub(super) fn of(&mut self, node: u16) -> &mut T {
         self.of_or(node, T::default)
     }
 }
 
-/// What is kept of a node whose packets are numbered.
+/// State of a node with numbered packets.
 pub(super) trait Begin {
-    /// As it is before the packet with this number, the first of all.
+    /// The initial state, where the first packet has this number.
     fn at(first: Number) -> Self;
 }
 
@@ -84,7 +84,7 @@ impl Begin for Number {
     }
 }
 
-/// State of each node with whose packets there was anything; of the others it is as before the first.
+/// State of each node that has exchanged packets; other nodes have the initial state.
 #[derive(Clone, Debug)]
 pub(super) struct Numbered<T> {
     first: Number,
@@ -92,24 +92,24 @@ pub(super) struct Numbered<T> {
 }
 
 impl<T: Begin> Numbered<T> {
-    /// Of nodes whose first packet, in either direction, has this number.
+    /// For nodes whose first packet, in either direction, has this number.
     pub(super) fn new(first: Number) -> Self {
         Self { first, known: PerNode::default() }
     }
 
-    /// That of a node.
+    /// The state of a node.
     #[inline]
     pub(super) fn of(&mut self, node: u16) -> &mut T {
         self.known.of_or(node, || T::at(self.first))
     }
 
-    /// That of a node with which there was something.
+    /// The state of a node, if it is known.
     #[inline]
     pub(super) fn known(&mut self, node: u16) -> Option<&mut T> {
         self.known.known(node)
     }
 
-    /// All that there are.
+    /// All known states.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u16, &mut T)> {
         self.known.iter_mut()
     }
@@ -125,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map_from_nodes(steps in prop::collection::vec((0_u16..40, 0_u32..9, any::<bool>()), 0..100)) {
+        fn per_node_state_equals_a_map(steps in prop::collection::vec((0_u16..40, 0_u32..9, any::<bool>()), 0..100)) {
             let (mut map, mut plain) = (PerNode::<u32>::default(), BTreeMap::<u16, u32>::new());
             for (node, add, is_looked_up) in steps {
                 if is_looked_up {

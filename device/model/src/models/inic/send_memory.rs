@@ -9,13 +9,13 @@ use crate::nic::frame::SharedFrame;
 /// Assumed: as in cards of that time; the paper gives no size.
 const MEMORY_BYTES: usize = 4 << 20;
 
-/// Packets to a node, by their numbers.
+/// Packets to a node, in the order of their numbers.
 #[derive(Debug, Default)]
 struct Kept {
-    /// The number of the first.
+    /// The number of the first packet.
     oldest: u32,
-    /// None where a packet has no data, or is acknowledged before one that is older. As long as the outstanding limit
-    /// at most.
+    /// None for a packet without data, or one acknowledged before an older packet. Length at most the outstanding
+    /// limit.
     frames: VecDeque<Option<SharedFrame>>,
 }
 
@@ -25,7 +25,7 @@ impl Kept {
     }
 }
 
-/// Packets that are not acknowledged.
+/// Unacknowledged packets.
 #[derive(Debug, Default)]
 pub(super) struct SendMemory {
     kept: PerNode<Kept>,
@@ -43,7 +43,7 @@ impl SendMemory {
         self.bytes
     }
 
-    /// Keeps a packet until it is acknowledged. Its number is behind those of the packets to its node that are kept.
+    /// Stores a packet until it is acknowledged. Its number must follow those of the stored packets to its node.
     pub(super) fn keep(&mut self, node: u16, number: u32, frame: &SharedFrame) {
         let kept = self.kept.of(node);
         if kept.frames.is_empty() {
@@ -53,7 +53,7 @@ impl SendMemory {
         // First transmissions are in order of their unique numbers.
         debug_assert!(
             place >= kept.frames.len(),
-            "packet {number} to node {node} is kept already, or is late"
+            "packet {number} to node {node} is already stored, or out of order"
         );
         while kept.frames.len() < place {
             kept.frames.push_back(None);
@@ -62,7 +62,7 @@ impl SendMemory {
         kept.frames.push_back(Some(frame.clone()));
     }
 
-    /// A packet that is kept.
+    /// A stored packet.
     pub(super) fn get(&self, node: u16, number: u32) -> Option<&SharedFrame> {
         let kept = self.kept.get(node)?;
         kept.frames.get(kept.place(number))?.as_ref()
@@ -91,9 +91,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Beside a map of all numbers, whose packets are freed in any order, with numbers that wrap.
+        /// Compared with a map of all numbers: packets are freed in any order, and numbers wrap.
         #[test]
-        fn what_is_kept_is_there_until_it_is_freed(
+        fn packets_are_stored_until_they_are_freed(
             first: u32,
             steps in prop::collection::vec((0_u16..3, 0_u32..3, 0_usize..40, 0_usize..200), 0..200),
         ) {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_exactly_the_free_bytes_as_room() {
+    fn memory_accepts_exactly_its_free_bytes() {
         let mut memory = SendMemory::default();
         let frame = SharedFrame::from(&*vec![7; 1 << 20]);
         (0..3).for_each(|number| memory.keep(1, number, &frame));

@@ -20,12 +20,12 @@ pub(super) fn format(assembly: &Checked) -> Format {
     Format::of(value(assembly, Kind::Xmit, Parameter::Format))
 }
 
-/// Bytes of the word that says where a packet's data goes, where there is one.
+/// Bytes of the word that gives the position of a packet's data; zero without such a word.
 pub(super) fn place_bytes(assembly: &Checked) -> u32 {
     if value(assembly, Kind::HostReceive, Parameter::Placement) == 0 { 0 } else { PLACEMENT_BYTES }
 }
 
-/// Bytes of a message in each of its packets but the last.
+/// Bytes of a message in each of its packets except the last.
 pub(super) fn packet_bytes(assembly: &Checked) -> u32 {
     let of = |kind| value(assembly, kind, Parameter::PacketBytes);
     of(Kind::Genp).max(of(Kind::GenpUnreliable))

@@ -7,7 +7,7 @@ use crate::models::inic::arrivals::Number;
 use crate::nic::frame::SharedFrame;
 use crate::platform::trace_tag::TraceTag;
 
-/// A token of any type of port. It goes through some ten FIFOs: what is long is moved as a reference.
+/// A token of any type of port. It passes about ten FIFOs, so large tokens are boxed.
 #[derive(Clone, Debug)]
 pub(super) enum Token {
     Message(Message),
@@ -22,15 +22,15 @@ pub(super) enum Token {
     Expiry(u16),
 }
 
-/// A message that the host wants sent.
+/// A message to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     pub(super) node: u16,
-    /// Which of the card's sends it is.
+    /// Identifies the card's send.
     pub(super) send: u64,
 }
 
-/// The next packet to be sent: what `genp` tells `xmit`.
+/// The next packet to send, from `genp` to `xmit`.
 #[derive(Clone, Debug)]
 pub(super) struct Pinfo {
     pub(super) node: u16,
@@ -38,86 +38,88 @@ pub(super) struct Pinfo {
     pub(super) payload: Payload,
     pub(super) is_last: bool,
     pub(super) is_again: bool,
-    /// Whether the card's memory keeps it until it is acknowledged.
+    /// Whether the card's memory stores it until it is acknowledged.
     pub(super) is_kept: bool,
-    /// It is of a card, and for one.
+    /// Whether it is a message between cards.
     pub(super) for_card: bool,
     pub(super) message: Option<TraceTag>,
 }
 
-/// Where the data of a packet is.
+/// Location of a packet's data.
 #[derive(Clone, Debug)]
 pub(super) enum Payload {
     /// In the host's memory.
     Host {
-        /// Of which send.
+        /// The send.
         send: u64,
-        /// Which bytes of the message.
+        /// The bytes of the message.
         bytes: Range<u64>,
-        /// Number of the message among those to this node, and of the packet in it, where the data begins with them.
+        /// Number of the message among those to this node, and of the packet in it, for assemblies that put these
+        /// before the data.
         place: Option<(u32, u32)>,
     },
-    /// This: a message of the card's own.
+    /// Here: a message between cards.
     Own(SharedFrame),
     /// In the card's memory: it was sent before.
     Card,
-    /// Nowhere: its message failed, and its number must not be missing.
+    /// None: its message failed, but its number must be sent.
     Void,
 }
 
-/// A frame, on its way out or in.
+/// A frame to send, or a received frame.
 #[derive(Clone, Debug)]
 pub(super) struct Packet {
     pub(super) frame: SharedFrame,
     pub(super) message: Option<TraceTag>,
-    /// The card's memory has no room for its data.
+    /// Whether the card's memory has no room for its data.
     pub(super) is_too_much: bool,
 }
 
-/// What components know of a packet that came.
+/// The components' view of a received packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub(super) source: u16,
-    /// Its number. A packet that does nothing but acknowledge has none.
+    /// Its number; none for a packet that only acknowledges.
     pub(super) number: Option<Number>,
     pub(super) is_last: bool,
     pub(super) is_again: bool,
-    /// Set by components: it was dropped, and has not arrived. If it was sent again, its sender waits for a word.
+    /// Set by components: the packet was dropped, and does not count as arrived. If it is a retransmission, its sender
+    /// waits for an answer.
     pub(super) is_dropped: bool,
-    /// The last packet of ours before which none is missing there, and the mask of those behind it.
+    /// The last packet of this card up to which the peer misses none, and the mask of later ones.
     pub(super) ack: Option<(Number, u32)>,
 }
 
-/// The data of a packet that came and has a number.
+/// The data of a received packet with a number.
 #[derive(Clone, Debug)]
 pub(super) struct Data {
     pub(super) source: u16,
     pub(super) frame: SharedFrame,
-    /// None of them where the packet is void: its message failed.
+    /// Empty if the packet is void, because its message failed.
     pub(super) bytes: Range<usize>,
     pub(super) is_last: bool,
-    /// It is of another card, and no host sees it.
+    /// Whether it is a message between cards, which no host sees.
     pub(super) for_card: bool,
     pub(super) message: Option<TraceTag>,
-    /// Set by components: the host is interrupted when it is there.
+    /// Set by components: interrupt the host when the data is stored.
     pub(super) interrupts: bool,
 }
 
 impl Data {
-    /// Whether it takes up a number and has no data.
+    /// Whether it only uses up a number and has no data.
     pub(super) fn is_void(&self) -> bool {
         self.bytes.is_empty()
     }
 }
 
-/// What becomes of the data of the next packet.
+/// Whether to deliver or drop the data of the next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Pass,
     Drop,
 }
 
-/// What is acknowledged, for the next packet to a node or, forced, for a packet of its own.
+/// An acknowledgement for the next packet to a node, or if forced, for a separate packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AckInfo {
     pub(super) node: u16,
@@ -125,15 +127,15 @@ pub(super) struct AckInfo {
     pub(super) is_forced: bool,
 }
 
-/// A node has acknowledged something that it had not.
+/// A node has acknowledged packets for the first time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Disable {
     pub(super) node: u16,
-    /// All: there is nothing to wait for.
+    /// Whether all packets are acknowledged, so that no timer is needed.
     pub(super) is_over: bool,
 }
 
-/// A packet is sent.
+/// A packet was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next {
     pub(super) node: u16,

@@ -5,7 +5,7 @@
 //! first:
 //!
 //! ```text
-//! every frame          protocol 8 | for cards 1 | format 7 | assembly 16: who understands the rest
+//! every frame          protocol 8 | for cards 1 | format 7 | assembly 16: which cards accept the rest
 //! seq24_node4, word 0  length 9, in words of 32 bits | info 4 | zero 11 | source 4 | destination 4
 //!              word 1  zero 8 | sequence 24
 //!              word 2  zero 8 | ack base 24
@@ -33,7 +33,7 @@ use crate::nic::FrameBytes;
 /// First byte after the Ethernet header of every frame of this model.
 pub const PROTOCOL: u8 = 9;
 
-/// Bytes before the paper's header: Ethernet's, and who understands the rest.
+/// Bytes before the paper's header: Ethernet's header, and protocol, format and assembly.
 const ENVELOPE_BYTES: usize = ethernet::HEADER_BYTES + 4;
 /// Bytes of the check sequence.
 pub const CHECK_BYTES: usize = 4;
@@ -62,7 +62,7 @@ pub const fn head_bytes(format: Format) -> usize {
     ENVELOPE_BYTES + header_words(format) * 4
 }
 
-/// The byte that stands for it.
+/// The byte that identifies the format.
 const fn code(format: Format) -> u8 {
     match format {
         Format::Seq24Node4 => 1,
@@ -70,10 +70,10 @@ const fn code(format: Format) -> u8 {
     }
 }
 
-/// Beside the format: the data is of a card, and for one.
+/// Flag next to the format: the data is a message between cards.
 const FOR_CARD: u8 = 1 << 7;
 
-/// The number as it stands in a header.
+/// The number as a header contains it.
 const fn cut(format: Format, sequence: u32) -> u32 {
     sequence & (u32::MAX >> (32 - format.sequence_bits()))
 }
@@ -93,12 +93,12 @@ pub enum WireError {
     /// A frame of another assembly, or in another format.
     #[error("the frame belongs to assembly {found:#06x}, but this card runs assembly {own:#06x}")]
     Assembly {
-        /// Whose it is.
+        /// The frame's assembly.
         found: u16,
-        /// This card's.
+        /// This card's assembly.
         own: u16,
     },
-    /// A field that must be zero is not, or fields contradict one another.
+    /// A field that must be zero is not, or fields contradict each other.
     #[error("the value of a field is out of range")]
     BadField,
     /// The addresses in the Ethernet header differ from the nodes in the frame.
@@ -106,7 +106,7 @@ pub enum WireError {
     Addresses,
 }
 
-/// What a card and its peers agree on.
+/// The format that a card and its peers agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dialect {
     /// The format.
@@ -115,10 +115,10 @@ pub struct Dialect {
     pub assembly: u16,
 }
 
-/// What a packet acknowledges, in numbers as they stand in the header.
+/// An acknowledgement, in numbers as the header contains them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// The last packet up to which no packet is missing, itself included.
+    /// The last packet up to which no packet is missing.
     pub base: u32,
     /// Bit `i`: the packet `i + 1` after it has arrived.
     pub mask: u32,
@@ -141,7 +141,7 @@ pub struct Header {
     pub is_again: bool,
     /// Whether the data is for the card, and not for its host.
     pub for_card: bool,
-    /// What it acknowledges.
+    /// Its acknowledgement.
     pub ack: Option<Ack>,
 }
 
@@ -166,8 +166,7 @@ impl Header {
             | (if self.is_again { info::AGAIN } else { 0 })
     }
 
-    /// Writes the head of a frame whose data stands behind the room that was left for it, and the check sequence behind
-    /// that.
+    /// Writes the head of a frame into the room before its data, and appends the check sequence.
     pub fn finish(&self, dialect: Dialect, frame: &mut FrameBytes) {
         let Dialect { format, assembly } = dialect;
         let data_bytes = frame.len().saturating_sub(head_bytes(format)) as u32;
@@ -352,7 +351,7 @@ mod tests {
         }
 
         #[test]
-        fn frames_of_others_are_told_apart((dialect, header, data) in any_packet(), other: u16) {
+        fn frames_of_other_assemblies_are_rejected((dialect, header, data) in any_packet(), other: u16) {
             prop_assume!(other != dialect.assembly);
             let frame = emit(dialect, &header, &data);
             let own = Dialect { assembly: other, ..dialect };

@@ -1,53 +1,53 @@
-//! The kinds of adversarial behaviour, each with a generator and a count of opportunities of its own.
+//! Kinds of adversarial behaviour, each with its own generator and its own count of opportunities.
 
 use crate::random::Random;
 
-/// First of the streams of a seed from which adversarial behaviour is drawn, one for each kind of each node.
+/// First of the random streams of a seed for adversarial behaviour, one for each kind of each node.
 const FIRST_STREAM: u64 = 1 << 46;
 /// Bits of a stream's number that name the kind.
 const KIND_BITS: u32 = 5;
 
-/// What a device may do, and kind ones seldom do.
+/// Behaviour that the specification allows, and that most devices seldom show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A completion is visible later than those of other ports that came behind it.
+    /// A completion becomes visible after later completions of other ports.
     CompletionLate,
-    /// A status line or a counter is visible later than completions of its port that came behind it.
+    /// A status line or a counter becomes visible after later completions of its port.
     StatusLate,
-    /// An interrupt comes some time after what it tells of.
+    /// An interrupt arrives some time after the event that it reports.
     InterruptLate,
-    /// An event waits though there is a buffer for it.
+    /// An event waits although a buffer is free.
     EventLate,
-    /// An event is told with others of its cause and port, though there was a buffer for it.
+    /// An event is merged with others of its cause and port although a buffer is free.
     EventMerged,
-    /// An event overtakes one that was raised before it.
+    /// An event overtakes an earlier one.
     EventReordered,
-    /// A buffer of the event queue is used before one that was given earlier.
+    /// The device uses a buffer of the event queue before an earlier one.
     BufferReordered,
-    /// The interrupt of an event or a reply is left to a later one.
+    /// A later interrupt also reports this event or reply.
     InterruptShared,
-    /// An interrupt without anything to tell.
+    /// An interrupt without an event.
     InterruptSpurious,
     /// A request is answered some time after it was carried out.
     ReplyLate,
-    /// A request is answered just before the limit.
+    /// A request is answered just before the time limit.
     ReplyAtLimit,
     /// A request is answered before an earlier one.
     ReplyReordered,
-    /// Of several requests in the queue one alone is taken at a time.
+    /// The device takes only one of several queued requests at a time.
     RequestsOneByOne,
-    /// The magic word of the information page is late.
+    /// The magic word of the information page appears late.
     MagicLate,
     /// The doorbell's word changes while the device is awake.
     DoorbellChanged,
-    /// Launched slots stay in their page for a later look.
+    /// Posted slots stay in their page until a later poll.
     SlotsLeft,
-    /// Pages are looked at in another order than that of their ports.
+    /// The device polls pages in another order than that of their ports.
     PortsReordered,
 }
 
 impl Kind {
-    /// How many there are.
+    /// Number of kinds.
     pub const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of their numbers.
@@ -94,15 +94,15 @@ impl Kind {
         }
     }
 
-    /// It happens at one of so many opportunities. Ours: often enough that some dozens of messages meet most kinds,
-    /// seldom enough that most messages pass as they would.
+    /// The kind happens at one in n opportunities. Ours: frequent enough that some dozens of messages meet most kinds,
+    /// and rare enough that most messages are not affected.
     const fn one_in(self) -> u32 {
         match self {
             Self::ReplyAtLimit => 256,
             Self::InterruptSpurious | Self::StatusLate => 8,
             Self::CompletionLate | Self::InterruptLate | Self::ReplyLate | Self::BufferReordered => 4,
             Self::EventLate | Self::InterruptShared | Self::SlotsLeft | Self::MagicLate => 3,
-            // What follows is drawn where there is a choice at all.
+            // These kinds are sampled only where the device has a choice.
             Self::EventMerged
             | Self::EventReordered
             | Self::ReplyReordered
@@ -125,7 +125,7 @@ fn generator(seed: u64, node: u16, kind: Kind) -> Random {
     Random::new(seed, FIRST_STREAM + (u64::from(node) << KIND_BITS) + kind as u64)
 }
 
-/// What one card draws, and how often each kind happened.
+/// The random choices of one card, and how often each kind happened.
 #[derive(Clone, Debug)]
 pub struct Dice {
     seed: u64,
@@ -135,14 +135,14 @@ pub struct Dice {
 }
 
 impl Dice {
-    /// Those of the device of node `node`. The fate of the n-th opportunity of a kind follows from seed, node, kind and
-    /// n alone.
+    /// The choices of the device of node `node`. The fate of the n-th opportunity of a kind depends only on seed,
+    /// node, kind and n.
     pub fn new(seed: u64, node: u16) -> Self {
         let lot = |kind: Kind| Lot { random: generator(seed, node, kind), count: 0 };
         Self { seed, node, reseeds: 0, lots: Kind::ALL.map(lot) }
     }
 
-    /// Draws from here on what new ones of this seed draw. Counts go on.
+    /// Continues with the choices of a new state with this seed. Counts continue.
     pub fn reseed(&mut self, seed: u64) {
         for (kind, lot) in Kind::ALL.into_iter().zip(&mut self.lots) {
             lot.random = generator(seed, self.node, kind);
@@ -151,18 +151,18 @@ impl Dice {
         self.reseeds += 1;
     }
 
-    /// The seed in force.
+    /// The current seed.
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// How often another seed was given.
+    /// Number of calls of [`Dice::reseed`].
     pub const fn reseeds(&self) -> u64 {
         self.reseeds
     }
 
-    /// Whether `kind` is to happen at this opportunity, and a number below `choices` for how. Draws as much in any
-    /// case. Whoever has it happen says so by [`Dice::count`].
+    /// Whether `kind` happens at this opportunity, and a number below `choices` for how. Every call samples the same
+    /// number of values. A caller that applies the behaviour calls [`Dice::count`].
     pub fn draw(&mut self, kind: Kind, choices: u32) -> Option<u32> {
         let random = &mut self.lots[kind as usize].random;
         let happens = random.below(kind.one_in()) == 0;
@@ -170,7 +170,7 @@ impl Dice {
         happens.then_some(choice)
     }
 
-    /// `kind` happened.
+    /// Counts one occurrence of `kind`.
     pub const fn count(&mut self, kind: Kind) {
         self.lots[kind as usize].count += 1;
     }
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_is_at_the_place_of_its_number_and_has_a_name_of_its_own() {
+    fn kinds_are_in_order_of_their_numbers_with_distinct_names() {
         for (place, kind) in Kind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, place);
             assert!(Kind::ALL[..place].iter().all(|other| other.name() != kind.name()));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fate_of_an_opportunity_follows_from_seed_node_kind_and_number() {
+    fn fate_depends_only_on_seed_node_kind_and_number() {
         let fates = |dice: &mut Dice| -> Vec<_> { (0..64).map(|_| dice.draw(Kind::EventLate, 9)).collect() };
         let of = |seed, node| fates(&mut Dice::new(seed, node));
         assert_eq!(of(3, 1), of(3, 1));
@@ -209,7 +209,7 @@ mod tests {
         });
         disturbed.count(Kind::EventLate);
         assert_eq!(fates(&mut disturbed), of(3, 1));
-        // What was drawn before is no matter to what a later seed draws, and its counts stay.
+        // A new seed's choices do not depend on earlier ones, and counts stay.
         disturbed.reseed(4);
         assert_eq!(fates(&mut disturbed), of(4, 1));
         disturbed.reseed(3);

@@ -1,20 +1,20 @@
-//! What a NIC may do to its host and kind hardware seldom does, for those who write drivers.
+//! Adversarial NICs: behaviour that the specification allows and most hardware seldom shows, for authors of drivers.
 //!
-//! [`AdversarialNic`] stands around any model, as [`super::fault_injector::FaultyNic`] does, and passes on all that the
-//! model wants done; of what the host sees it holds some back ([`Adversarial`]), by rules of the manual (docs/driver/DEVICE.md):
+//! [`AdversarialNic`] wraps any model, as [`super::fault_injector::FaultyNic`] does, and passes on every effect of the
+//! model. It delays some effects that the host sees ([`Adversarial`]), by rules of the manual (docs/driver/DEVICE.md):
 //!
-//! * completions of one port keep their order, and so do its status lines and counters. Beside that every order is
-//!   allowed: of different ports, and of a port's completions and its counts;
-//! * an interrupt comes behind what it tells of, and behind all that was written for its port before;
-//! * data is there before the completion that tells of it: data is never held back;
-//! * behind the answer to a request nothing is written that was due before it: the answer pushes all of it out, and so
-//!   does a read of a word that is held back, as reads on a bus do;
-//! * what belongs to no port that is open (descriptors in rings of the driver's) is not held back: there a card says by
-//!   its own rules when its host need not be told.
+//! * completions of one port keep their order, and so do its status lines and counters. Any other order is allowed:
+//!   between ports, and between a port's completions and its counts;
+//! * an interrupt follows the event that it reports, and all earlier writes for its port;
+//! * data precedes the completion that reports it: data is never delayed;
+//! * no write that was due before a reply follows it: the reply flushes all delayed effects. A read of a delayed word
+//!   does the same, as reads on a bus do;
+//! * writes for no open port (descriptors in the driver's rings) are not delayed: there the card's own rules say when
+//!   it may omit a notification.
 //!
-//! Each kind has its own generator and its own count of opportunities ([`Dice`]). A shell that wants nothing of this
-//! makes no [`AdversarialNic`], and nothing of it costs it anything. What the model has counted and priced stays. The kinds
-//! that are a shell's own, such as the order of events, are drawn by the same dice there.
+//! Each kind has its own generator and its own count of opportunities ([`Dice`]). A shell without adversarial
+//! behaviour makes no [`AdversarialNic`], and has no cost from this module. The model's counts and prices stay. For
+//! kinds in the shell itself, such as the order of events, the shell samples its own [`Dice`].
 
 mod kinds;
 
@@ -38,20 +38,20 @@ use crate::platform::ledger::Ledger;
 use crate::platform::node_bus::NodeBus;
 use crate::time::{Span, Time};
 
-/// Most that is held back at a time: a guest can have a card tell it of launches without end. What comes beyond it goes
-/// out with all that is held.
+/// Max delayed effects: a guest can post without limit, and each post has the card write a report. When the limit is
+/// reached, all delayed effects go out.
 const MAX_HELD: usize = 64;
 
-/// In how many ways something can be late.
+/// Number of different delays.
 const WAYS: u32 = 1024;
-/// So many of them are for a moment: until nothing is under way.
+/// The first of them are short: such an effect waits at most until nothing is in flight.
 const SHORT_WAYS: u32 = 960;
-/// From one way to the next, where it is for a moment.
+/// Step between short delays.
 const SHORT_STEP: Span = Span::from_ns(2);
-/// The same, where it is for long.
+/// Step between long delays.
 const LONG_STEP: Span = Span::from_ns(750);
 
-/// What keeps its order.
+/// Effects of one lane keep their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
     /// Slices or events of a port, and its interrupts.
@@ -78,30 +78,31 @@ impl Area {
     }
 }
 
-/// Something that is held back.
+/// A delayed effect.
 #[derive(Clone, Debug)]
 struct Held {
     lane: Lane,
-    /// From when on it goes out.
+    /// When it goes out.
     due: Time,
-    /// It waits for no guest, and for no time of a live run: until nothing is under way.
+    /// A short delay, which ends as soon as nothing is in flight. It waits neither for a guest nor for time in a live
+    /// run.
     is_short: bool,
     output: Output,
 }
 
-/// Decides what is held back, does it, and keeps account.
+/// Chooses which effects to delay, delays them, and counts.
 #[derive(Clone, Debug)]
 pub struct Adversarial {
     dice: Dice,
     areas: Vec<Area>,
-    /// Requests for a port that are not answered.
+    /// Requests to open a port that are not yet answered.
     opening: Vec<(u64, PortOpen)>,
-    /// In the order in which the model wanted it.
+    /// In the order of the model's outputs.
     held: Vec<Held>,
-    /// When the last of each lane is visible that was held back.
+    /// For each lane, when its last delayed effect becomes visible.
     visible: SmallVec<[(Lane, Time); 4]>,
     ready: VecDeque<Output>,
-    /// The latest instant that the model was told.
+    /// The latest instant of an input.
     now: Time,
 }
 
@@ -124,49 +125,49 @@ impl Adversarial {
         self.dice.counts()
     }
 
-    /// Draws by this seed from here on, as a new one does. What is held stays so, for as long as was drawn for it.
+    /// Samples by this seed from now on, as a new state does. Delayed effects keep their delays.
     pub fn reseed(&mut self, seed: u64) {
         self.dice.reseed(seed);
     }
 
-    /// The seed in force.
+    /// The current seed.
     pub const fn seed(&self) -> u64 {
         self.dice.seed()
     }
 
-    /// How often another seed was given.
+    /// Number of calls of [`Adversarial::reseed`].
     pub const fn reseeds(&self) -> u64 {
         self.dice.reseeds()
     }
 
-    /// When the first of what is held goes out.
+    /// When the first delayed effect goes out.
     pub fn due(&self) -> Option<Time> {
         self.held.iter().map(|held| held.due).min()
     }
 
-    /// The same, of what waits for nothing but that nothing is under way.
+    /// When the first effect with a short delay goes out.
     fn due_soon(&self) -> Option<Time> {
         self.held.iter().filter(|held| held.is_short).map(|held| held.due).min()
     }
 
-    /// When the last of what goes out at `now` was due: the host cannot have seen it before.
+    /// The latest due time of the effects that go out at `now`: the host cannot have seen them before.
     fn last_due(&self, now: Time) -> Option<Time> {
         self.held.iter().map(|held| held.due).filter(|due| *due <= now).max()
     }
 
-    /// The port whose memory a word is, and what of it.
+    /// The lane of a written word: its port, and records or counts.
     fn lane_of(&self, address: u64, content: Content) -> Option<Lane> {
         if let Content::Completion { .. } = content {
             let area = self.areas.iter().find(|area| area.records.contains(&address));
             return area.map(|area| Lane::Records(area.port));
         }
-        // The lines of several ports may be on one page.
+        // The lines of several ports may share a page.
         let before = self.areas.iter().filter(|area| area.status <= address);
         let area = before.max_by_key(|area| area.status)?;
         (address - area.status < PAGE_BYTES).then_some(Lane::Counts(area.port))
     }
 
-    /// Takes an output of the model that is for its host.
+    /// Takes an output of the model for its host.
     fn take(&mut self, output: Output) {
         match &output {
             Output::DmaWrite { content: Content::Data, .. } => self.ready.push_back(output),
@@ -192,10 +193,10 @@ impl Adversarial {
         }
     }
 
-    /// The last that is held of what may not be overtaken by `output`, which is of `lane`.
+    /// The last delayed effect that `output`, of lane `lane`, must not overtake.
     fn before(&self, lane: Lane, output: &Output) -> Option<(Time, bool)> {
         let is_before = |held: &&Held| match (output, lane) {
-            // An interrupt may tell of a counter.
+            // An interrupt may report a counter.
             (Output::Interrupt { .. }, Lane::Records(port)) => {
                 [lane, Lane::Counts(port)].contains(&held.lane)
             }
@@ -205,7 +206,7 @@ impl Adversarial {
         before.max_by_key(|held| held.due).map(|held| (held.due, held.is_short))
     }
 
-    /// Lets an output go, or holds it back.
+    /// Sends an output, or delays it.
     fn delay(&mut self, kind: Kind, lane: Lane, output: Output) {
         let drawn = self.dice.draw(kind, WAYS);
         if self.held.len() >= MAX_HELD {
@@ -229,7 +230,7 @@ impl Adversarial {
         self.held.push(Held { lane, due, is_short, output });
     }
 
-    /// An output of a lane goes out: not visible before those that went out of it before.
+    /// Releases an output of a lane: not visible before earlier outputs of the lane.
     fn in_order(&mut self, lane: Lane, mut output: Output) -> Output {
         if let Some((_, visible)) = self.visible.iter().find(|(of, _)| *of == lane) {
             let at = output.at_mut();
@@ -238,7 +239,7 @@ impl Adversarial {
         output
     }
 
-    /// All that is held goes out now, as soon as the model wanted it.
+    /// Releases all delayed effects now, at the times that the model requested.
     fn push_out(&mut self) {
         let mut held = core::mem::take(&mut self.held);
         held.sort_by_key(|held| held.due);
@@ -248,7 +249,7 @@ impl Adversarial {
         }
     }
 
-    /// The next output that may go out now.
+    /// The next output to release now.
     fn next(&mut self) -> Option<Output> {
         if let Some(output) = self.ready.pop_front() {
             return Some(output);
@@ -267,7 +268,7 @@ impl Adversarial {
         Some(output)
     }
 
-    /// A request is answered: the port may be open that it was for, and the memory of that is known from now on.
+    /// A request was answered. If it opened a port, the port's memory is known from now on.
     fn on_reply(&mut self, token: u64, reply: &[u8]) {
         let Some(place) = self.opening.iter().position(|(of, _)| *of == token) else { return };
         let (_, open) = self.opening.swap_remove(place);
@@ -279,7 +280,7 @@ impl Adversarial {
         }
     }
 
-    /// A card reads host memory: what is held back of that goes out before.
+    /// The card reads host memory: delayed writes to that memory go out first.
     fn on_read(&mut self, ranges: &[HostRange]) {
         let is_read = |held: &Held| match &held.output {
             Output::DmaWrite { address, words, .. } => {
@@ -295,7 +296,7 @@ impl Adversarial {
         }
     }
 
-    /// The host is gone: nothing more is written.
+    /// The host is gone: the card writes nothing more.
     fn forget(&mut self) {
         self.areas.clear();
         self.opening.clear();
@@ -305,19 +306,19 @@ impl Adversarial {
     }
 }
 
-/// So many steps.
+/// `count` steps.
 const fn span(step: Span, count: u32) -> Span {
     Span::from_ps(step.as_ps() * count as u64)
 }
 
-/// The port that a request asks to have opened.
+/// The port open request in a control request, if it is one.
 fn opened_by(request: &[u8]) -> Option<PortOpen> {
     let (head, body) = request.split_at_checked(Request::BYTES)?;
     Request::from_bytes(head).filter(|head| head.operation == OP_PORT_OPEN)?;
     PortOpen::from_bytes(body)
 }
 
-/// A NIC that is adversarial: the model `N` as its host sees it through an [`Adversarial`].
+/// An adversarial NIC: the model `N` as its host sees it through an [`Adversarial`].
 #[derive(Debug)]
 pub struct AdversarialNic<N: ?Sized> {
     adversarial: Adversarial,
@@ -330,10 +331,10 @@ impl<N: Nic + ?Sized> AdversarialNic<N> {
         Self { adversarial, nic }
     }
 
-    /// The host asks for something, for a port perhaps.
+    /// Handles a control request, which may open a port.
     fn ask(&mut self, now: Time, token: u64, request: &[u8], node: &mut NodeBus) {
         let Self { adversarial, nic } = self;
-        // What an earlier port had may be memory of the next one.
+        // The next port's memory may be the memory of an earlier port.
         adversarial.areas.retain(|area| nic.is_open(area.port));
         adversarial.opening.extend(opened_by(request).map(|open| (token, open)));
         nic.handle(now, Input::Control { token, request }, node);
@@ -349,7 +350,7 @@ impl<N: Nic + ?Sized> Nic for AdversarialNic<N> {
         }
         let is_due = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= now);
         match input {
-            // What is held goes out, and no timer of the model's is due for that.
+            // A delayed effect is due, but no timer of the model.
             Input::Timeout if last_due.is_some() && !is_due(self.nic.poll_work()) => {}
             Input::Timeout if !is_due(self.nic.poll_timeout()) => {}
             Input::Control { token, request } => self.ask(now, token, request, node),
@@ -371,7 +372,7 @@ impl<N: Nic + ?Sized> Nic for AdversarialNic<N> {
                 return Some(output);
             }
             match self.nic.poll_output()? {
-                // Not for the host to see: what tells of the data comes later.
+                // The host does not see these: a later write announces the data.
                 output @ (Output::Frame { .. }
                 | Output::LentFrame { .. }
                 | Output::DmaFrame { .. }

@@ -4,7 +4,8 @@
 //! | word | transmit | receive |
 //! |---|---|---|
 //! | 0 | bit 31: the card's; else status | the same, with the frame's length in bits 16-29 |
-//! | 1 | bits 0-10, 11-21: sizes of the buffers; 24: chained; 25: end of the ring; 29, 30: first and last segment; 31: interrupt | the same, without 29 to 31 |
+//! | 1 | bits 0-10, 11-21: sizes of the buffers; 24: chained; 25: end of the ring | the same |
+//! | 1 | bits 29, 30: first and last segment; 31: interrupt | |
 //! | 2 | address of buffer 1 | the same |
 //! | 3 | address of buffer 2 or, of a chained descriptor, of the next | the same |
 //!
@@ -33,7 +34,7 @@ pub const LAST_SEGMENT: u32 = 1 << 30;
 const SIZE_MASK: u32 = (1 << 11) - 1;
 const SECOND_SIZE_SHIFT: u32 = 11;
 
-/// The layout, with the skip length (CSR0, bits 2-6) in bytes: what lies between two descriptors that are not chained.
+/// The layout, with the skip length (CSR0, bits 2-6) in bytes: the gap between two descriptors that are not chained.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Dec2114x {
     /// Skip length, a multiple of eight bytes.
@@ -55,7 +56,7 @@ impl Descriptor {
         Self { control: (word(0) >> 32) as u32, addresses: [word(1) as u32, (word(1) >> 32) as u32] }
     }
 
-    /// Its buffers that are not empty: 4,094 bytes at most. Nobody has said that they are the guest's memory.
+    /// Its buffers that are not empty: at most 4,094 bytes. They may lie outside the guest's memory.
     pub fn buffers(&self) -> HostRanges {
         let [first, second] = self.addresses;
         let has_second = self.control & CHAINED == 0;
@@ -66,7 +67,7 @@ impl Descriptor {
         ranges.into_iter().filter(|range| range.bytes > 0).collect()
     }
 
-    /// The ownership word by which it goes back to the host, with this status.
+    /// The ownership word that returns the descriptor to the host, with this status.
     pub fn done(&self, status: u32) -> u64 {
         u64::from(self.control) << 32 | u64::from(status & !OWN)
     }
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_and_the_next_descriptor_are_as_the_manual_says() {
+    fn buffers_and_next_descriptor_follow_the_manual() {
         let layout = Dec2114x { skip_bytes: 8 };
         let sizes = 1_536 << SECOND_SIZE_SHIFT | 60;
         let range = |address, bytes| HostRange { address, bytes };

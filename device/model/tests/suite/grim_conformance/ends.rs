@@ -1,4 +1,5 @@
-//! What has no receiver, ends in the middle, or never goes on: its sender is told, and nobody else is harmed.
+//! Messages without a receiver, and messages that end or stall in the middle: the card reports them to their sender,
+//! and no other channel is affected.
 
 use niclab_abi::receive::{
     REFUSED_CLOSED, REFUSED_MEMORY, REFUSED_NO_PAYLOAD, REFUSED_SEGMENT, REFUSED_TARGET,
@@ -17,8 +18,8 @@ use crate::support::request;
 
 const NODES: u16 = 3;
 const REGION: u64 = 48 << 10;
-const MOST_STEPS: u32 = 200_000;
-/// Longer than a message takes while others are sent again and again.
+const MAX_STEPS: u32 = 200_000;
+/// Longer than a message takes while other messages are retransmitted repeatedly.
 const TIMEOUT: Span = Span::from_ns(2_000_000);
 
 fn short(node: u16, endpoint: u16, first: u32) -> Message {
@@ -47,7 +48,7 @@ fn rest(wire: &mut Wire) {
     let mut steps = 0;
     while wire.step() {
         steps += 1;
-        assert!(steps < MOST_STEPS, "it never rests");
+        assert!(steps < MAX_STEPS, "it never rests");
     }
 }
 
@@ -55,7 +56,7 @@ fn send(wire: &mut Wire, node: usize, port: u32, message: &Message) {
     assert!(wire.send(node, port, message, REGION));
 }
 
-/// The first arguments of all that came to a port, given back as they are read; payload is checked.
+/// Reads and releases all messages of a port and checks their payload. Returns their first arguments.
 fn read(wire: &mut Wire, node: usize, port: u32) -> Vec<u32> {
     let mut came = Vec::new();
     while let Some(found) = wire.receive(node, port) {
@@ -66,14 +67,14 @@ fn read(wire: &mut Wire, node: usize, port: u32) -> Vec<u32> {
     came
 }
 
-/// What a program was told: how many of its messages were refused, and why the last.
-fn told(wire: &Wire, node: usize, port: u32) -> (u64, u64) {
+/// The program's status line: the number of its refused messages, and the reason of the last refusal.
+fn refusals(wire: &Wire, node: usize, port: u32) -> (u64, u64) {
     let line = wire.hosts[node].line(port);
     (line.refused, line.refusal)
 }
 
 #[test]
-fn what_cannot_be_delivered_is_told_to_its_sender_with_the_reason() {
+fn undeliverable_messages_are_reported_with_the_reason() {
     let opening = Opening { payload_bytes: 1_024, ..PLAIN };
     let check = |message: Message, reason: u64| {
         let mut wire = wire(Faults::default(), 1, opening, |card| card);
@@ -87,7 +88,7 @@ fn what_cannot_be_delivered_is_told_to_its_sender_with_the_reason() {
         let mut came = read(&mut wire, 1, 0);
         came.sort_unstable();
         assert_eq!(came, [7, 8], "{message:?}");
-        assert_eq!((told(&wire, 0, 0), told(&wire, 0, 1)), ((1, reason), (0, 0)), "{message:?}");
+        assert_eq!((refusals(&wire, 0, 0), refusals(&wire, 0, 1)), ((1, reason), (0, 0)), "{message:?}");
         let untouched = |node: usize, port| wire.hosts[node].exposed(port).iter().all(|byte| *byte == 0);
         assert!(untouched(1, 0) && untouched(2, 1));
         wire.check_memory();
@@ -109,7 +110,7 @@ fn what_cannot_be_delivered_is_told_to_its_sender_with_the_reason() {
 }
 
 #[test]
-fn memory_is_written_while_it_is_exposed_and_not_before_or_after() {
+fn memory_is_written_only_while_it_is_exposed() {
     let mut wire = wire(Faults::default(), 1, PLAIN, |card| card);
     let region = wire.program(1, 0).exposed_region;
     let message = memory(1, 0, region, 4_000, 9_000);
@@ -119,11 +120,11 @@ fn memory_is_written_while_it_is_exposed_and_not_before_or_after() {
         send(&mut wire, 0, 0, &message);
         rest(&mut wire);
         assert_eq!(wire.hosts[1].counter("memory_received") - before, is_exposed.into());
-        assert_eq!(told(&wire, 0, 0).0, refused);
+        assert_eq!(refusals(&wire, 0, 0).0, refused);
     }
     assert!(wire.hosts[1].exposed(0)[4_000..][..9_000] == message.payload);
-    assert_eq!(read(&mut wire, 1, 0), [], "nothing tells its program");
-    // In the middle of a message its region closes.
+    assert_eq!(read(&mut wire, 1, 0), [], "memory messages are not reported to the receiving program");
+    // The region closes in the middle of a message.
     assert_eq!(wire.expose(1, 0, region, true), 0);
     send(&mut wire, 0, 0, &message);
     while wire.hosts[1].counter("cut_through") < 24 {
@@ -133,12 +134,12 @@ fn memory_is_written_while_it_is_exposed_and_not_before_or_after() {
     assert_eq!(wire.control(1, &close).0, 0);
     let before = wire.hosts[1].exposed(0).to_vec();
     rest(&mut wire);
-    assert!(wire.hosts[1].exposed(0) == before, "written after its end");
-    assert_eq!(told(&wire, 0, 0), (3, REFUSED_MEMORY));
+    assert!(wire.hosts[1].exposed(0) == before, "written after the region was closed");
+    assert_eq!(refusals(&wire, 0, 0), (3, REFUSED_MEMORY));
 }
 
 #[test]
-fn an_endpoint_that_never_releases_holds_up_its_own_senders_and_nobody_else() {
+fn a_full_endpoint_blocks_only_its_own_senders() {
     let opening = Opening { slices: 8, payload_bytes: 4_096, ..PLAIN };
     let mut wire = wire(Faults::default(), 1, opening, |card| tight(card, 0));
     for first in 0..20 {
@@ -155,7 +156,7 @@ fn an_endpoint_that_never_releases_holds_up_its_own_senders_and_nobody_else() {
     }
     assert!(wire.hosts[1].counter("refusals_sent") > 10, "there is no room left");
     assert_eq!(wire.program(1, 0).read, 0);
-    // It comes to its senses.
+    // From here on the endpoint releases its slices.
     let mut came = Vec::new();
     let mut steps = 0;
     loop {
@@ -164,7 +165,7 @@ fn an_endpoint_that_never_releases_holds_up_its_own_senders_and_nobody_else() {
             break;
         }
         steps += 1;
-        assert!(steps < MOST_STEPS, "it never rests");
+        assert!(steps < MAX_STEPS, "it never rests");
     }
     let of = |begin: u32| came.iter().copied().filter(|first| first / 100 == begin / 100).collect::<Vec<_>>();
     assert_eq!((of(0), of(100)), ((0..20).collect(), (100..120).collect()));
@@ -172,26 +173,26 @@ fn an_endpoint_that_never_releases_holds_up_its_own_senders_and_nobody_else() {
 }
 
 #[test]
-fn a_message_of_which_a_segment_never_comes_is_given_up_and_its_program_told() {
+fn a_message_missing_a_segment_is_abandoned_and_reported() {
     for (pushed, frames) in [(32, 0), (1_500, 1), (4_999, 3)] {
         let mut wire =
             wire(Faults::default(), 1, Opening { slices: 8, payload_bytes: 5_056, ..PLAIN }, |card| card);
         let message = bulk(1, 0, 1, 5_000);
         wire.fill(0, 0, 0, &message.payload);
         assert!(wire.begin(0, 0, &message, 0, pushed));
-        // Meanwhile its channel is taken, and others' are not.
+        // The unfinished message blocks its own channel and no other channel.
         assert!(wire.begin(0, 0, &short(1, 0, 2), 0, 0));
         send(&mut wire, 0, 1, &short(1, 0, 3));
         rest(&mut wire);
         assert_eq!(read(&mut wire, 1, 0), [3]);
-        assert_eq!(told(&wire, 0, 0), (2, REFUSED_SEGMENT));
+        assert_eq!(refusals(&wire, 0, 0), (2, REFUSED_SEGMENT));
         let counter = |node: usize, name| wire.hosts[node].counter(name);
         assert_eq!((counter(0, "stalled"), counter(0, "frames_sent")), (1, frames + 1));
-        // Its receiver was told, and keeps no room for it.
+        // The receiver learned of the end, and reserves no room for the message.
         check_room(&mut wire, 1, 0);
         wire.push(0, 0, 5_000);
-        assert_eq!(told(&wire, 0, 0), (3, REFUSED_SEGMENT), "it is nobody's");
-        // All room is there again, at either end.
+        assert_eq!(refusals(&wire, 0, 0), (3, REFUSED_SEGMENT), "the segment belongs to no message");
+        // Sender and receiver have all of their room back.
         wire.program(0, 0).launched = 1;
         send(&mut wire, 0, 0, &bulk(1, 0, 4, 5_050));
         rest(&mut wire);
@@ -201,9 +202,9 @@ fn a_message_of_which_a_segment_never_comes_is_given_up_and_its_program_told() {
 }
 
 #[test]
-fn a_message_that_is_refused_while_it_is_pushed_and_then_given_up_is_told_once() {
+fn a_message_refused_and_then_abandoned_is_reported_once() {
     let closed = 5;
-    for (endpoint, told_of, reason) in [(0, 1, REFUSED_SEGMENT), (closed, 1, REFUSED_CLOSED)] {
+    for (endpoint, count, reason) in [(0, 1, REFUSED_SEGMENT), (closed, 1, REFUSED_CLOSED)] {
         let mut wire =
             wire(Faults::default(), 1, Opening { slices: 8, payload_bytes: 5_056, ..PLAIN }, |card| card);
         let message = bulk(1, endpoint, 1, 5_000);
@@ -211,13 +212,13 @@ fn a_message_that_is_refused_while_it_is_pushed_and_then_given_up_is_told_once()
         assert!(wire.begin(0, 0, &message, 0, 1_500));
         rest(&mut wire);
         assert_eq!(wire.hosts[0].counter("stalled"), 1);
-        assert_eq!(told(&wire, 0, 0), (told_of, reason));
+        assert_eq!(refusals(&wire, 0, 0), (count, reason));
         check_room(&mut wire, 1, 0);
         wire.check_memory();
     }
 }
 
-/// All of a queue of eight slices has room: eight messages go straight to it.
+/// Checks that a queue of eight slices is empty: eight messages go directly to it. Also checks the payload region.
 fn check_room(wire: &mut Wire, node: usize, port: u32) {
     let straight =
         |wire: &Wire| (wire.hosts[node].counter("cut_through"), wire.hosts[node].counter("queued"));
@@ -226,9 +227,8 @@ fn check_room(wire: &mut Wire, node: usize, port: u32) {
         send(wire, 2, 1, &short(node as u16, port as u16, 900 + first));
     }
     rest(wire);
-    assert_eq!(straight(wire), (before.0 + 8, before.1), "a place of the queue is lost");
+    assert_eq!(straight(wire), (before.0 + 8, before.1), "a slot of the queue is lost");
     assert_eq!(read(wire, node, port), (900..908).collect::<Vec<_>>());
-    // And all of its payload region.
     send(wire, 2, 1, &bulk(node as u16, port as u16, 950, 4_096));
     rest(wire);
     assert_eq!(wire.hosts[node].counter("queued"), before.1, "room of the payload region is lost");
@@ -246,9 +246,9 @@ enum End {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// A sender or a receiver ends in the middle of anything, and another program is there at once.
+    /// A sender or a receiver ends at any point, and another program opens its port at once.
     #[test]
-    fn whatever_ends_the_next_owner_and_all_others_go_on(
+    fn after_a_close_or_reset_the_next_owner_and_others_work(
         seed: u64,
         (lost, duplicated, late) in prop_oneof![Just((0, 0, 0)), (0..150_u32, 0..150_u32, 0..200_u32)],
         more in prop_oneof![Just(0), 0..5_000_u64, Just(100_000)],
@@ -269,7 +269,7 @@ proptest! {
             }
         }
         let mut sent_others = wire.program(0, 1).launched;
-        // Port 0 of the sender, or that of the receiver; of a host that is gone all ports are.
+        // Port 0 of the sender or of the receiver is closed; a reset host loses all of its ports.
         let node = usize::from(!is_sender);
         if end == End::Port {
             wire.close(node, 0);
@@ -303,11 +303,11 @@ proptest! {
 }
 
 const LITTLE: Opening = Opening { slices: 8, payload_bytes: 4_096, exposed_bytes: 128 << 10 };
-/// Messages of the channel that goes on are numbered from here.
+/// First number of the messages of the channel that stays open.
 const OTHERS: u32 = 500;
 
-/// Two channels of node 0 send to the two endpoints of node 1. The first, whose program or receiver will end, pushes a
-/// part of a message at last.
+/// Two channels of node 0 send to the two endpoints of node 1. The first channel, whose program or receiver will end,
+/// finally pushes a part of a message.
 fn begin(wire: &mut Wire, seed: u64, sizes: &[(u16, usize)], partial: u32) {
     let mut random = Random::new(seed, 1);
     for (first, &(endpoint, bytes)) in (0..).zip(sizes) {
@@ -318,7 +318,7 @@ fn begin(wire: &mut Wire, seed: u64, sizes: &[(u16, usize)], partial: u32) {
         }
     }
     if partial > 0 && wire.hosts[0].nic.accepts_store(0) {
-        // Where no other message is.
+        // At an offset that no other message uses.
         let message = bulk(1, 0, 400, 4_096);
         wire.fill(0, 0, REGION, &message.payload);
         wire.begin(0, 0, &message, REGION as u32, partial);
@@ -326,7 +326,7 @@ fn begin(wire: &mut Wire, seed: u64, sizes: &[(u16, usize)], partial: u32) {
     }
 }
 
-/// What came to the endpoints of node 1.
+/// Messages that arrived at the endpoints of node 1.
 #[derive(Debug, Default)]
 struct Came {
     to_the_first: Vec<u32>,
@@ -341,20 +341,21 @@ impl Came {
         !first.is_empty() || !second.is_empty()
     }
 
-    /// Until all is still. What is given back by one may have held up the other.
+    /// Runs until the wire is idle. Slices that one endpoint releases may unblock the other.
     fn rest(&mut self, wire: &mut Wire) {
         let mut steps = 0;
         while self.read(wire) | wire.step() {
             steps += 1;
-            assert!(steps < MOST_STEPS, "it never rests");
+            assert!(steps < MAX_STEPS, "it never rests");
         }
     }
 }
 
-/// All that is left is whole and empty, and the next owner of a port, which is told of nothing that was not its own, is
-/// served.
+/// Checks that no memory or slot leaked, and that the next owner of the port can send and gets no report of earlier
+/// messages.
 fn next_owner(wire: &mut Wire, is_sender: bool) {
-    let check = |wire: &Wire| assert!(!is_sender || told(wire, 0, 0) == (0, 0), "{:?}", told(wire, 0, 0));
+    let check =
+        |wire: &Wire| assert!(!is_sender || refusals(wire, 0, 0) == (0, 0), "{:?}", refusals(wire, 0, 0));
     wire.check_memory();
     check(wire);
     check_room(wire, 1, 0);
@@ -373,7 +374,7 @@ fn next_owner(wire: &mut Wire, is_sender: bool) {
 }
 
 #[test]
-fn what_became_of_an_earlier_owners_messages_is_not_told_to_the_next() {
+fn the_next_owner_gets_no_report_of_earlier_messages() {
     for later in 0..60 {
         let mut wire = wire(Faults::default(), 1, LITTLE, |card| card);
         wire.close(1, 1);
@@ -388,15 +389,15 @@ fn what_became_of_an_earlier_owners_messages_is_not_told_to_the_next() {
         (0..4).for_each(|first| send(&mut wire, 0, 0, &short(1, 0, first)));
         rest(&mut wire);
         assert_eq!(read(&mut wire, 1, 0), [0, 1, 2, 3]);
-        assert_eq!(told(&wire, 0, 0), (0, 0), "after {later} steps");
+        assert_eq!(refusals(&wire, 0, 0), (0, 0), "after {later} steps");
         send(&mut wire, 0, 0, &short(1, 1, 4));
         rest(&mut wire);
-        assert_eq!(told(&wire, 0, 0), (1, REFUSED_CLOSED));
+        assert_eq!(refusals(&wire, 0, 0), (1, REFUSED_CLOSED));
     }
 }
 
 #[test]
-fn a_card_that_is_gone_in_the_middle_of_a_message_owes_nothing() {
+fn a_card_can_be_dropped_in_the_middle_of_a_message() {
     let mut wire = wire(Faults::default(), 1, LITTLE, |card| card);
     send(&mut wire, 0, 0, &bulk(1, 0, 1, 4_000));
     while wire.hosts[1].counter("cut_through") == 0 {
@@ -406,7 +407,7 @@ fn a_card_that_is_gone_in_the_middle_of_a_message_owes_nothing() {
 }
 
 #[test]
-fn what_waits_for_room_in_a_region_that_closes_is_given_up() {
+fn messages_waiting_for_a_region_are_refused_when_it_closes() {
     let mut wire = wire(Faults::default(), 1, LITTLE, |card| card);
     (0..3).for_each(|first| send(&mut wire, 0, 0, &bulk(1, 0, first, 4_000)));
     rest(&mut wire);
@@ -418,10 +419,10 @@ fn what_waits_for_room_in_a_region_that_closes_is_given_up() {
     assert_eq!(wire.hosts[1].counter("no_payload_region"), 2);
     send(&mut wire, 0, 0, &short(1, 1, 7));
     rest(&mut wire);
-    assert_eq!((told(&wire, 0, 0), read(&mut wire, 1, 1)), ((2, REFUSED_NO_PAYLOAD), vec![7]));
+    assert_eq!((refusals(&wire, 0, 0), read(&mut wire, 1, 1)), ((2, REFUSED_NO_PAYLOAD), vec![7]));
 }
 
-/// Messages of two channels wait in card memory, acknowledged, for an endpoint that has room for one.
+/// Acknowledged messages of two channels wait in card memory for an endpoint that has room for only one.
 fn waiting(faults: Faults, seed: u64) -> Wire {
     let mut wire = wire(faults, seed, LITTLE, |card| card);
     (0..3).for_each(|first| send(&mut wire, 0, 0, &bulk(1, 0, first, 4_000)));
@@ -433,25 +434,25 @@ fn waiting(faults: Faults, seed: u64) -> Wire {
 }
 
 #[test]
-fn a_message_that_is_refused_after_it_was_acknowledged_is_told_to_a_sender_that_has_nothing_more_to_send() {
+fn late_refusals_are_reported_to_an_idle_sender() {
     for seed in 0..40 {
         let faults = Faults { lost: 300, duplicated: 100, damaged: 0, late: 200 };
         let mut wire = waiting(if seed == 0 { Faults::default() } else { faults }, seed);
         wire.close(1, 0);
         wire.check_memory();
-        // The other card's own channel of the same number sends and ends meanwhile: no report is lost for that.
+        // The receiving card's own channel of the same number sends and closes at the same time. No report may be lost.
         if seed % 2 == 1 {
             (0..4).for_each(|first| send(&mut wire, 1, 1, &short(0, 0, first)));
             wire.close(1, 1);
         }
         rest(&mut wire);
-        let told = [0, 1].map(|port| told(&wire, 0, port));
-        assert_eq!(told, [(2, REFUSED_CLOSED), (2, REFUSED_CLOSED)], "seed {seed}");
+        let refusals = [0, 1].map(|port| refusals(&wire, 0, port));
+        assert_eq!(refusals, [(2, REFUSED_CLOSED), (2, REFUSED_CLOSED)], "seed {seed}");
     }
 }
 
 #[test]
-fn what_is_refused_after_its_owner_has_ended_is_told_to_nobody() {
+fn late_refusals_are_not_reported_to_the_next_owner() {
     for sends in [false, true] {
         let mut wire = waiting(Faults::default(), 1);
         wire.close(0, 0);
@@ -464,17 +465,17 @@ fn what_is_refused_after_its_owner_has_ended_is_told_to_nobody() {
         wire.close(1, 0);
         rest(&mut wire);
         let own = if sends { (1, REFUSED_CLOSED) } else { (0, 0) };
-        assert_eq!([told(&wire, 0, 0), told(&wire, 0, 1)], [own, (2, REFUSED_CLOSED)]);
+        assert_eq!([refusals(&wire, 0, 0), refusals(&wire, 0, 1)], [own, (2, REFUSED_CLOSED)]);
         assert_eq!(read(&mut wire, 1, 1), [8; 1][..usize::from(sends)]);
-        // And then of what is its own.
+        // Refusals of the new owner's own messages are reported.
         send(&mut wire, 0, 0, &short(1, 0, 9));
         rest(&mut wire);
-        assert_eq!(told(&wire, 0, 0), (own.0 + 1, REFUSED_CLOSED));
+        assert_eq!(refusals(&wire, 0, 0), (own.0 + 1, REFUSED_CLOSED));
     }
 }
 
 #[test]
-fn a_message_whose_endpoint_closes_while_it_comes_is_told_to_its_sender() {
+fn closing_an_endpoint_refuses_the_message_in_flight() {
     for is_memory in [false, true] {
         let mut wire = wire(Faults::default(), 1, PLAIN, |card| card);
         let region = wire.program(1, 0).exposed_region;
@@ -485,6 +486,6 @@ fn a_message_whose_endpoint_closes_while_it_comes_is_told_to_its_sender() {
         }
         wire.close(1, 0);
         rest(&mut wire);
-        assert_eq!(told(&wire, 0, 0), (1, REFUSED_CLOSED));
+        assert_eq!(refusals(&wire, 0, 0), (1, REFUSED_CLOSED));
     }
 }

@@ -1,5 +1,5 @@
-//! GRIM cards between which frames are lost, duplicated, late and damaged: messages come whole, once and in the order of
-//! their channel, and no byte of card memory is left behind.
+//! GRIM cards on a wire that loses, duplicates, delays and damages frames: messages arrive intact, once and in the
+//! order of their channel, and no byte of card memory leaks.
 
 mod ends;
 mod wire_time;
@@ -16,8 +16,8 @@ use crate::support::matching::pattern;
 
 const NODES: u16 = 3;
 const PORTS: u32 = 2;
-const MOST_STEPS: u32 = 400_000;
-/// Each sender writes into a part of its own of exposed memory.
+const MAX_STEPS: u32 = 400_000;
+/// Bytes of exposed memory that each sender writes for itself.
 const AREA: u64 = 16 << 10;
 
 /// A port of a node.
@@ -31,16 +31,16 @@ fn number_of(end: End) -> usize {
     end.0 * PORTS as usize + end.1 as usize
 }
 
-/// What one channel sent to one endpoint.
+/// The messages that one channel sent to one endpoint.
 #[derive(Clone, Debug, Default)]
 struct Stream {
-    /// Messages for handlers that have not come, each with how many memory messages went before it.
+    /// Handler messages that have not arrived, each with the number of memory messages sent before it.
     waiting: VecDeque<(Message, u32)>,
-    /// The memory messages, of which the next covers what the one before wrote.
+    /// Payloads of the memory messages; each overwrites the previous one.
     written: Vec<Vec<u8>>,
 }
 
-/// Programs that check what the others send.
+/// Programs that check the messages of the others.
 struct World {
     wire: Wire,
     region_bytes: u64,
@@ -61,7 +61,7 @@ impl World {
         &mut self.streams[number_of(from) * ends().count() + number_of(to)]
     }
 
-    /// Sends so many bytes; false while there is no room.
+    /// Sends a message of `bytes`; false if there is no room for it.
     fn send(&mut self, from: End, to: End, bytes: u64, segment: usize, random: u32) -> bool {
         let arguments = [random, random >> 3, !random, random.wrapping_mul(7)];
         let mut message = Message {
@@ -96,21 +96,21 @@ impl World {
         &self.wire.hosts[to.0].exposed(to.1)[number_of(from) * AREA as usize..][..AREA as usize]
     }
 
-    /// Reads at most so many messages of a port.
+    /// Reads at most `most` messages of a port.
     fn read(&mut self, end: End, most: u64) {
         for _ in 0..most {
             let Some(came) = self.wire.receive(end.0, end.1) else { return };
             let from = (usize::from(came.node), u32::from(came.channel));
             let (message, written) =
-                self.stream(from, end).waiting.pop_front().expect("a message that nobody sent");
+                self.stream(from, end).waiting.pop_front().expect("a message that was sent");
             let To::Handler { handler, arguments } = message.to else { panic!("{message:?}") };
             let (node, channel) = (from.0 as u16, from.1 as u8);
             let Message { payload, interrupt, .. } = message;
             let sent = Came { node, channel, handler, arguments, payload, interrupt };
-            assert!(came == sent, "{from:?} to {end:?}: not what is next");
-            // What its channel wrote before it is there.
+            assert!(came == sent, "{from:?} to {end:?}: not the next message of the channel");
+            // Memory messages that its channel sent earlier have been written.
             let number = u32::from_le_bytes(self.area(from, end)[..4].try_into().unwrap());
-            assert!(number + 1 >= written, "overtook memory message {written}, of which {number} is there");
+            assert!(number + 1 >= written, "overtook memory message {written}; only {number} is written");
             self.came += 1;
         }
     }
@@ -125,22 +125,22 @@ impl World {
         }
     }
 
-    /// Lets all that is under way come to its end.
+    /// Runs until no frame, deadline or message is left.
     fn settle(&mut self) {
         let mut steps = 0;
         loop {
             let before = self.came;
             self.read_all();
-            // What is given back makes room for what waits, with nothing else under way.
+            // Released slices make room for waiting messages, even if no frame or deadline is left.
             if !self.wire.step() && self.came == before {
                 return;
             }
             steps += 1;
-            assert!(steps < MOST_STEPS, "it never rests");
+            assert!(steps < MAX_STEPS, "it never rests");
         }
     }
 
-    /// All came, all left, all is given back.
+    /// Checks that all messages arrived, none was refused, and all slices and card memory are released.
     fn check(&mut self) {
         for (from, to) in ends().flat_map(|from| ends().map(move |to| (from, to))) {
             let stream = self.stream(from, to).clone();
@@ -162,7 +162,7 @@ impl World {
     }
 }
 
-/// Random messages between all, whose receivers read now and then, until `count` are sent.
+/// Sends `count` random messages between random ends. Receivers read now and then.
 fn run(seed: u64, world: &mut World, longest: u64, segment: usize, count: usize) {
     let mut random = Random::new(seed, 1);
     let end = |random: &mut Random| (random.below(NODES.into()) as usize, random.below(PORTS));
@@ -172,9 +172,9 @@ fn run(seed: u64, world: &mut World, longest: u64, segment: usize, count: usize)
         let draw = random.next() as u32;
         let mut steps = 0;
         while !world.send(from, to, bytes, segment, draw) {
-            // A program waits for room, and may not be idle meanwhile: others may wait for it.
+            // While a program waits for room, all programs keep reading; otherwise they would wait for one another.
             world.read_all();
-            assert!(world.wire.step() && steps < MOST_STEPS, "room comes");
+            assert!(world.wire.step() && steps < MAX_STEPS, "room becomes free");
             steps += 1;
         }
         (0..random.below(5)).for_each(|_| {
@@ -191,7 +191,7 @@ fn run(seed: u64, world: &mut World, longest: u64, segment: usize, count: usize)
     world.check();
 }
 
-/// A card whose memory for what comes is of so many bytes beside one frame.
+/// A card whose inbound memory holds one frame and `more` bytes.
 fn tight(card: Config, more: u64) -> Config {
     let outbound = u64::from(card.channels) * (u64::from(card.headers) * 32 + card.payload_bytes);
     let frame = u64::from(card.mtu_bytes) - OVERHEAD_BYTES as u64 + HEAD_BYTES as u64 + 4;
@@ -199,7 +199,7 @@ fn tight(card: Config, more: u64) -> Config {
 }
 
 #[test]
-fn on_a_sound_wire_nothing_goes_twice_and_all_comes() {
+fn without_faults_nothing_is_retransmitted_or_lost() {
     let mut world = World::new(1, Faults::default(), PLAIN, |node| config(node, NODES.into()));
     run(1, &mut world, 9_000, 32, 600);
     assert_eq!([world.sum("repeated"), world.sum("duplicated"), world.sum("ahead")], [0; 3]);
@@ -219,7 +219,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
-    fn messages_come_whole_once_and_in_the_order_of_their_channel(
+    fn messages_arrive_intact_once_and_in_channel_order(
         seed: u64,
         (lost, duplicated, damaged, late) in (0..150_u32, 0..150_u32, 0..100_u32, 0..200_u32),
         mtu_bytes in prop_oneof![124..300_u32, 300..9_000_u32],
@@ -234,10 +234,12 @@ proptest! {
         let longest = longest.min(40 * u64::from(mtu_bytes));
         let payload_bytes = longest.max(1).next_multiple_of(64);
         let card = |node| {
-            let card = Config { mtu_bytes, headers, window_frames, weights: weights.clone().into(), ..config(node, NODES.into()) };
+            let weights = weights.clone().into();
+            let card = Config { mtu_bytes, headers, window_frames, weights, ..config(node, NODES.into()) };
             tight(Config { payload_bytes: if is_narrow { payload_bytes } else { 48 << 10 }, ..card }, more)
         };
-        let opening = Opening { slices, payload_bytes: if is_narrow { payload_bytes } else { 3 * payload_bytes }, ..PLAIN };
+        let payload_bytes = if is_narrow { payload_bytes } else { 3 * payload_bytes };
+        let opening = Opening { slices, payload_bytes, ..PLAIN };
         let mut world = World::new(seed, Faults { lost, duplicated, damaged, late }, opening, card);
         run(seed, &mut world, longest, segment, 120);
     }

@@ -1,4 +1,4 @@
-//! When frames go: whose turn it is, what looking for it takes, and what cut-through is.
+//! Transmission times of frames: which channel sends next, the time of the scan for it, and cut-through.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn message(bytes: usize, segment: usize) -> Message {
     Message { node: 1, endpoint: 0, to, payload: pattern(9, bytes), segment, interrupt: false }
 }
 
-/// Two cards, of which the first has these ports open.
+/// Two cards. The first one has `ports` open ports.
 fn wire(ports: u32, card: impl Fn(Config) -> Config) -> Wire {
     let mut wire = Wire::new(1, Faults::default(), 2, |node| card(config(node, 2)));
     (0..ports).for_each(|port| wire.open(0, port, PLAIN));
@@ -25,7 +25,7 @@ fn wire(ports: u32, card: impl Fn(Config) -> Config) -> Wire {
     wire
 }
 
-/// Lets all come; the first card's frames of messages.
+/// Delivers all messages. Returns the first card's message frames.
 fn frames(wire: &mut Wire) -> Vec<(Header, Sent)> {
     while wire.step() {
         while wire.receive(1, 0).is_some() {
@@ -38,20 +38,20 @@ fn frames(wire: &mut Wire) -> Vec<(Header, Sent)> {
 }
 
 #[test]
-fn channels_that_have_something_get_as_many_frames_as_they_weigh() {
+fn busy_channels_share_the_wire_by_weight() {
     let mut wire = wire(3, |card| Config { weights: [3, 1, 2].into(), ..card });
     for number in 0..40 {
         assert!(wire.send(0, number % 2 * 2, &message(0, 0), REGION));
         assert!(wire.send(0, 1, &message(0, 0), REGION));
     }
     let channels: Vec<u8> = frames(&mut wire).iter().map(|(header, _)| header.channel).collect();
-    // The middle, where no channel has run dry: after three turns of the first two waited.
+    // Frames 6 to 30: all channels have messages to send. The first frames left before that.
     let turns = |channel: u8| channels[6..30].iter().filter(|other| **other == channel).count();
     assert_eq!([turns(0), turns(1), turns(2)], [12, 4, 8], "{channels:?}");
     assert_eq!(channels.len(), 80);
 }
 
-/// How long lies between two frames of one channel that has many, on a card of so many.
+/// The most frequent gap between two frames of one busy channel, on a card with `channels` channels.
 fn gap(channels: u32) -> Span {
     let mut wire = wire(1, |card| Config { channels, payload_bytes: 64, ..card });
     (0..30).for_each(|_| assert!(wire.send(0, 0, &message(0, 0), 64)));
@@ -64,14 +64,14 @@ fn gap(channels: u32) -> Span {
 }
 
 #[test]
-fn looking_for_work_takes_as_long_as_there_are_channels() {
-    // Four cycles of 30 ns for each that is looked at.
+fn scan_time_is_proportional_to_the_number_of_channels() {
+    // The scan takes four cycles of 30 ns for each channel.
     let [one, eight, all] = [1, 8, 64].map(gap);
     let look = 4 * 30_000;
     assert_eq!((eight.as_ps() - one.as_ps(), all.as_ps() - one.as_ps()), (7 * look, 63 * look));
 }
 
-/// Frames of a message of 20,000 bytes, and when it has come.
+/// Frames of a message of 20,000 bytes, and the time of its arrival.
 fn pushed(segment: usize) -> (Vec<(Header, Sent)>, Time) {
     let mut wire = wire(1, |card| card);
     let sent = message(20_000, segment);
@@ -89,13 +89,13 @@ fn pushed(segment: usize) -> (Vec<(Header, Sent)>, Time) {
 }
 
 #[test]
-fn a_message_pushed_in_segments_begins_on_the_wire_before_its_end_is_there() {
+fn a_segmented_message_leaves_before_it_is_completely_pushed() {
     let ((whole, whole_came), (cut, cut_came)) = (pushed(0), pushed(32));
     assert_eq!((whole.len(), cut.len()), (14, 14));
     assert!(whole.iter().all(|(_, sent)| sent.head == sent.tail));
-    assert!(cut[0].1.head < cut[0].1.tail, "its first byte goes while its last is pushed");
+    assert!(cut[0].1.head < cut[0].1.tail, "the first byte leaves while the program pushes the last one");
     assert!(cut[0].1.head < whole[0].1.head && cut_came < whole_came);
-    // What is on the wire is the same.
+    // The bytes on the wire are the same.
     let bytes =
         |frames: &[(Header, Sent)]| frames.iter().map(|(_, sent)| sent.frame.to_vec()).collect::<Vec<_>>();
     assert!(bytes(&whole) == bytes(&cut));

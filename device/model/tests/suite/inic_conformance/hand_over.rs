@@ -1,4 +1,4 @@
-//! Another assembly under load: nothing that both promise is lost by it.
+//! Firmware reloads under load: promises that both assemblies make hold across the reload.
 
 use niclab_abi::FromBytes;
 use niclab_abi::firmware::{
@@ -14,7 +14,7 @@ use niclab_model::time::Span;
 
 use super::*;
 
-/// Where a driver keeps the image that it loads: behind the registered memory of the sends.
+/// Address of the image that a driver loads: after the event queue, before the registered memory.
 const IMAGE: u64 = 0x1_0000;
 
 fn image(name: &str) -> Vec<u8> {
@@ -32,7 +32,7 @@ impl World {
         }
     }
 
-    /// Has all switch once all are drained and nothing is on the wire.
+    /// Has all cards switch, once all are drained and the wire is empty.
     fn go_on(&mut self) {
         if !self.wire.is_flying() && self.progress().iter().all(|it| *it == Progress::Drained) {
             for node in 0..usize::from(NODES) {
@@ -52,7 +52,7 @@ impl World {
         let mut steps = 0;
         while self.step() {
             steps += 1;
-            assert!(steps < MOST_STEPS, "it never rests: {:?}", self.progress());
+            assert!(steps < MAX_STEPS, "the run does not end: {:?}", self.progress());
         }
         assert_eq!(self.progress(), [Progress::Runs; NODES as usize]);
     }
@@ -62,7 +62,7 @@ impl World {
     }
 }
 
-/// Random messages, and so many hand-overs among them, each to one of these assemblies.
+/// Random messages with random reloads between them, each to one of these assemblies.
 fn run_among(seed: u64, names: &[&str], faults: Faults, count: usize) -> World {
     let random_below = |random: &mut Random, most: usize| random.below(most as u32) as usize;
     let mut random = Random::new(seed, 2);
@@ -74,7 +74,7 @@ fn run_among(seed: u64, names: &[&str], faults: Faults, count: usize) -> World {
         let message = Message { from, to, bytes: 4 * (1 + u64::from(random.below(1_000))) };
         let mut steps = 0;
         while !world.send(message.clone()) {
-            assert!(world.step() && steps < MOST_STEPS, "a place comes free");
+            assert!(world.step() && steps < MAX_STEPS, "a send buffer becomes free");
             steps += 1;
         }
         (0..random.below(6)).for_each(|_| {
@@ -91,7 +91,10 @@ fn run_among(seed: u64, names: &[&str], faults: Faults, count: usize) -> World {
     }
     world.wire.faults = Faults::default();
     world.rest();
-    assert!(world.wire.hosts.iter().all(|host| host.hand_overs == u32::from(epoch)), "each was told of");
+    assert!(
+        world.wire.hosts.iter().all(|host| host.hand_overs == u32::from(epoch)),
+        "each reload was reported"
+    );
     assert_eq!(world.counted(|counters| counters.hand_overs), u64::from(epoch) * u64::from(NODES));
     world
 }
@@ -99,7 +102,7 @@ fn run_among(seed: u64, names: &[&str], faults: Faults, count: usize) -> World {
 const RELIABLE: [&str; 4] = ["conf2", "conf3", "conf4", "selective_repeat"];
 
 #[test]
-fn reliable_assemblies_follow_one_another_under_load_and_nothing_is_lost() {
+fn reloads_between_reliable_assemblies_lose_nothing() {
     let faults = Faults { lost: 60, duplicated: 60, late: 60, ..Faults::default() };
     for (seed, faults) in (0..40).map(|seed| (seed, if seed % 2 == 0 { Faults::default() } else { faults })) {
         let world = run_among(seed, &RELIABLE[1..], faults, 120);
@@ -111,7 +114,7 @@ fn reliable_assemblies_follow_one_another_under_load_and_nothing_is_lost() {
 }
 
 #[test]
-fn ordered_assemblies_keep_the_order_over_a_hand_over() {
+fn reloads_between_ordered_assemblies_keep_the_order() {
     let faults = Faults { lost: 60, duplicated: 60, late: 60, ..Faults::default() };
     for seed in 0..20 {
         run_among(seed, &["conf4", "selective_repeat"], faults, 120).check(Promise::ALL);
@@ -119,7 +122,7 @@ fn ordered_assemblies_keep_the_order_over_a_hand_over() {
 }
 
 #[test]
-fn on_a_sound_network_unreliable_assemblies_lose_nothing_by_a_hand_over() {
+fn without_faults_unreliable_assemblies_lose_nothing_at_reload() {
     for seed in 0..20 {
         let world = run_among(seed, &["conf1", "unreliable_ordered", "conf4"], Faults::default(), 120);
         world.check(Promise { is_in_order: false, ..Promise::ALL });
@@ -128,14 +131,14 @@ fn on_a_sound_network_unreliable_assemblies_lose_nothing_by_a_hand_over() {
 }
 
 #[test]
-fn what_no_one_answers_fails_when_the_assembly_has_had_its_time() {
+fn unacknowledged_messages_fail_at_the_reload_timeout() {
     let mut world = World::new(1, Faults::default(), &values("conf4"));
     world.wire.cut.push(1);
     let message = |to| Message { from: 0, to, bytes: 4_000 };
     (0..8).for_each(|_| assert!(world.send(message(1))));
     let alone = HandOver::Begin { image: &image("conf3"), switch: Switch::Drained };
     world.wire.hand_over(0, alone).unwrap();
-    assert!(world.send(message(1)), "what is posted meanwhile waits");
+    assert!(world.send(message(1)), "a message posted during the reload waits");
     assert_eq!(world.wire.hand_over(0, alone), Err(HandOverError::Busy));
     while world.wire.hosts[0].hand_overs == 0 {
         assert!(world.wire.step());
@@ -144,8 +147,8 @@ fn what_no_one_answers_fails_when_the_assembly_has_had_its_time() {
     assert_eq!(world.wire.now.as_ps() / 1_000_000_000_000, 2, "two seconds of model time");
     let failed: Vec<u32> = world.failed.values().copied().collect();
     assert_eq!(failed, [POST_HANDED_OVER; 8]);
-    assert_eq!(world.told.len(), 9, "all memory was given back, and the one that waited is on its way");
-    // The others have the assembly before: they say so.
+    assert_eq!(world.told.len(), 9, "all memory is returned, and the message that waited is in flight");
+    // The other cards still have the old assembly, and count frames of the new one.
     world.wire.cut.clear();
     world.send(message(2));
     while world.wire.hosts[2].nic.counters().other_assembly == 0 {
@@ -160,22 +163,25 @@ fn what_no_one_answers_fails_when_the_assembly_has_had_its_time() {
     assert_eq!((world.came[1].as_slice(), world.came[2].as_slice()), (&[8][..], &[9][..]));
 }
 
-/// A card with nothing of its own under way waits for others that still send to it, for as long as they get anywhere.
+/// A card without work of its own waits for cards that still send to it, as long as they make progress.
 #[test]
-fn a_card_that_has_drained_waits_for_those_that_get_somewhere() {
+fn a_drained_card_waits_while_other_cards_make_progress() {
     let slow = values("conf4").with("timeout_us", Value::Number(100_000));
     let mut world = World::new(2, Faults { lost: 200, ..Faults::default() }, &slow);
     (0..50).for_each(|_| assert!(world.send(Message { from: 0, to: 1, bytes: 4_000 })));
     world.begin(&image("conf3"), 1);
     let begin = world.wire.now;
     world.rest();
-    assert!(world.wire.now.since(begin) > Span::from_ns(3_000_000_000), "longer than nothing may happen");
+    assert!(
+        world.wire.now.since(begin) > Span::from_ns(3_000_000_000),
+        "longer than the time-out without progress"
+    );
     assert_eq!((world.failed.len(), world.broken, world.came[1].len()), (0, 0, 50));
     assert_eq!(world.counted(|counters| counters.other_assembly + counters.lost_at_hand_over), 0);
 }
 
 #[test]
-fn a_program_that_posts_no_room_does_not_keep_the_card_from_another_assembly() {
+fn a_missing_receive_buffer_does_not_block_a_reload() {
     let config = card(&values("conf4"));
     let mut wire = Wire::new(1, Faults::default(), config, NODES);
     assert!(wire.send(0, 0, 1, 0, 0, 4_000));
@@ -183,7 +189,7 @@ fn a_program_that_posts_no_room_does_not_keep_the_card_from_another_assembly() {
     for node in 0..3 {
         wire.hand_over(node, HandOver::Begin { image: &[], switch: Switch::Drained }).unwrap();
     }
-    assert_eq!(wire.hosts[1].nic.progress(), Progress::Drains, "a message waits for room");
+    assert_eq!(wire.hosts[1].nic.progress(), Progress::Drains, "a message waits for a receive buffer");
     while wire.step() {}
     assert_eq!(wire.hosts[1].nic.progress(), Progress::Runs);
     assert_eq!(wire.hosts[1].nic.counters().lost_at_hand_over, 3, "its packets");
@@ -193,7 +199,7 @@ fn a_program_that_posts_no_room_does_not_keep_the_card_from_another_assembly() {
 }
 
 #[test]
-fn while_a_card_is_programmed_frames_are_lost_and_what_is_posted_waits() {
+fn during_programming_frames_are_lost_and_posts_wait() {
     let cycles =
         MachineCycles { fixed_millicycles: 5_000_000, per_word_millicycles: 0, closing_millicycles: 0 };
     let ni = NiPrices {
@@ -217,7 +223,7 @@ fn while_a_card_is_programmed_frames_are_lost_and_what_is_posted_waits() {
         wire.hand_over(node, HandOver::Begin { image: &[], switch: Switch::Drained }).unwrap();
         assert_eq!(wire.hosts[node].nic.progress(), Progress::Switches);
     }
-    // One whose card goes on with the assembly before, and one that waits until its own runs.
+    // Node 2 keeps the old assembly and sends at once. Node 0's message waits until its new assembly runs.
     assert!(wire.send(2, 0, 1, 1, SENDS, 400) && wire.send(0, 0, 1, 2, SENDS, 800));
     while wire.hosts[1].hand_overs == 0 {
         assert!(wire.step());
@@ -231,7 +237,7 @@ fn while_a_card_is_programmed_frames_are_lost_and_what_is_posted_waits() {
 }
 
 #[test]
-fn a_card_that_is_told_to_stays_with_the_assembly_before() {
+fn a_cancelled_reload_keeps_the_old_assembly() {
     let mut world = World::new(1, Faults::default(), &values("conf4"));
     world.begin(&image("conf3"), 1);
     (0..5).for_each(|_| assert!(world.send(Message { from: 0, to: 1, bytes: 400 })));
@@ -243,7 +249,7 @@ fn a_card_that_is_told_to_stays_with_the_assembly_before() {
     assert_eq!((world.counted(|counters| counters.hand_overs), world.wire.hosts[0].nic.epoch()), (0, 0));
 }
 
-/// What a driver is answered that loads these bytes.
+/// The answer to a driver that loads these bytes.
 fn load(wire: &mut Wire, bytes: &[u8]) -> (u32, Vec<u8>) {
     wire.hosts[0].memory[IMAGE as usize..][..bytes.len()].copy_from_slice(bytes);
     let load = FirmwareLoad { address: IMAGE, bytes: bytes.len() as u32, reserved: 0 };
@@ -251,7 +257,7 @@ fn load(wire: &mut Wire, bytes: &[u8]) -> (u32, Vec<u8>) {
 }
 
 #[test]
-fn a_driver_loads_an_assembly_and_is_told_what_is_wrong_with_an_image() {
+fn firmware_load_accepts_valid_and_refuses_invalid_images() {
     let mut wire = Wire::new(1, Faults::default(), card(&values("conf4")), NODES);
     let sound = image("selective_repeat");
     let with = |place: usize, byte: u8| {
@@ -287,7 +293,7 @@ fn a_driver_loads_an_assembly_and_is_told_what_is_wrong_with_an_image() {
     let loaded = FirmwareLoaded::from_bytes(&body).unwrap();
     assert_eq!(loaded.words as usize, assembly.components().len());
     assert_eq!(loaded.checksum, u32::from(assembly.id()));
-    // Nothing was under way: it is drained. The default profile prices nothing, so that it runs at once.
+    // Nothing was in flight, so the card is drained. The default profile prices nothing, so the assembly runs at once.
     assert_eq!(wire.hosts[0].hand_overs, 1);
     assert_eq!(load(&mut wire, &sound).0, 0, "again");
 }

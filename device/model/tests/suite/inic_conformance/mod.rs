@@ -1,5 +1,5 @@
-//! INIC cards with every bundled assembly: whatever the network does, what the assembly promises holds, and nothing
-//! else is needed for it to hold than the protocol.
+//! INIC cards with every bundled assembly: the assembly keeps its promises under all faults of the network, by its
+//! protocol alone.
 
 mod hand_over;
 
@@ -23,15 +23,15 @@ use crate::support::posts::{Faults, Host, Wire};
 use crate::support::request;
 
 const NODES: u16 = 3;
-/// Room for a message, and how much of it there is at each node.
+/// Bytes of a receive buffer. Each node has `PLACES` of them.
 const PLACE: u64 = 8_192;
 const PLACES: u64 = 24;
-/// Where messages are sent from.
+/// Offset of the send buffers.
 const SENDS: u64 = PLACES * PLACE;
 const SEND_PLACES: u64 = 64;
-const MOST_BYTES: u64 = 4_000;
-/// Things that happen before a run counts as one that never ends.
-const MOST_STEPS: u32 = 300_000;
+const MAX_BYTES: u64 = 4_000;
+/// Maximum number of frames and deadlines of a run.
+const MAX_STEPS: u32 = 300_000;
 
 fn assemblies() -> Vec<&'static str> {
     let Some(parameter) = MODEL.parameter("assembly") else { return Vec::new() };
@@ -51,7 +51,7 @@ fn card(values: &Values) -> impl Fn(u16) -> Config + use<> {
     }
 }
 
-/// A message as its sender has it.
+/// A sent message.
 #[derive(Clone, Debug)]
 struct Message {
     from: usize,
@@ -59,7 +59,7 @@ struct Message {
     bytes: u64,
 }
 
-/// The data of a message: which one it is, and a pattern.
+/// The data of a message: its number, then a pattern.
 fn data(number: usize, bytes: u64) -> Vec<u8> {
     let mut data = pattern(number as u64, bytes as usize);
     data[..4].copy_from_slice(&(number as u32).to_le_bytes());
@@ -69,13 +69,13 @@ fn data(number: usize, bytes: u64) -> Vec<u8> {
 struct World {
     wire: Wire,
     messages: Vec<Message>,
-    /// Messages that came, in order, by receiver.
+    /// Messages received, in order, by receiver.
     came: Vec<Vec<usize>>,
-    /// Free places to send from, by node.
+    /// Free send buffers, by node.
     free: Vec<Vec<u64>>,
     told: BTreeSet<usize>,
     failed: BTreeMap<usize, u32>,
-    /// Messages that were told of with a result that is not whole.
+    /// Number of received messages that were reported as incomplete.
     broken: usize,
 }
 
@@ -108,7 +108,7 @@ impl World {
         let number = self.messages.len();
         let Message { from, to, bytes } = message;
         let Some(place) = self.free[from].pop() else { return false };
-        let offset = SENDS + place * MOST_BYTES;
+        let offset = SENDS + place * MAX_BYTES;
         self.wire.write(from, offset, &data(number, bytes));
         let user = (number as u64) << 16 | place;
         if !self.wire.send(from, POST_TELL_SENT, to as u16, user, offset, bytes) {
@@ -125,7 +125,7 @@ impl World {
                 let user = told.words.user;
                 match told.kind {
                     POST_EVENT_SENT => {
-                        assert!(self.told.insert((user >> 16) as usize), "told twice");
+                        assert!(self.told.insert((user >> 16) as usize), "reported twice");
                         self.free[node].push(user & 0xffff);
                     }
                     POST_EVENT_FAILED => {
@@ -139,7 +139,7 @@ impl World {
                         assert_eq!((message.to, message.from as u64), (node, told.words.source));
                         assert!(
                             found == data(number, message.bytes),
-                            "message {number} of {} bytes, {} told",
+                            "message {number} of {} bytes, {} reported",
                             message.bytes,
                             told.words.bytes
                         );
@@ -156,18 +156,18 @@ impl World {
         }
     }
 
-    /// Lets all that is under way come to its end.
+    /// Runs until no frame and no deadline is left.
     fn settle(&mut self) {
         let mut steps = 0;
         while self.wire.step() {
             self.read();
             steps += 1;
-            assert!(steps < MOST_STEPS, "it never rests");
+            assert!(steps < MAX_STEPS, "it never rests");
         }
         self.read();
     }
 
-    /// What the promise says of what came.
+    /// Checks the received messages against the promise.
     fn check(&self, promise: Promise) {
         for (node, came) in self.came.iter().enumerate() {
             let sent = || self.messages.iter().enumerate().filter(|(_, message)| message.to == node);
@@ -180,7 +180,7 @@ impl World {
                         || self.wire.hosts.iter().map(|host| *host.nic.counters()).collect::<Vec<_>>();
                     assert!(
                         came.contains(&number),
-                        "{number} {message:?} did not come to {node}: {} incomplete, {:#?}",
+                        "message {number} did not reach node {node}: {message:?}; {} incomplete, {:#?}",
                         self.broken,
                         counters()
                     );
@@ -220,26 +220,26 @@ fn run_in(mut world: World, seed: u64, values: &Values, faults: Faults, count: u
     let mut random = Random::new(seed, 1);
     for _ in 0..count {
         let from = random.below(NODES.into()) as usize;
-        // Of packets of a few bytes a long message has too many for a test.
-        let long = (MOST_BYTES as u32 / 4).min(15 * packet_bytes(values));
+        // With packets of a few bytes, a long message would take too many of them for a test.
+        let long = (MAX_BYTES as u32 / 4).min(15 * packet_bytes(values));
         let most = if random.below(2) == 0 { 8 } else { long };
         let bytes = 4 * (1 + u64::from(random.below(most)));
         let message = Message { from, to: random.below(NODES.into()) as usize, bytes };
         let mut steps = 0;
         while !world.send(message.clone()) {
-            assert!(world.wire.step() && steps < MOST_STEPS, "a place comes free");
+            assert!(world.wire.step() && steps < MAX_STEPS, "a send buffer becomes free");
             world.read();
             steps += 1;
         }
         for _ in 0..random.below(6) {
             world.wire.step();
         }
-        // A program that does not read for a while posts no room.
+        // A program that does not read for some time posts no receive buffers.
         if random.below(20) == 0 {
             world.read();
         }
     }
-    // Healed, all moves.
+    // Without faults, all messages arrive.
     world.wire.faults = Faults::default();
     world.settle();
     let is_sound = [faults.lost, faults.duplicated, faults.damaged, faults.late] == [0; 4];
@@ -248,19 +248,19 @@ fn run_in(mut world: World, seed: u64, values: &Values, faults: Faults, count: u
 }
 
 #[test]
-fn on_a_sound_network_every_assembly_delivers_all_once_and_in_order() {
+fn without_faults_every_assembly_delivers_once_and_in_order() {
     for name in assemblies() {
         let world = run(7, &values(name), Faults::default(), 400);
         let card = &world.wire.hosts[0].nic;
         let counters = card.counters();
         let counted = (counters.retransmissions, counters.timeouts, world.broken);
-        // Of a card that sends one packet in 50 us to two nodes a round trip can be longer than the time-out.
+        // The rate-controlled card sends one packet in 50 us to two nodes, so a round trip can exceed its time-out.
         assert!(counted == (0, 0, 0) || name == "rate_controlled", "{name}: {counted:?}");
     }
 }
 
 #[test]
-fn what_one_judge_drops_is_dropped_in_whatever_order_judges_are_joined() {
+fn packets_are_dropped_for_any_connection_order_of_judges() {
     let values = values("conf4");
     let faults = Faults { lost: 50, duplicated: 100, late: 100, ..Faults::default() };
     let assembly = Bundled::named("conf4").unwrap().assembly();
@@ -282,7 +282,7 @@ fn what_one_judge_drops_is_dropped_in_whatever_order_judges_are_joined() {
 }
 
 #[test]
-fn packets_go_again_only_where_the_assembly_is_reliable_and_selective_repeat_sends_fewest() {
+fn only_reliable_assemblies_resend_and_selective_repeat_least() {
     let faults = Faults { lost: 50, ..Faults::default() };
     let again = |name: &str| {
         let world = run(3, &values(name), faults, 600);
@@ -294,7 +294,7 @@ fn packets_go_again_only_where_the_assembly_is_reliable_and_selective_repeat_sen
 }
 
 #[test]
-fn a_node_that_is_gone_fails_messages_and_comes_back() {
+fn messages_to_an_unreachable_node_fail_until_it_returns() {
     for name in ["conf2", "conf3", "conf4", "selective_repeat"] {
         let values = values(name).with("retries", Value::Number(3));
         let mut world = World::new(5, Faults::default(), &values);
@@ -305,7 +305,7 @@ fn a_node_that_is_gone_fails_messages_and_comes_back() {
         world.settle();
         assert_eq!(world.failed.len(), 20, "{name}: {:?}", world.failed);
         assert!(world.failed.values().all(|result| *result == POST_UNREACHABLE));
-        assert_eq!(world.came[2].len(), 5, "others are not held up");
+        assert_eq!(world.came[2].len(), 5, "messages to other nodes are not blocked");
         world.wire.cut.clear();
         (0..10).for_each(|_| assert!(world.send(message(1))));
         world.settle();
@@ -315,7 +315,7 @@ fn a_node_that_is_gone_fails_messages_and_comes_back() {
     }
 }
 
-/// Interrupts of a message of 100,000 bytes in packets of 1,408, under rules.
+/// Status of setting the rules, and the interrupts of a message of 100,000 bytes in packets of 1,408 under them.
 fn interrupts(rules: &PostRules) -> (u32, u32) {
     const BYTES: u64 = 100_000;
     let recipe = Recipe {
@@ -340,14 +340,14 @@ fn interrupts(rules: &PostRules) -> (u32, u32) {
 }
 
 #[test]
-fn the_host_is_interrupted_by_the_rules_that_it_sets_while_the_card_runs() {
+fn interrupts_follow_rules_set_while_the_card_runs() {
     let none = PostRules { source: POST_ANY_SOURCE, ..PostRules::default() };
     assert_eq!(interrupts(&none), (0, 0));
-    // The remainder counts for the next: 100,000 / 4,096 is 24.4.
+    // The remainder of a chunk counts for the next one: 100,000 / 4,096 is 24.4.
     let chunks = PostRules { rcv_chunk_size: 4_096, ..none };
     assert_eq!(interrupts(&chunks), (0, 24));
     assert_eq!(interrupts(&PostRules { at_end: 1, ..chunks }), (0, 25));
-    // One by one.
+    // One interrupt for each packet.
     assert_eq!(interrupts(&PostRules { rcv_chunk_size: 1, ..none }), (0, 100_000_u32.div_ceil(1_408)));
     assert_eq!(interrupts(&PostRules { min_message_bytes: 100_000, ..none }), (0, 1));
     assert_eq!(interrupts(&PostRules { min_message_bytes: 100_001, ..none }), (0, 0));
@@ -360,12 +360,12 @@ fn the_host_is_interrupted_by_the_rules_that_it_sets_while_the_card_runs() {
     }
 }
 
-/// Numbers from which on the paper's wrap soon, and those that are used inside of cards; those of the narrow format
-/// always do.
+/// Where sequence numbers wrap: the paper's numbers, and the numbers used inside of cards. Numbers of the narrow format
+/// always wrap.
 const NEARLY_OVER: [u64; 2] = [0x100_0000, 0x1_0000_0000];
 
 #[test]
-fn numbers_wrap_in_every_assembly_and_format_and_all_holds() {
+fn sequence_numbers_wrap_in_every_assembly_and_format() {
     const LEFT: u64 = 16;
     let faults = Faults { lost: 50, duplicated: 50, late: 100, ..Faults::default() };
     for (name, over, format) in assemblies().into_iter().flat_map(|name| {
@@ -378,7 +378,7 @@ fn numbers_wrap_in_every_assembly_and_format_and_all_holds() {
             .with("format", Value::Word(format.into()))
             .with("first_number", Value::Number(over - LEFT));
         let world = run(11, &values, faults, 150);
-        // To one of the other nodes, or to itself, each has sent more than were left.
+        // Each node has sent more packets to one of the nodes than numbers were left before the wrap.
         let is_over = |host: &Host| host.nic.counters().packets_sent > LEFT * u64::from(NODES);
         assert!(world.wire.hosts.iter().all(is_over), "{name} {over:#x} {format}");
     }
@@ -388,7 +388,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn every_assembly_holds_what_it_promises(
+    fn every_assembly_keeps_its_promises(
         seed: u64,
         name in prop::sample::select(assemblies()),
         packet in 1..340_u64,
@@ -397,7 +397,10 @@ proptest! {
         duplicated in 0..300_u32,
         damaged in 0..100_u32,
         late in 0..300_u32,
-        first in prop_oneof![Just(0), (prop::sample::select(NEARLY_OVER.to_vec()), 1..200_u64).prop_map(|(over, left)| over - left)],
+        first in prop_oneof![
+            Just(0),
+            (prop::sample::select(NEARLY_OVER.to_vec()), 1..200_u64).prop_map(|(over, left)| over - left)
+        ],
     ) {
         let mut values = values(name)
             .with("packet_bytes", Value::Number(4 * packet))

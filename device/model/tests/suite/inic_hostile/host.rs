@@ -1,4 +1,5 @@
-//! A host that means harm, or whose memory goes away: commands of all values, and what is under way when it ends.
+//! A hostile host, and hosts that withdraw their memory: commands of all values, and messages in flight when a port,
+//! region or host ends.
 
 use niclab_abi::control::{OP_PORT_CLOSE, OP_RESET, PortName};
 use niclab_abi::posts::{
@@ -18,17 +19,20 @@ use crate::support::{bare_request, request};
 /// The longest message that these cards take.
 const LONGEST: u64 = 16 << 20;
 
-/// The words of a slot, and the code of its launch word.
+/// The code of a slot's launch word, and the words of the slot.
 type Slot = (u32, [u64; 10]);
 
 fn any_slot() -> impl Strategy<Value = Slot> {
     let code = prop_oneof![
-        4 => prop::sample::select(vec![POST_SEND, POST_RECEIVE, POST_SEND | POST_TELL_SENT, POST_RECEIVE | POST_INTERRUPT]),
+        4 => prop::sample::select(vec![
+            POST_SEND, POST_RECEIVE, POST_SEND | POST_TELL_SENT, POST_RECEIVE | POST_INTERRUPT
+        ]),
         1 => any::<u32>(),
         1 => (0..7_u32, 0..4_u32).prop_map(|(command, flags)| command | flags << 8),
     ];
-    let region = prop_oneof![6 => Just(0_u64), 1 => Just(1), 1 => Just(1 << 16), 1 => any::<u32>().prop_map(u64::from)];
-    let upper = prop_oneof![6 => 0..u64::from(NODES), 1 => u64::from(NODES)..=0xffff, 1 => any::<u32>().prop_map(u64::from)];
+    let any_half = || any::<u32>().prop_map(u64::from);
+    let region = prop_oneof![6 => Just(0_u64), 1 => Just(1), 1 => Just(1 << 16), 1 => any_half()];
+    let upper = prop_oneof![6 => 0..u64::from(NODES), 1 => u64::from(NODES)..=0xffff, 1 => any_half()];
     let edge = |limit: u64| {
         prop_oneof![
             4 => (0..1_000_u64).prop_map(|units| 4 * units),
@@ -38,22 +42,22 @@ fn any_slot() -> impl Strategy<Value = Slot> {
         ]
     };
     let bytes = prop_oneof![4 => edge(REGION_BYTES), 1 => edge(LONGEST), 1 => edge(1 << 30)];
-    let behind = prop_oneof![8 => Just(0_u64), 1 => any::<u64>()];
-    (code, any::<u64>(), region, upper, edge(REGION_BYTES), bytes, behind, 4..10_usize).prop_map(
-        |(code, user, region, upper, offset, bytes, behind, place)| {
+    let trailing = prop_oneof![8 => Just(0_u64), 1 => any::<u64>()];
+    (code, any::<u64>(), region, upper, edge(REGION_BYTES), bytes, trailing, 4..10_usize).prop_map(
+        |(code, user, region, upper, offset, bytes, trailing, place)| {
             let mut words = [0; 10];
             words[..4].copy_from_slice(&[user, region | upper << 32, offset, bytes]);
-            words[place] |= behind;
+            words[place] |= trailing;
             (code, words)
         },
     )
 }
 
-/// What the contract lets a card say of a slot; nothing where it takes it.
+/// The reasons for which the contract lets a card refuse a slot; none if it must accept the slot.
 fn refusals((code, words): Slot, region: u32) -> Vec<u32> {
     let [_, target, offset, bytes, ..] = words;
     if (POST_BARRIER..=POST_REDUCE).contains(&(code & POST_MASK)) {
-        // There is no group.
+        // No group exists.
         return vec![POST_BAD_VALUE, POST_BAD_REGION, POST_BAD_RANGE, POST_NO_GROUP, POST_NOT_RELIABLE];
     }
     let (is_send, flags) = (code & POST_MASK == POST_SEND, code & !POST_MASK);
@@ -84,14 +88,14 @@ fn close() -> Vec<u8> {
 }
 
 impl World {
-    /// Launches a slot at the victim, and what it was refused for.
+    /// Posts a slot at the victim. Returns the reason of its refusal.
     fn command(&mut self, (code, mut words): Slot) -> Option<u32> {
-        // Zero stands for the region that there is.
+        // Zero means the registered region.
         if words[1] as u32 == 0 {
             words[1] |= u64::from(self.wire.hosts[VICTIM].region);
         }
         let expected = refusals((code, words), self.wire.hosts[VICTIM].region);
-        assert!(self.wire.launch(VICTIM, code, words), "there is a place for its event");
+        assert!(self.wire.launch(VICTIM, code, words), "the event queue has room for its event");
         let mut found = None;
         while let Some(told) = self.wire.event(VICTIM) {
             if told.kind == POST_EVENT_REFUSED {
@@ -113,7 +117,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn commands_of_all_values_are_taken_or_refused_as_the_contract_says(
+    fn any_command_is_accepted_or_refused_per_the_contract(
         name in prop::sample::select(ASSEMBLIES.to_vec()),
         slots in prop::collection::vec(any_slot(), 1..60),
     ) {
@@ -125,7 +129,7 @@ proptest! {
             steps += 1;
             prop_assert!(steps < 300_000, "it never rests");
         }
-        // New programs find everything as it should be.
+        // New programs can use all cards.
         for node in 0..NODES.into() {
             prop_assert_eq!(world.wire.control(node, &close()).0, 0);
             world.open_again(node);
@@ -135,7 +139,7 @@ proptest! {
     }
 }
 
-/// How what is under way comes to its end.
+/// The way in which messages in flight end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Port,
@@ -149,7 +153,7 @@ impl End {
 }
 
 impl World {
-    /// Ends what the victim has under way. From then on its memory is nobody's.
+    /// Ends the victim's messages in flight. From then on the card must not access its memory.
     fn end(&mut self, end: End) {
         let region = self.wire.hosts[VICTIM].region;
         let asked = match end {
@@ -170,7 +174,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn whatever_ends_under_way_nothing_is_written_after_and_others_go_on(
+    fn nothing_is_written_after_a_port_region_or_host_ends(
         name in prop::sample::select(ASSEMBLIES.to_vec()),
         end in prop::sample::select(End::ALL.to_vec()),
         steps in 0..200_u32,
@@ -178,7 +182,7 @@ proptest! {
     ) {
         let mut world = World::new(name);
         for (turn, units) in (0..).zip(&sizes) {
-            // Among all, and to one who is not there.
+            // Among all nodes, and to one that is unreachable.
             let from = turn % usize::from(ENEMY);
             world.send(from, (from as u16 + 1 + turn as u16 % 3) % NODES, 4 * units);
         }
@@ -193,15 +197,15 @@ proptest! {
             steps += 1;
             prop_assert!(steps < 300_000, "it never rests");
         }
-        prop_assert!(world.registered() == before, "{:?}: written after its end", end);
+        prop_assert!(world.registered() == before, "{:?}: memory written after its end", end);
         if end == End::Region {
-            // Whatever was to be told is told: nobody waits for ever.
+            // Every pending command is reported, so no program waits forever.
             let before = world.told.len();
             world.tell_all();
             let whole = world.told[before..].iter().filter(|(node, told)| {
                 (*node, told.kind, told.result) == (VICTIM, POST_EVENT_RECEIVED, POST_OK)
             });
-            prop_assert_eq!(whole.count(), 0, "a message is whole in memory that is not there");
+            prop_assert_eq!(whole.count(), 0, "a message is reported as complete in a closed region");
             prop_assert_eq!(world.free[VICTIM].len() as u64, super::SEND_PLACES, "{:?}", world.told);
             prop_assert_eq!(world.wire.control(VICTIM, &close()).0, 0);
         }
@@ -212,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn a_message_whose_memory_cannot_be_read_fails_and_no_other(
+    fn only_the_message_with_unreadable_memory_fails(
         name in prop::sample::select(ASSEMBLIES.to_vec()),
         reads in 0..40_u32,
         sizes in prop::collection::vec(1..990_u64, 20..25),
@@ -226,7 +230,7 @@ proptest! {
         let failed: Vec<_> = world.told.iter().filter(|(_, told)| told.kind == POST_EVENT_FAILED).collect();
         prop_assert!(failed.iter().all(|(node, told)| (*node, told.result) == (0, POST_BAD_REGION)), "{:?}", failed);
         prop_assert!(failed.len() <= 1);
-        // Behind the failed one a message may be taken for its rest by who cannot know better.
+        // A receiver that does not know of the failure may take the next message for the rest of the failed one.
         prop_assert_eq!(world.unreported, 0);
         prop_assert!(world.came + 2 * failed.len() as u64 >= world.sent, "{} of {}", world.came, world.sent);
         world.wire.hosts[0].reads_until_failure = None;
@@ -237,12 +241,12 @@ proptest! {
 }
 
 #[test]
-fn rooms_that_are_too_short_take_what_fits_and_nothing_behind_them_is_written() {
+fn a_short_receive_buffer_is_filled_and_not_overrun() {
     for name in ASSEMBLIES {
         let mut world = World::new(name);
         assert_eq!(world.wire.control(VICTIM, &close()).0, 0);
         world.wire.open(VICTIM);
-        // Shorter than a packet, as long as one, and a little longer.
+        // Buffers shorter than a packet, as long as one, and slightly longer.
         let rooms = [4, 100, 1_408, 1_412, 3_996];
         for (place, room) in (0..).zip(rooms) {
             assert!(world.wire.receive(VICTIM, 0, place, place * 8_192, room));
@@ -258,15 +262,16 @@ fn rooms_that_are_too_short_take_what_fits_and_nothing_behind_them_is_written() 
             assert_eq!((words.bytes, words.moved_bytes), (4_000, room));
             let found = world.wire.bytes(VICTIM, words.user * 8_192, 8_192);
             assert!(found[..room as usize] == data[..room as usize], "{name}, {room} bytes");
-            assert!(found[room as usize..].iter().all(|byte| *byte == 0), "{name}, behind {room} bytes");
+            assert!(found[room as usize..].iter().all(|byte| *byte == 0), "{name}, after {room} bytes");
         }
         assert_eq!(world.counters().truncated, rooms.len() as u64);
     }
 }
 
 #[test]
-fn what_is_read_again_is_what_was_sent() {
-    // The host may change the memory of a message that the card has told of: what goes again comes from the card.
+fn retransmissions_carry_the_originally_sent_data() {
+    // The host may change a message's memory once the card has reported it as sent. So retransmissions come from the
+    // card's memory.
     for name in ["conf2", "conf3", "conf4", "selective_repeat"] {
         let mut world = World::new(name);
         world.wire.cut.push(0);

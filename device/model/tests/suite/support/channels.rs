@@ -1,5 +1,5 @@
-//! Hosts with GRIM cards on a wire with faults: memory by the byte, payload windows, programs that push messages and
-//! take what comes. A host knows what its programs have given to the card, and lets it write nowhere else.
+//! Hosts with GRIM cards on a wire with faults: byte-addressed memory, payload windows, and programs that push and
+//! receive messages. A host fails the test if its card writes outside of the memory that the programs gave to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -27,17 +27,17 @@ use super::matching::region_request;
 pub use super::posts::Faults;
 use super::request;
 
-/// Memory of each program: a status line, slices, the payload region and what others may write.
+/// Memory of each program: a status line, slices, the payload region, and the memory that remote nodes may write.
 const PROGRAM_BYTES: u64 = 0x8_0000;
 const SLICES: u64 = 0x1000;
 const PAYLOAD: u64 = 0x1_0000;
 const EXPOSED: u64 = 0x4_0000;
-/// Programs of a host at most.
+/// Maximum number of programs of a host.
 const PROGRAMS: u32 = 4;
-/// How long a frame is under way.
+/// Time of flight of a frame.
 const FLIGHT: Span = Span::from_ns(1_000);
 
-/// Prices of the testbed's kind: a bus of 33 MHz and a slow processor.
+/// Prices similar to the testbed's: a bus of 33 MHz and a slow processor.
 pub fn profile() -> Arc<Profile> {
     let bus = Price { latency_ps: 175_000, fixed_ps: 60_000, per_word_ps: 60_000, burst_bytes: 256 };
     let cycles = |fixed: u64, word: u64| MachineCycles {
@@ -66,7 +66,7 @@ pub fn profile() -> Arc<Profile> {
     profile.into()
 }
 
-/// A card like that of the paper.
+/// A card like the paper's.
 pub fn config(node: u16, nodes: u32) -> Config {
     let us = |us: u64| Span::from_ns(us * 1_000);
     Config {
@@ -94,33 +94,33 @@ pub fn config(node: u16, nodes: u32) -> Config {
 #[derive(Clone, Copy, Debug)]
 pub struct Opening {
     pub slices: u32,
-    /// Zero: it takes no payload.
+    /// Zero if the port takes no payload.
     pub payload_bytes: u64,
     pub exposed_bytes: u64,
 }
 
 pub const PLAIN: Opening = Opening { slices: 64, payload_bytes: 64 << 10, exposed_bytes: 128 << 10 };
 
-/// What a message is for.
+/// Destination of a message at its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
     Handler { handler: u32, arguments: [u32; 4] },
     Memory { region: u32, place: u64 },
 }
 
-/// A message as its sender has it.
+/// A message at its sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub node: u16,
     pub endpoint: u16,
     pub to: To,
     pub payload: Vec<u8>,
-    /// The first segment, zero for all at once.
+    /// Bytes of the first segment; zero if the program pushes the message at once.
     pub segment: usize,
     pub interrupt: bool,
 }
 
-/// A message as its receiver has it.
+/// A message at its receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Came {
     pub node: u16,
@@ -137,15 +137,15 @@ pub struct Program {
     opening: Opening,
     pub payload_region: u32,
     pub exposed_region: u32,
-    /// Slices taken, and given back.
+    /// Slices that the program has read. `released` are those that it has released.
     pub read: u64,
     pub released: u64,
-    /// Messages launched, and the payload of those that have not left: number, begin and end.
+    /// Messages posted. `in_flight` has number, begin and end of the payload of those that have not left.
     pub launched: u64,
-    under_way: Vec<(u64, u64, u64)>,
+    in_flight: Vec<(u64, u64, u64)>,
 }
 
-/// What passed from a card to the wire.
+/// A frame that a card sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
     pub from: usize,
@@ -162,7 +162,7 @@ pub struct Host {
     pub programs: BTreeMap<u32, Program>,
     pub interrupts: u32,
     reply: Option<Vec<u8>>,
-    /// When the wire takes the next frame.
+    /// Time at which the wire is free for the next frame.
     wire_free: Time,
 }
 
@@ -171,11 +171,11 @@ pub struct Wire {
     pub hosts: Vec<Host>,
     pub now: Time,
     pub faults: Faults,
-    /// Nodes that nothing reaches.
+    /// Nodes that are disconnected: the wire drops their frames in both directions.
     pub cut: BTreeSet<usize>,
-    /// All frames, where somebody asks for them.
+    /// All frames, if the test records them.
     pub record: Option<Vec<Sent>>,
-    /// Outputs of the last input.
+    /// Number of outputs of the last input.
     pub outputs: usize,
     frames: u64,
     random: Random,
@@ -195,14 +195,14 @@ impl Host {
         }
     }
 
-    /// Stores what the card wants stored, where a program has given it memory.
+    /// Carries out a store of the card, and checks that the memory belongs to a program that gave it to the card.
     fn store(&mut self, address: u64, bytes: &[u8], parts: impl Fn(&Opening) -> Vec<Range<u64>>) {
         let (port, place) = ((address / PROGRAM_BYTES) as u32, address % PROGRAM_BYTES);
         let program =
             self.programs.get(&port).unwrap_or_else(|| panic!("{address:#x}: port {port} is closed"));
         let end = place + bytes.len() as u64;
         let is_inside = parts(&program.opening).iter().any(|part| part.start <= place && end <= part.end);
-        assert!(is_inside, "{address:#x}: {} bytes outside of what port {port} has given", bytes.len());
+        assert!(is_inside, "{address:#x}: {} bytes outside of the memory of port {port}", bytes.len());
         self.memory[address as usize..][..bytes.len()].copy_from_slice(bytes);
     }
 
@@ -273,7 +273,7 @@ impl Wire {
             read: 0,
             released: 0,
             launched: 0,
-            under_way: Vec::new(),
+            in_flight: Vec::new(),
         };
         self.hosts[node].programs.insert(port, program);
         if opening.payload_bytes > 0 {
@@ -301,7 +301,7 @@ impl Wire {
         self.control(node, &request(OP_CHANNEL_EXPOSE, &expose)).0
     }
 
-    /// The program ends, or its owner closes the port.
+    /// Closes the port, as at the end of its program.
     pub fn close(&mut self, node: usize, port: u32) {
         assert_eq!(self.control(node, &request(OP_PORT_CLOSE, &PortName { port, reserved: 0 })).0, 0);
         self.hosts[node].programs.remove(&port);
@@ -354,7 +354,7 @@ impl Wire {
                 | Output::DmaRead { .. }
                 | Output::LentFrame { .. }
                 | Output::DmaLent { .. }) => {
-                    panic!("nobody asked for {other:?}")
+                    panic!("unexpected output {other:?}")
                 }
             }
         }
@@ -377,7 +377,7 @@ impl Wire {
         let (is_lost, is_duplicated, is_damaged) = (hits(lost), hits(duplicated), hits(damaged));
         let delays = [0, 1].map(|copy| copy + if hits(late) { 40 } else { 0 });
         let host = &mut self.hosts[from];
-        // A card has one wire, which carries frames one behind the other.
+        // A card has one wire, which carries one frame at a time.
         host.wire_free = host.wire_free.max(tail).max(self.now);
         let at = host.wire_free + FLIGHT;
         let to = node_at(&frame, 0);
@@ -393,13 +393,13 @@ impl Wire {
         }
     }
 
-    /// A frame that no card of this wire has sent.
+    /// Delivers a frame that no card on this wire sent.
     pub fn inject(&mut self, to: usize, frame: &SharedFrame) {
         let head = self.now;
         self.handle(to, Input::Frame { frame, head, message: None });
     }
 
-    /// Lets the next thing happen, be it a frame or a deadline. False when nothing is under way.
+    /// Processes the next frame or deadline; false if there is neither.
     pub fn step(&mut self) -> bool {
         let flying = self.flying.first_key_value().map(|((at, _), _)| *at);
         let deadlines =
@@ -424,7 +424,7 @@ impl Wire {
         }
     }
 
-    /// Launches a slot, if the card takes one: words of a layout, which end where the slot's do.
+    /// Posts a slot, if the card takes one. The words of the header end at the slot's last word.
     pub fn launch(&mut self, node: usize, port: u32, code: u32, header: &impl ToBytes) -> bool {
         fn bytes_of<T: ToBytes>(layout: &T) -> Vec<u8> {
             let mut bytes = vec![0; T::BYTES];
@@ -448,30 +448,30 @@ impl Wire {
         accepts
     }
 
-    /// Where in the payload region the next message has room.
+    /// Offset of free room for the next message in the payload region.
     fn room(&mut self, node: usize, port: u32, bytes: u64, region_bytes: u64) -> Option<u64> {
         let left = self.hosts[node].line(port).sent;
         let program = self.program(node, port);
-        program.under_way.retain(|(number, ..)| *number >= left);
-        let ends = program.under_way.iter().map(|(.., end)| end.next_multiple_of(64));
+        program.in_flight.retain(|(number, ..)| *number >= left);
+        let ends = program.in_flight.iter().map(|(.., end)| end.next_multiple_of(64));
         let mut begins = ends.chain([0]).filter(|begin| begin + bytes <= region_bytes);
         let is_free = |begin: &u64| {
-            program.under_way.iter().all(|(_, other, end)| begin + bytes <= *other || end <= begin)
+            program.in_flight.iter().all(|(_, other, end)| begin + bytes <= *other || end <= begin)
         };
         begins.find(is_free)
     }
 
-    /// Whether a message of so much payload could be sent now.
+    /// Whether a message with `bytes` of payload could be sent now.
     pub fn has_room(&mut self, node: usize, port: u32, bytes: u64, region_bytes: u64) -> bool {
         self.hosts[node].nic.accepts_store(port) && self.room(node, port, bytes, region_bytes).is_some()
     }
 
-    /// Stores payload at a place of a channel's payload region.
+    /// Stores payload at an offset of a channel's payload region.
     pub fn fill(&mut self, node: usize, port: u32, place: u64, payload: &[u8]) {
         self.hosts[node].windows[port as usize][place as usize..][..payload.len()].copy_from_slice(payload);
     }
 
-    /// Launches a header of which so much is pushed.
+    /// Posts a message's header; `pushed` bytes of its payload are stored.
     pub fn begin(&mut self, node: usize, port: u32, message: &Message, offset: u32, pushed: u32) -> bool {
         let Message { node: to, endpoint, payload, interrupt, .. } = message;
         let (bytes, flags) = (payload.len() as u32, if *interrupt { CHANNEL_INTERRUPT } else { 0 });
@@ -522,12 +522,12 @@ impl Wire {
         }
     }
 
-    /// Says that so much of the message launched last is pushed.
+    /// Posts a segment: `pushed` bytes of the last message's payload are stored.
     pub fn push(&mut self, node: usize, port: u32, pushed: u32) {
         assert!(self.launch(node, port, CHANNEL_SEGMENT, &Segment { pushed, reserved: 0 }));
     }
 
-    /// Sends a message; false while there is no room for it.
+    /// Sends a message; false if there is no room for it.
     pub fn send(&mut self, node: usize, port: u32, message: &Message, region_bytes: u64) -> bool {
         let bytes = message.payload.len() as u64;
         if !self.hosts[node].nic.accepts_store(port) {
@@ -547,12 +547,12 @@ impl Wire {
         let number = program.launched;
         program.launched += 1;
         if bytes > 0 {
-            program.under_way.push((number, offset, offset + bytes));
+            program.in_flight.push((number, offset, offset + bytes));
         }
         true
     }
 
-    /// The next message, if it has come.
+    /// The next message, if it has arrived.
     pub fn receive(&mut self, node: usize, port: u32) -> Option<Came> {
         let host = &self.hosts[node];
         let Program { opening, read, released, .. } = host.programs.get(&port)?;
@@ -563,7 +563,7 @@ impl Wire {
         if u64::from(status.number) != read + 1 {
             return None;
         }
-        assert!(read - released < opening.slices.into(), "more slices than there are");
+        assert!(read - released < opening.slices.into(), "more unreleased slices than the queue has");
         let words: Vec<u64> =
             (SLICE_TAG_WORD - usize::from(status.words)..SLICE_TAG_WORD).map(word).collect();
         let (handler, payload) = match *words {
@@ -588,7 +588,7 @@ impl Wire {
         Some(came)
     }
 
-    /// Gives back all slices that were taken.
+    /// Releases all slices that were read.
     pub fn release(&mut self, node: usize, port: u32) {
         let program = self.program(node, port);
         program.released = program.read;
@@ -596,7 +596,7 @@ impl Wire {
         self.handle(node, Input::Register { port, register: Register::Released(released) });
     }
 
-    /// No byte of card memory is taken, at any card.
+    /// Checks that no card holds any of its memory.
     pub fn check_memory(&self) {
         for (node, host) in self.hosts.iter().enumerate() {
             let [taken, freed] = ["queue_bytes_taken", "queue_bytes_freed"].map(|name| host.counter(name));

@@ -1,14 +1,14 @@
-//! Random items and headers that meet often.
+//! Random items and headers that often match.
 
 use niclab_model::models::matching::item::{ANY_NODE, ANY_PROCESS, Header, INFINITE, Item, Operation, flag};
 use proptest::prelude::*;
 
-/// Few values, so that they meet; and the ends of each range, where comparisons go wrong.
+/// Few values, so that they are often equal; and the ends of each range, where comparisons go wrong.
 fn small() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 0..4_u64, 1 => Just(u64::MAX), 1 => Just(u64::MAX - 1), 1 => Just(1 << 63), 1 => any::<u64>()]
 }
 
-/// Any item, with what makes items alike drawn from few values.
+/// Any item. Its matching criteria are sampled from few values, so that items are often equal.
 pub fn item() -> impl Strategy<Value = Item> {
     let ids = (
         prop_oneof![3 => 0..3_u32, 2 => Just(ANY_NODE), 1 => Just(0x0001_ffff_u32)],
@@ -21,7 +21,7 @@ pub fn item() -> impl Strategy<Value = Item> {
     (bits, ids, any_flags, memory, threshold).prop_map(
         |((match_bits, dont_ignore_bits), (node, process), flags, memory, threshold)| {
             let (length, share, offset, max_size) = memory;
-            // A descriptor's own offset is inside its memory, often at one of its ends.
+            // The local offset is inside the item's memory, often at one of its ends.
             let local_offset = match share {
                 0..0x4000 => 0,
                 0x4000..0x8000 => length,
@@ -43,12 +43,12 @@ pub fn item() -> impl Strategy<Value = Item> {
     )
 }
 
-/// Any item, and its own offset anywhere: as no card would link it.
+/// Any item with any local offset, even outside of its memory; a card would not link such an item.
 pub fn any_offset() -> impl Strategy<Value = Item> {
     (item(), small()).prop_map(|(item, local_offset)| Item { local_offset, ..item })
 }
 
-/// Any header, likely to match such an item.
+/// Any header that is likely to match such an item.
 pub fn header() -> impl Strategy<Value = Header> {
     let ids =
         (prop_oneof![3 => 0..3_u32, 1 => Just(ANY_NODE)], prop_oneof![3 => 0..3_u16, 1 => Just(ANY_PROCESS)]);

@@ -1,4 +1,4 @@
-//! Hosts with Match cards on one wire: memory by the byte, programs that launch commands and read events.
+//! Hosts with Match cards on one wire: byte-addressed memory, and programs that post commands and read events.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,10 +24,10 @@ use super::{counters, request};
 
 /// Bytes of a host's memory.
 pub const MEMORY_BYTES: usize = 4 << 20;
-/// Where ports have their status page and, behind it, their event queue.
+/// Address of the ports' pages: each port has its status page, followed by its event queue.
 pub const PORTS_ADDRESS: u64 = 0x10_0000;
 const PORT_BYTES: u64 = 0x10_0000 / 8;
-/// Events of a port's queue, unless a test wants another number.
+/// Default length of a port's event queue.
 pub const EVENTS: u32 = 64;
 
 /// A host with its card.
@@ -39,15 +39,15 @@ pub struct Host {
     pub events: [u32; 8],
     pub replies: Vec<(u64, Vec<u8>)>,
     pub interrupts: Vec<(u32, u32)>,
-    /// How many reads succeed before one does not.
+    /// Number of reads that succeed before one fails.
     pub reads_until_failure: Option<u32>,
-    /// Memory that the card may touch, where a test watches that.
+    /// Memory that the card may access, in tests that check this.
     pub given: Option<Vec<HostRange>>,
-    /// What was lent to it last.
+    /// The payload that the card borrowed last.
     loan: Vec<u8>,
 }
 
-/// An event, taken apart.
+/// A decoded event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     pub kind: u32,
@@ -72,11 +72,11 @@ pub struct Cluster {
     pub hosts: Vec<Host>,
     pub wire: VecDeque<Flying>,
     pub frames: usize,
-    /// Cards are lent data, and sound frames come to them without.
+    /// Whether the shell lends payload: cards then get the head of an intact frame without its payload.
     pub lends: bool,
-    /// How often that was so.
+    /// Number of reads that were answered with borrowed payload.
     pub lent: usize,
-    /// Everything that was ever sent, as it was.
+    /// All frames that were sent, with their times.
     pub sent: Vec<(Time, Vec<u8>)>,
 }
 
@@ -109,14 +109,14 @@ impl Cluster {
         Self { hosts, wire, frames: 0, lends: false, lent: 0, sent: Vec::new() }
     }
 
-    /// Carries out what a card wants done.
+    /// Carries out a card's outputs.
     pub fn carry(&mut self, node: usize) {
         while let Some(output) = self.hosts[node].nic.poll_output() {
             self.carry_out(node, output, None);
         }
     }
 
-    /// Carries out what a card wants done to which this frame has come.
+    /// Carries out one output of a card. `came` is the frame that the card is processing, if any.
     fn carry_out(&mut self, node: usize, output: Output, came: Option<&SharedFrame>) {
         let host = &mut self.hosts[node];
         match output {
@@ -159,7 +159,7 @@ impl Cluster {
             Output::Frame { at, frame, message, .. } => self.send(at, frame, message),
             Output::Interrupt { cause, port, .. } => host.interrupts.push((cause, port)),
             other @ (Output::Complete { .. } | Output::WindowRead { .. }) => {
-                panic!("nobody asked for {other:?}")
+                panic!("unexpected output {other:?}")
             }
             Output::Reply { token, bytes, .. } => host.replies.push((token, bytes.to_vec())),
         }
@@ -171,11 +171,11 @@ impl Cluster {
         self.wire.push_back(Flying { at, frame, message });
     }
 
-    /// Delivers a frame to where its address says.
+    /// Delivers a frame to the node that its address names.
     pub fn deliver(&mut self, flying: &Flying) {
         let to = usize::from(u16::from_be_bytes([flying.frame[4], flying.frame[5]]));
         let Flying { at, frame, message } = flying;
-        // A damaged one is whole.
+        // A damaged frame is delivered complete, never as a borrowed one.
         let data =
             Frame::parse(frame).ok().map(|parsed| parsed.data).filter(|data| self.lends && !data.is_empty());
         let Some(data) = data else {
@@ -183,7 +183,7 @@ impl Cluster {
             return self.carry(to);
         };
         let mut head = frame[..data.start].to_vec();
-        // Nobody has written the check word.
+        // The check word of a borrowed frame is never computed.
         head[HEADER_BYTES + 16..][..8].fill(0);
         let lent = LentHead { bytes: &head, frame_bytes: frame.len() };
         self.hosts[to].nic.handle(*at, Input::LentFrame { lent, head: *at, message: *message });
@@ -192,7 +192,7 @@ impl Cluster {
         }
     }
 
-    /// Delivers all that is on the wire, and what comes of it.
+    /// Delivers all frames on the wire, and the frames that follow from them.
     pub fn settle(&mut self) {
         while let Some(flying) = self.wire.pop_front() {
             self.deliver(&flying);
@@ -257,7 +257,7 @@ impl Cluster {
         counters(|request| self.control(node, request))
     }
 
-    /// Launches a command.
+    /// Posts a command.
     pub fn launch(&mut self, node: usize, port: u32, code: u32, words: [u64; 10]) {
         assert!(self.hosts[node].nic.accepts_store(port), "the port takes no command");
         self.handle(node, Input::PageStore(PageStore { port, code, words }));
@@ -275,7 +275,7 @@ impl Cluster {
         self.launch(node, port, COMMAND_APPEND | flags, entry.words());
     }
 
-    /// The port's next event, if it has come.
+    /// The port's next event, if it has arrived.
     pub fn event(&mut self, node: usize, port: u32) -> Option<Event> {
         let host = &mut self.hosts[node];
         let read = &mut host.read[port as usize];
@@ -298,30 +298,30 @@ impl Cluster {
         })
     }
 
-    /// All events that have come, as kinds and results.
+    /// Kinds and results of all events that have arrived.
     pub fn kinds(&mut self, node: usize, port: u32) -> Vec<(u32, u32)> {
         std::iter::from_fn(|| self.event(node, port)).map(|event| (event.kind, event.result)).collect()
     }
 
-    /// Reads all events that have come; the last of them.
+    /// Reads all events that have arrived. Returns the last one.
     pub fn last_event(&mut self, node: usize, port: u32) -> Event {
         std::iter::from_fn(|| self.event(node, port)).last().expect("an event")
     }
 
-    /// Reads all events that have come, and says so.
+    /// Reads all events that have arrived, and releases their slots.
     pub fn release_all(&mut self, node: usize, port: u32) {
         if std::iter::from_fn(|| self.event(node, port)).count() > 0 {
             self.release(node, port);
         }
     }
 
-    /// Says that all events were read.
+    /// Releases the slots of all events that were read.
     pub fn release(&mut self, node: usize, port: u32) {
         let released = self.hosts[node].read[port as usize];
         self.handle(node, Input::Register { port, register: Register::Released(released) });
     }
 
-    /// Failures and successes of a counter.
+    /// The failure count and the success count of a counter.
     pub fn counter(&self, node: usize, port: u32, counter: u64) -> (u64, u64) {
         let page = PORTS_ADDRESS + u64::from(port) * PORT_BYTES;
         let at = (page + COUNTERS_OFFSET + 16 * counter) as usize;
@@ -448,7 +448,7 @@ impl Posted {
     }
 }
 
-/// A pattern that differs at every place and from seed to seed.
+/// A pattern that differs at every offset and for every seed.
 pub fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|place| ((place ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }

@@ -1,4 +1,5 @@
-//! What the tests of this crate share: a host with memory and a program that uses an ULTRA card.
+//! Shared by the tests of this crate: control requests, host memory, and the stores of a program that uses an ULTRA
+//! card.
 
 pub mod channels;
 pub mod matching;
@@ -21,7 +22,7 @@ use niclab_model::nic::{Input, Nic, Output, PageStore};
 use niclab_model::parts::launch_code::Code;
 use niclab_model::time::Time;
 
-/// A request as a driver writes it.
+/// A request with its body, as a driver writes it.
 pub fn request(operation: u32, body: &impl ToBytes) -> Vec<u8> {
     fn bytes_of<T: ToBytes>(value: &T) -> Vec<u8> {
         let mut bytes = vec![0; T::BYTES];
@@ -61,7 +62,7 @@ pub fn authorize_request(port: u32, node: u32, node_port: u32, credits: u32) -> 
     request(OP_AUTHORIZE, &Authorize { port, node, node_port, credits })
 }
 
-/// Feeds a control request, which the card must answer at once; other outputs are returned.
+/// Gives the card a control request, which it must answer at once. Returns status, body and the other outputs.
 pub fn control(nic: &mut Alone<Ultra>, now: Time, request: &[u8]) -> (u32, Vec<u8>, Vec<Output>) {
     nic.handle(now, Input::Control { token: 77, request });
     let mut reply = None;
@@ -81,7 +82,7 @@ pub fn control(nic: &mut Alone<Ultra>, now: Time, request: &[u8]) -> (u32, Vec<u
     (head.status, reply[Reply::BYTES..].to_vec(), others)
 }
 
-/// All counters of a card that answers requests so, by name.
+/// All counters of a card by name. `control` has the card answer a request.
 pub fn counters(mut control: impl FnMut(&[u8]) -> (u32, Vec<u8>)) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let mut number = 0;
@@ -141,7 +142,8 @@ impl Memory {
         self.0.get(&address).copied().unwrap_or(0)
     }
 
-    /// Slice `place` of a queue whose first slice is at `slices_address`: status, payload, tag; if it was ever written.
+    /// Status, payload and tag of slice `place` of a queue whose first slice is at `slices_address`. None before the
+    /// first write.
     pub fn slice(&self, slices_address: u64, place: u64) -> Option<(SliceStatus, Vec<u64>, [u64; 2])> {
         let word = |i: usize| self.read(slices_address + place * SLICE_BYTES + 8 * i as u64);
         let status = SliceStatus::decode(word(SLICE_STATUS_WORD))?;

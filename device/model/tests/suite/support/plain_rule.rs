@@ -1,5 +1,5 @@
-//! Figure 1 of the paper over a plain list, and what becomes of an entry that has taken a message. Shares nothing with
-//! the models but the plain data: it is what they are held against. The numbers are the figure's lines.
+//! The matching rule of the paper's Figure 1 over a plain list, and the state of an entry after a message. The models
+//! are compared with this code, which shares only plain data types with them. The numbers are the figure's lines.
 
 use niclab_model::models::matching::item::{ANY_NODE, ANY_PROCESS, Header, INFINITE, Item, Operation, flag};
 
@@ -7,7 +7,7 @@ fn has(item: &Item, flag: u16) -> bool {
     item.flags & flag == flag
 }
 
-/// Offset and length, if the item takes the message.
+/// Offset and length of the stored data, if the item matches the message.
 pub fn takes(item: &Item, header: &Header) -> Option<(u64, u64)> {
     let is_addressed = (item.match_bits ^ header.match_bits) & item.dont_ignore_bits == 0 // 11
         && [ANY_NODE, header.node].contains(&item.node) // 14
@@ -36,13 +36,13 @@ pub fn takes(item: &Item, header: &Header) -> Option<(u64, u64)> {
     }
 }
 
-/// Lines 39 to 42: the maximum size says nothing of an item that truncates.
+/// Lines 39 to 42: the maximum size has no effect on an item that truncates.
 fn is_inactive(item: &Item, remain: u64) -> bool {
     has(item, flag::MAX_SIZE) && !has(item, flag::TRUNCATE) && remain < item.max_size
 }
 
-/// The item has taken a message: whether it can take none any more, whatever comes. Where the sender says the offset,
-/// what is left depends on the message.
+/// Updates the item after it has stored a message. Returns whether no later message can match it. If the sender names
+/// the offset, the remaining length depends on the message, so only the threshold counts.
 pub fn uses_up(item: &mut Item, stored: u64) -> bool {
     if item.threshold != INFINITE {
         item.threshold -= 1;

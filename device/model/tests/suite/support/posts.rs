@@ -1,5 +1,4 @@
-//! Hosts with cards that messages are posted to, on a wire with faults: memory by the byte, programs that post and
-//! reap.
+//! Hosts with INIC cards on a wire with faults: byte-addressed memory, and programs that post commands and read events.
 
 use std::collections::BTreeMap;
 
@@ -28,11 +27,11 @@ use super::request;
 const MEMORY_BYTES: usize = 1 << 20;
 const QUEUE: u64 = 0x4000;
 const EVENTS: u32 = 256;
-/// Where the registered memory begins, and how long it is.
+/// Address of the registered memory; its length follows.
 pub const REGION: u64 = 0x2_0000;
 pub const REGION_BYTES: u64 = 0xd_0000;
 
-/// What befalls frames, each in so many of a thousand.
+/// Faults of frames, each as a rate per 1,000 frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub lost: u32,
@@ -55,7 +54,7 @@ pub struct Host {
     pub memory: Vec<u8>,
     pub region: u32,
     pub interrupts: u32,
-    /// Times that the card told of another program.
+    /// Interrupts after a firmware reload.
     pub hand_overs: u32,
     pub reads_until_failure: Option<u32>,
     reply: Option<Vec<u8>>,
@@ -68,7 +67,7 @@ pub struct Wire {
     pub hosts: Vec<Host>,
     pub now: Time,
     pub faults: Faults,
-    /// Nodes that nothing reaches.
+    /// Nodes that are disconnected: the wire drops their frames in both directions.
     pub cut: Vec<usize>,
     pub frames: u64,
     random: Random,
@@ -131,7 +130,7 @@ impl Wire {
         self.carry(node);
     }
 
-    /// Tells a card a step of a hand-over.
+    /// Gives a card one step of a firmware reload.
     pub fn hand_over(&mut self, node: usize, step: HandOver<'_>) -> Result<(), HandOverError> {
         let now = self.now;
         let begun = self.hosts[node].nic.hand_over(now, step);
@@ -139,7 +138,7 @@ impl Wire {
         begun
     }
 
-    /// Whether a frame is under way.
+    /// Whether a frame is in flight.
     pub fn is_flying(&self) -> bool {
         !self.flying.is_empty()
     }
@@ -181,7 +180,7 @@ impl Wire {
                 | Output::WindowRead { .. }
                 | Output::LentFrame { .. }
                 | Output::DmaLent { .. }) => {
-                    panic!("nobody asked for {other:?}")
+                    panic!("unexpected output {other:?}")
                 }
             }
         }
@@ -208,7 +207,7 @@ impl Wire {
         }
     }
 
-    /// Lets the next thing happen, be it a frame or a deadline. False when nothing is under way.
+    /// Processes the next frame or deadline; false if there is neither.
     pub fn step(&mut self) -> bool {
         let flying = self.flying.first_key_value().map(|((at, _), _)| *at);
         let deadlines =
@@ -233,7 +232,7 @@ impl Wire {
         }
     }
 
-    /// Launches a command, if the card takes one.
+    /// Posts a command, if the card takes one.
     pub fn launch(&mut self, node: usize, code: u32, words: [u64; 10]) -> bool {
         let accepts = self.hosts[node].nic.accepts_store(0);
         if accepts {
@@ -252,7 +251,7 @@ impl Wire {
         self.launch(node, POST_RECEIVE | flags, [user, region, offset, bytes, 0, 0, 0, 0, 0, 0])
     }
 
-    /// Makes a group of these members, or drops it. Returns the status.
+    /// Creates a group of these members, or deletes it if there are none. Returns the status.
     pub fn group(&mut self, node: usize, name: u32, members: &[u32]) -> u32 {
         let head = PostGroup { port: 0, group: name, members: members.len() as u32, reserved: 0 };
         let mut body = request(OP_POST_GROUP, &head);
@@ -293,7 +292,7 @@ impl Wire {
         self.launch(node, POST_REDUCE | flags, to_words(&command))
     }
 
-    /// The next event, if it has come. Its place is given back.
+    /// The next event, if it has arrived. Releases its slot.
     pub fn event(&mut self, node: usize) -> Option<Told> {
         let host = &mut self.hosts[node];
         let at = QUEUE + host.read % u64::from(EVENTS) * SLICE_BYTES;

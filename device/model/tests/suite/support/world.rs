@@ -1,5 +1,5 @@
-//! A small seeded world: nodes with ULTRA cards, programs that use them, the fabric between them, and checkers that
-//! know what was sent. One seed replays a run.
+//! A small seeded simulation: nodes with ULTRA cards, the programs that use them, the fabric between them, and checkers
+//! that compare received with sent messages. The same seed replays the same run.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,7 +24,7 @@ use niclab_model::time::{Passage, Span, Time};
 
 use super::{Memory, authorize_request, control, open_request, request, route_request, store};
 
-/// A port of a node, as one program has it open: `life` is another for each time it is opened.
+/// A port of a node, held open by one program. `life` differs for each time that the port is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct End {
     pub node: usize,
@@ -32,7 +32,7 @@ pub struct End {
     pub life: u64,
 }
 
-/// What was sent under one route, from its first message on.
+/// The messages that were sent under one route.
 #[derive(Debug)]
 struct Stream {
     from: End,
@@ -49,11 +49,11 @@ struct Program {
     end: End,
     base: u64,
     slices: u64,
-    /// Number of the stream that it sends now.
+    /// Number of the stream that it currently sends.
     stream: Option<u64>,
     consumed: u64,
     released: u64,
-    /// Credits that it gave, by the other end.
+    /// Credits that it granted, by remote node and port.
     given: BTreeMap<(usize, u32), u32>,
     message_interrupts_due: u64,
     message_interrupts: u64,
@@ -67,15 +67,15 @@ pub struct Node {
     next_base: u64,
 }
 
-/// What may happen in a world.
+/// Limits of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     pub nodes: usize,
     pub slices: u32,
     pub flow_control: FlowControl,
-    /// Of every link, while trouble lasts.
+    /// Faults of every link until [`World::settle`].
     pub faults: Faults,
-    /// Whether programs close ports, change routes and take authorizations back.
+    /// Whether programs close ports, change routes and revoke authorizations.
     pub is_restless: bool,
 }
 
@@ -84,7 +84,7 @@ pub struct World {
     random: Random,
     pub nodes: Vec<Node>,
     pub fabric: Fabric,
-    /// Frames on their way, in the order in which they arrive.
+    /// Frames in flight, in the order of their arrival.
     in_flight: BTreeMap<(Time, u64), Flight>,
     frames: u64,
     streams: HashMap<u64, Stream>,
@@ -92,7 +92,7 @@ pub struct World {
     clock: Time,
 }
 
-/// A frame on its way: to which node, when its head is there, and whose it is.
+/// A frame in flight: destination node, arrival of its head, bytes, and the message that it belongs to.
 type Flight = (usize, Time, SharedFrame, Option<TraceTag>);
 
 /// Length of the status line.
@@ -142,7 +142,7 @@ impl World {
         self.clock.max(self.nodes[node].nic.host_clock())
     }
 
-    /// Carries out what a card wants done.
+    /// Carries out a card's outputs.
     pub fn carry(&mut self, node: usize) {
         while let Some(output) = self.nodes[node].nic.poll_output() {
             self.carry_out(node, output);
@@ -157,13 +157,13 @@ impl World {
                 match cause {
                     CAUSE_MESSAGE => program.message_interrupts += 1,
                     CAUSE_ARMED => program.armed_interrupts += 1,
-                    other => panic!("nobody asked for cause {other}"),
+                    other => panic!("interrupt with unexpected cause {other}"),
                 }
             }
             Output::Frame { at, tail, frame, message } => {
                 self.send(node, Passage { head: at, tail }, &frame, message);
             }
-            other => panic!("nobody asked for {other:?}"),
+            other => panic!("unexpected output {other:?}"),
         }
     }
 
@@ -182,15 +182,15 @@ impl World {
         }
     }
 
-    /// The checker of memory: a status line whole, or one slice from where its payload begins to its end, and never one
-    /// that the program has not released.
+    /// Checks and stores a write of the card. It must be a complete status line, or one slice from the beginning of its
+    /// payload to its end. The card must not overwrite a slice that the program has not released.
     fn write(&mut self, node: usize, address: u64, words: &[u64]) {
         let end = address + words.len() as u64 * 8;
         let owner = self.nodes[node].programs.values().find(|program| {
             let slices = program.base + STATUS_BYTES;
             address >= program.base && end <= slices + program.slices * SLICE_BYTES
         });
-        let program = owner.unwrap_or_else(|| panic!("write to {address:#x} outside of what was given"));
+        let program = owner.unwrap_or_else(|| panic!("write to {address:#x} outside of the ports' memory"));
         if address == program.base {
             assert_eq!(words.len(), 8);
             let before = self.nodes[node].memory.status_line(address);
@@ -201,12 +201,12 @@ impl World {
             assert_eq!(words.len() as u64 * 8 + offset % SLICE_BYTES, SLICE_BYTES, "one burst");
             let number = words.last().unwrap() >> 32;
             assert_eq!((number - 1) % program.slices, offset / SLICE_BYTES, "the slices are a ring");
-            assert!(number <= program.released + program.slices, "overwrites what was not released");
+            assert!(number <= program.released + program.slices, "overwrites a slice that was not released");
         }
         self.nodes[node].memory.write(address, words);
     }
 
-    /// Lets the next frame arrive; false when there is none.
+    /// Delivers the next frame; false if none is in flight.
     pub fn deliver_one(&mut self) -> bool {
         let Some(((at, _), (node, head, frame, message))) = self.in_flight.pop_first() else { return false };
         self.clock = self.clock.max(at);
@@ -215,7 +215,7 @@ impl World {
         true
     }
 
-    /// Lets the earliest timer expire; false when none runs.
+    /// Lets the earliest timer expire; false if none runs.
     pub fn expire_one(&mut self) -> bool {
         let next =
             (0..self.nodes.len()).filter_map(|node| Some((self.nodes[node].nic.poll_timeout()?, node))).min();
@@ -269,7 +269,7 @@ impl World {
         self.nodes[end.node].programs.remove(&end.port);
     }
 
-    /// Sets a route; false when launched packets have not left.
+    /// Sets a route; false while posted packets have not left.
     pub fn route(&mut self, from: End, to: End) -> bool {
         let (status, _) = self.control(from.node, &route_request(from.port, to.node as u32, to.port));
         if status == STATUS_OK {
@@ -302,12 +302,12 @@ impl World {
         self.nodes[end.node].programs.get_mut(&end.port).expect("open")
     }
 
-    /// The ends that are open.
+    /// All open ports.
     pub fn ends(&self) -> Vec<End> {
         self.nodes.iter().flat_map(|node| node.programs.values().map(|program| program.end)).collect()
     }
 
-    /// Launches one message with random length and flags; false when the page must wait or there is no route.
+    /// Posts one message with random length and flags; false if the page takes no store or the port has no route.
     pub fn launch(&mut self, end: End) -> bool {
         let Some(number) = self.program(end).stream else { return false };
         if !self.nodes[end.node].nic.accepts_store(end.port) {
@@ -326,7 +326,7 @@ impl World {
         true
     }
 
-    /// Reads the next slice if it is there, and checks it against what was sent.
+    /// Reads the next slice, if it has arrived, and compares it with the sent message.
     pub fn consume(&mut self, end: End) -> bool {
         let node = &self.nodes[end.node];
         let program = &node.programs[&end.port];
@@ -338,15 +338,15 @@ impl World {
         if u64::from(status.number) != program.consumed + 1 {
             return false;
         }
-        let stream = self.streams.get_mut(&number).expect("a tag that nobody sent");
-        // An address may have changed hands, if the next one authorized the sender, too.
+        let stream = self.streams.get_mut(&number).expect("a tag that was sent");
+        // After a port was closed and reopened, its next program may have authorized the same sender.
         assert_eq!((stream.to.node, stream.to.port), (end.node, end.port), "delivered to the wrong port");
         assert!(self.rules.is_restless || stream.to == end, "delivered to the wrong program");
         assert_eq!(
             (stream.from.node, stream.from.port),
             (status.source_node.into(), status.source_port.into())
         );
-        let &(payload_words, flags) = stream.sent.get(sequence as usize).expect("a message that nobody sent");
+        let &(payload_words, flags) = stream.sent.get(sequence as usize).expect("a message that was sent");
         assert_eq!(words, payload(number, sequence, payload_words));
         assert_eq!(status.interrupt, flags & CODE_INTERRUPT != 0);
         assert!(stream.received.last().is_none_or(|&last| last < sequence), "duplicated or reordered");
@@ -370,7 +370,7 @@ impl World {
         self.carry(end.node);
     }
 
-    /// One random thing.
+    /// Performs one random action of a program, a frame or a timer.
     pub fn step(&mut self) {
         let ends = self.ends();
         if ends.is_empty() {
@@ -408,12 +408,13 @@ impl World {
         }
     }
 
-    /// Ends all trouble, and lets programs consume until nothing moves.
+    /// Ends all faults, and lets programs consume until the simulation is idle.
     pub fn settle(&mut self) {
         for port in self.fabric.ports() {
             self.fabric.set_faults(port, Faults::NONE);
         }
-        // Timers run for as long as packets wait for a receiver that does not want them: that is rest, too.
+        // Timers keep running while packets wait for a receiver that does not take them, so a state in which only
+        // timers expire counts as idle.
         let mut idle_expirations = 0;
         while idle_expirations < 50 {
             let mut has_moved = false;
@@ -440,7 +441,7 @@ impl World {
         self.nodes.iter().flat_map(|node| node.programs.values())
     }
 
-    /// Whether the end's receiver, whoever has it open now, has set slices aside for it.
+    /// Whether the program that now has the receiving port open has granted credits to `end`.
     pub fn is_connected(&self, end: End) -> bool {
         let program = &self.nodes[end.node].programs[&end.port];
         let Some(to) = program.stream.map(|stream| self.streams[&stream].to) else { return false };
@@ -448,13 +449,13 @@ impl World {
         receiver.is_some_and(|receiver| receiver.given.contains_key(&(end.node, end.port)))
     }
 
-    /// Messages sent and received, over all streams.
+    /// Numbers of messages sent and received, over all streams.
     pub fn totals(&self) -> (usize, usize) {
         let count = |of: fn(&Stream) -> usize| self.streams.values().map(of).sum();
         (count(|stream| stream.sent.len()), count(|stream| stream.received.len()))
     }
 
-    /// Streams of which a message is missing.
+    /// Streams that miss a message.
     pub fn incomplete(&self) -> BTreeSet<u64> {
         let streams = self.streams.iter();
         streams
@@ -463,13 +464,13 @@ impl World {
             .collect()
     }
 
-    /// Sum of a count over all cards.
+    /// Sum of a counter over all cards.
     pub fn count(&self, of: fn(&Counters) -> u64) -> u64 {
         self.nodes.iter().map(|node| of(node.nic.counters())).sum()
     }
 
-    /// That status lines, interrupts and acknowledgements are exactly those that were asked for. Holds when nothing was
-    /// lost and no port was closed.
+    /// Checks that the counts of notifications, interrupts and acknowledgements are exactly the requested ones. Valid
+    /// only if no frame was lost and no port was closed.
     pub fn check_exact_counts(&self) {
         for program in self.programs() {
             let node = &self.nodes[program.end.node];

@@ -1,5 +1,5 @@
-//! The descriptor queues of a host: chains that its program posts, those that the card has, and those that it gave
-//! back.
+//! The descriptor queues of a host: chains that its program posted, that the card has taken, and that the card has
+//! completed.
 
 #[cfg(test)]
 #[path = "../../../../vhost-user/tests/suite/common/loopback.rs"]
@@ -16,30 +16,30 @@ use super::CardHost;
 use crate::checker::{Check, Checker};
 use crate::host::Effects;
 
-/// A chain that the card gave back.
+/// A chain that the card completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// When its program can see it.
+    /// Time at which the program can see the completion.
     pub at: Time,
-    /// What [`CardHost::post`] called it.
+    /// The token from [`CardHost::post`].
     pub token: u64,
-    /// Bytes that the card says that it wrote.
+    /// Number of bytes that the card wrote, as it reports them.
     pub bytes: u32,
 }
 
 /// The chains of both queues.
 #[derive(Debug, Default)]
 pub(super) struct Chains {
-    /// By queue, in the order in which they were posted.
+    /// For each queue, in the order of posting.
     posted: [VecDeque<Descriptor>; 2],
     taken: Vec<Descriptor>,
-    /// In the order in which they are visible.
+    /// In the order in which they become visible.
     completed: VecDeque<Completed>,
     last_token: u64,
 }
 
 impl Chains {
-    /// The next chain that the card wants.
+    /// The next chain that the card accepts.
     pub(super) fn next(&mut self, nic: &dyn Nic) -> Option<Descriptor> {
         let wanted = |queue: &DescriptorQueue| nic.descriptors_wanted(*queue).is_some_and(|count| count > 0);
         let mut queues = self.posted.iter_mut().zip(DescriptorQueue::ALL);
@@ -49,22 +49,24 @@ impl Chains {
         Some(chain)
     }
 
-    /// The card gives a chain back. What is wrong with that, if anything is.
+    /// The card completes a chain. Returns an error if that is wrong.
     pub(super) fn complete(&mut self, at: Time, token: u64, bytes: u32) -> Result<(), String> {
         let place = self.taken.iter().position(|chain| chain.token == token);
         let place =
-            place.ok_or_else(|| format!("chain {token} was given back, which the card did not have"))?;
+            place.ok_or_else(|| format!("the card completed chain {token}, which it does not have"))?;
         let chain = self.taken.swap_remove(place);
         let room: u64 = chain.writable.iter().map(|range| range.bytes).sum();
         let after = self.completed.iter().rposition(|earlier| earlier.at <= at);
         self.completed.insert(after.map_or(0, |last| last + 1), Completed { at, token, bytes });
         if u64::from(bytes) > room {
-            return Err(format!("{bytes} bytes are said to be in chain {token}, which has room for {room}"));
+            return Err(format!(
+                "the card reported {bytes} bytes in chain {token}, which has room for {room}"
+            ));
         }
         Ok(())
     }
 
-    /// Whether the card may write there, because a chain that it has says so.
+    /// Whether the card may write there, because it has a chain with this memory.
     pub(super) fn may_write(&self, range: &HostRange) -> bool {
         let holds = |room: &HostRange| {
             range.address.checked_sub(room.address).is_some_and(|offset| offset + range.bytes <= room.bytes)
@@ -72,7 +74,7 @@ impl Chains {
         self.taken.iter().any(|chain| chain.writable.iter().any(holds))
     }
 
-    /// Chains with something to send that have not come back.
+    /// Number of chains to send that the card has not completed.
     pub(super) fn unsent(&self) -> usize {
         let of_card = self.taken.iter().filter(|chain| chain.queue == DescriptorQueue::Transmit);
         of_card.count() + self.posted.first().map_or(0, VecDeque::len)
@@ -80,7 +82,7 @@ impl Chains {
 }
 
 impl<T: Transport> CardHost<T> {
-    /// The program posts a chain, and notifies the queue. Gives its name back.
+    /// The program posts a chain and notifies the queue. Returns the chain's token.
     pub fn post(
         &mut self,
         now: Time,
@@ -98,7 +100,7 @@ impl<T: Transport> CardHost<T> {
         token
     }
 
-    /// The next chain that the card has given back, if the program can see it by now.
+    /// The next completed chain, if the program can see it by now.
     pub fn reap(&mut self, now: Time) -> Option<Completed> {
         self.chains.completed.front().filter(|completed| completed.at <= now)?;
         self.chains.completed.pop_front()
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_come_back_when_the_card_is_done_with_them_and_are_charged() {
+    fn completed_chains_return_and_are_charged() {
         const CHAINS: u64 = 3 * MOST as u64;
         let mut host = host();
         host.memory.open(8, 2 * 4_096);
@@ -161,7 +163,7 @@ mod tests {
                 host.post(Time::ZERO, queue, ranges, &mut checker, &mut effects);
             }
         }
-        assert_eq!(host.reap(Time::ZERO).map(|chain| chain.bytes), Some(0), "a free bus takes no time");
+        assert_eq!(host.reap(Time::ZERO).map(|chain| chain.bytes), Some(0), "an idle bus adds no delay");
         let rest: Vec<u32> =
             std::iter::from_fn(|| host.reap(Time::from_ps(u64::MAX))).map(|c| c.bytes).collect();
         assert_eq!(rest.iter().filter(|bytes| **bytes == 40).count() as u64, CHAINS);
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_gives_back_what_it_does_not_have_or_more_than_there_is_room_for_is_found() {
+    fn completion_of_unknown_chain_or_of_too_many_bytes_fails() {
         let mut host = host();
         host.memory.open(8, 4_096);
         let room = range(host.memory.extents(0).map(|extent| extent.address).sum(), 64);

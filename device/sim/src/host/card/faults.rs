@@ -1,4 +1,4 @@
-//! Faults of the device, looked up before the host sees their effects.
+//! Reads the log of device faults before the host sees their effects.
 
 use niclab_model::nic::fault_injector::{Fault, FaultInjector, Record};
 use niclab_model::nic::{DmaWords, Output};
@@ -9,7 +9,7 @@ use crate::checker::Checker;
 use crate::host::memory::Place;
 
 impl<T: Transport> CardHost<T> {
-    /// Looks up what faults of the device have hits, before their effects are seen.
+    /// Reads new entries of the fault log, before their effects are seen.
     pub(super) fn note_faults(&mut self, checker: &mut Checker) {
         let news = |fault_injector: &FaultInjector| -> Vec<Record> {
             fault_injector.records().filter(|record| record.number > self.faults).cloned().collect()
@@ -25,7 +25,7 @@ impl<T: Transport> CardHost<T> {
         }
     }
 
-    /// The card wanted to write this and a fault befell it: the card is judged by what it wanted.
+    /// A fault was applied to this write of the card. The checker checks what the card intended to write.
     fn on_spoiled(&mut self, address: u64, words: DmaWords, checker: &mut Checker) {
         let Some((place, what)) = self.memory.place_of(address, words.len()) else { return };
         let Some(port) = self.ports.get_mut(place) else { return };

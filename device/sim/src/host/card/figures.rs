@@ -1,4 +1,4 @@
-//! A card's host in the form of reports.
+//! Reports of a card's host.
 
 use niclab_assembly::figures;
 use niclab_model::nic::ShellCounts;
@@ -13,11 +13,11 @@ use crate::host::Sum;
 use crate::host::ethernet;
 use crate::host::tally::Interrupts;
 
-/// Its part of the report.
+/// The node's part of the report.
 pub(super) fn node<T: Transport>(host: &CardHost<T>) -> NodeFigures {
     let tally = host.tally();
     let nic = host.nic();
-    // The card of the simulator looks at every store as it is made: no doorbell is ever needed.
+    // The simulator gives every post to the card at once, so no doorbell is needed.
     let counts = ShellCounts { doorbells_spared: tally.launches, ..ShellCounts::default() };
     let model = nic.statistics(&counts);
     let (device_faults, device_fault_log) = figures::device_faults(nic);
@@ -49,13 +49,13 @@ fn port_figures((port, launches, of_port): (u32, u64, Interrupts)) -> PortFigure
     PortFigures { port, launches, interrupts: of_port.by_name() }
 }
 
-/// The ledger against what crossed the boundary of the model.
+/// Compares the ledger with the traffic at the model's interface.
 pub(super) fn sums<T: Transport>(host: &CardHost<T>) -> Vec<Sum> {
     let line = |crossing| host.nic().ledger().line(crossing);
     let tally = host.tally();
     let count = |fault| host.nic().fault_injector().map_or(0, |fault_injector| fault_injector.count(fault));
     let withheld_bytes = host.nic().fault_injector().map_or(0, FaultInjector::withheld_bytes);
-    // What the card did, and the host saw otherwise by a fault of the device.
+    // These add the effects of device faults to what the host saw.
     let written_bytes = tally.dma_bytes + withheld_bytes;
     let raised = line(Crossing::Interrupt).count + count(Fault::DuplicatedInterrupt);
     let seen = host.interrupts().total() + count(Fault::LostInterrupt);

@@ -11,7 +11,7 @@ pub(super) struct CheckedReads<'a> {
     pub(super) checker: &'a mut Checker,
     /// A device fault affected the record.
     pub(super) is_spoiled: bool,
-    /// A fault misled the peer's program: it may have posted nothing for the message, and the card may report that.
+    /// A fault misled the peer's program. It may have posted no memory for the message, and the card may report that.
     pub(super) is_peer_astray: bool,
     /// The message that the card was about to report.
     pub(super) wanted: Option<Mark>,

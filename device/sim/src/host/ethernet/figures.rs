@@ -1,4 +1,4 @@
-//! An Ethernet function in the form of reports.
+//! Reports of an Ethernet function.
 
 use niclab_assembly::figures;
 use niclab_model::platform::ledger::Crossing;
@@ -7,7 +7,7 @@ use niclab_spec::report::{NodeFigures, TrafficStats};
 use super::Function;
 use crate::host::Sum;
 
-/// Its part of the report, beside that of the NIC that the program uses.
+/// Adds the function to the report of the node.
 pub fn add(function: &Function, mut node: NodeFigures) -> NodeFigures {
     let Function { nic, tally, .. } = function;
     node.interrupts.append(&mut figures::named([("ethernet_receive", tally.receive_interrupts)]));
@@ -26,7 +26,7 @@ pub fn add(function: &Function, mut node: NodeFigures) -> NodeFigures {
     }
 }
 
-/// The ledger against what crossed the boundary of the function.
+/// Compares the ledger with the traffic at the function's interface.
 pub fn sums(function: &Function) -> Vec<Sum> {
     let sent = function.nic.ledger().line(Crossing::HostSend).count;
     let mut sums = sums_of_card(function);
@@ -34,7 +34,7 @@ pub fn sums(function: &Function) -> Vec<Sum> {
     sums
 }
 
-/// The same of its card alone.
+/// The same without the messages of the host.
 pub fn sums_of_card(Function { nic, tally, .. }: &Function) -> Vec<Sum> {
     let line = |crossing| nic.ledger().line(crossing);
     vec![

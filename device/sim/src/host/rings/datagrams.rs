@@ -1,5 +1,5 @@
-//! Ordinary networking beside messages: a stack that sends datagrams as long as a frame over the same rings, and takes
-//! those that come.
+//! Ordinary networking next to messages: a stack that sends datagrams of the maximum frame size on the same rings, and
+//! receives those of other nodes.
 
 use std::collections::VecDeque;
 
@@ -13,18 +13,18 @@ use super::{RingHost, hold};
 use crate::checker::Checker;
 use crate::host::Effects;
 
-/// The EtherType of IPv4, which the datagrams would be.
+/// The EtherType of IPv4.
 const ETHER_TYPE_IPV4: u16 = 0x0800;
 
-/// What the stack knows.
+/// State of the stack.
 #[derive(Debug, Default)]
 pub(super) struct Datagrams {
-    /// Messages after which it sends one; zero: never.
+    /// Number of messages after which it sends a datagram; 0: never.
     every: u64,
     messages: u64,
-    /// To which nodes it has not sent yet.
+    /// Destinations of pending datagrams.
     waiting: VecDeque<u16>,
-    /// Datagrams sent, and those that came as they were sent.
+    /// Number of datagrams sent, and of those that arrived intact.
     pub(super) sent: u64,
     pub(super) received: u64,
 }
@@ -42,14 +42,14 @@ impl Datagrams {
         }
     }
 
-    /// The node to which it sends next.
+    /// The destination of the next datagram.
     pub(super) fn next(&self) -> Option<u16> {
         self.waiting.front().copied()
     }
 }
 
 impl RingHost {
-    /// Sends a datagram, as long as a frame may be.
+    /// Sends a datagram of the maximum frame size.
     pub(super) fn send_datagram(&mut self, now: Time, to: u16, checker: &mut Checker, effects: &mut Effects) {
         self.datagrams.waiting.pop_front();
         self.datagrams.sent += 1;
@@ -63,7 +63,7 @@ impl RingHost {
         self.demand(now, checker, effects);
     }
 
-    /// A frame has come that is of no active port.
+    /// A frame has arrived that belongs to no active port.
     pub(super) fn on_datagram(&mut self, frame: &[u8], checker: &mut Checker) {
         let source = ethernet::Frame::new_checked(frame).map(|view| view.source());
         let sender = source.and_then(|source| ethernet::station_of_mac(&source)).map(|(node, _)| node);
@@ -71,12 +71,12 @@ impl RingHost {
         self.datagrams.received += u64::from(is_whole);
         let node = self.node;
         if !is_whole && checker.is_lossless() {
-            hold(Some(format!("node {node}: a datagram came that nobody sent")), checker);
+            hold(Some(format!("node {node}: a datagram arrived that no node sent")), checker);
         }
     }
 }
 
-/// A datagram from one node to another, in an Ethernet frame of so many bytes.
+/// A datagram from one node to another, in an Ethernet frame of `bytes` bytes.
 fn datagram(from: u16, to: u16, bytes: usize) -> Vec<u8> {
     let (destination, source) = (mac_of_station(to, RING_STATION), mac_of_station(from, RING_STATION));
     let header = ethernet::Header { destination, source, ether_type: ETHER_TYPE_IPV4 };

@@ -1,6 +1,6 @@
-//! A driver whose processor drives each transfer ([`niclab_abi::rings::OP_FIFO_LOOK`]): it reads the head of what waits
-//! in the card, knows by it where in the program's memory the data belongs, and waits until it is there. Nothing is
-//! copied.
+//! A driver whose processor controls each transfer ([`niclab_abi::rings::OP_FIFO_LOOK`]). It reads the head of the
+//! first frame in the card's FIFO and derives the address in the program's memory. It then waits until the card has
+//! stored the data there. The driver copies nothing.
 
 use std::collections::VecDeque;
 
@@ -17,35 +17,35 @@ use super::{RingHost, bytes_of, status_of};
 use crate::checker::{Check, Checker};
 use crate::host::{Effects, Host};
 
-/// By which the answer to a frame that is sent is known.
+/// Token of the reply to a sent frame.
 pub(super) const SEND_TOKEN: u64 = 1;
-/// Bytes in front of a message's part.
+/// Bytes before a message's part.
 const HEAD_BYTES: u32 = (ethernet::HEADER_BYTES + FrameHead::BYTES) as u32;
 
-/// What such a driver knows beside what all drivers do.
+/// State of such a driver, in addition to that of all drivers.
 #[derive(Debug, Default)]
 pub(super) struct Direct {
-    /// The card's answer says that a frame is sent: until then the processor waits.
+    /// The processor waits for the card's reply that a frame is sent.
     pub(super) is_sending: bool,
-    /// Frames that came and were not found in the FIFO: a driver that polls looks for them.
+    /// Number of frames that arrived and were not found in the FIFO yet. A polling driver polls for them.
     unfound: u32,
-    /// When it looks next.
+    /// Times of the next polls.
     looks: VecDeque<Time>,
 }
 
 impl RingHost {
-    /// Whether the processor drives each transfer.
+    /// Whether the processor controls each transfer.
     pub(super) fn is_direct(&self) -> bool {
         self.terms.is_some_and(|terms| terms.receive_buffers == 0)
     }
 
-    /// A frame has come.
+    /// A frame has arrived.
     pub(super) fn on_came(&mut self, now: Time) {
         self.direct.unfound += 1;
         self.poll(now);
     }
 
-    /// The FIFO may hold what was not found yet: a driver that polls looks once more.
+    /// The FIFO may have frames that were not found yet. A polling driver polls again.
     pub(super) fn poll(&mut self, now: Time) {
         let is_polling = self.terms.is_none_or(|terms| terms.interrupt_frames == 0);
         if self.is_direct() && is_polling && self.direct.unfound > 0 {
@@ -53,19 +53,19 @@ impl RingHost {
         }
     }
 
-    /// The driver looks into the FIFO as soon as it can.
+    /// The driver polls the FIFO as soon as it can.
     pub(super) fn look_soon(&mut self, now: Time) {
         if self.direct.looks.is_empty() {
             self.direct.looks.push_back(self.clock().max(now));
         }
     }
 
-    /// When the driver looks into the FIFO; not while it waits for the card.
+    /// Time of the next poll of the FIFO; none while the driver waits for the card.
     pub(super) fn next_look(&self) -> Option<Time> {
         self.direct.looks.front().filter(|_| !self.direct.is_sending).copied()
     }
 
-    /// Looks into the FIFO, and takes what is first there. Whether a program has a message by it.
+    /// Polls the FIFO and takes its first frame. Returns whether this completes a message for a program.
     pub(super) fn look(&mut self, now: Time, checker: &mut Checker, effects: &mut Effects) -> bool {
         self.direct.looks.pop_front();
         self.not_before = self.not_before.max(now);
@@ -82,9 +82,10 @@ impl RingHost {
         let take = FifoTake { address, skip_bytes, bytes: part };
         if let Err(refused) = self.control(OP_FIFO_TAKE, Some(&take), checker, effects) {
             let node = self.node;
-            checker.fail(Check::FlowControl, || format!("node {node}: {take:?} is refused: {refused:?}"));
+            checker
+                .fail(Check::FlowControl, || format!("node {node}: the card refused {take:?}: {refused:?}"));
         }
-        // There may be more behind it: a driver that was interrupted looks until the FIFO is empty.
+        // The FIFO may have further frames. After an interrupt the driver polls until the FIFO is empty.
         if self.terms.is_some_and(|terms| terms.interrupt_frames > 0) {
             self.look_soon(now);
         } else {
@@ -99,8 +100,7 @@ impl RingHost {
         self.on_frame(&frame, checker)
     }
 
-    /// Where the part of a message belongs that a frame with this head carries: address, bytes in front of it, and
-    /// bytes.
+    /// The destination of a message part in a frame with this head: address, bytes of the head before it, and length.
     fn destination(&mut self, head: &[u8], bytes: u32, status: u32) -> (u64, u32, u32) {
         let nowhere = (0, 0, 0);
         let view = ethernet::Frame::new_checked(head).filter(|_| status == 0 && bytes >= HEAD_BYTES);
@@ -111,13 +111,14 @@ impl RingHost {
         if frame.kind & FRAME_KIND_MASK != FRAME_DATA || part == 0 {
             return nowhere;
         }
-        // Behind what has come of the message, if it is the next one; else it is dropped, wherever it is.
+        // After the received part of the message, if it is the next part. Other parts are dropped, so their address
+        // does not matter.
         let come = self.peer(source).joined.len() as u64;
         let offset = if frame.kind & FRAME_FIRST != 0 { 0 } else { come };
         (Memory::destination(source) + offset, HEAD_BYTES, part)
     }
 
-    /// Has the card send a frame, and waits for it.
+    /// Has the card send a frame, and waits for the reply.
     pub(super) fn send(
         &mut self,
         (target, head, part): (u16, &FrameHead, &[u8]),
@@ -149,20 +150,22 @@ impl RingHost {
         };
         let mut request = bytes_of(&Request { operation: OP_FIFO_SEND, body_bytes: FifoSend::BYTES as u32 });
         request.extend(bytes_of(&send));
-        // Every frame but those that go on with a message is a system call's.
+        // Every frame that does not continue a message is a system call.
         let goes_on = head.kind & FRAME_KIND_MASK == FRAME_DATA && message_bytes == 0;
         self.raised.calls += u64::from(!goes_on);
         self.direct.is_sending = true;
         self.handle(self.clock(), Input::Control { token: SEND_TOKEN, request: &request }, checker, effects);
     }
 
-    /// The card has answered: a frame is sent.
+    /// The card has replied that a frame is sent.
     pub(super) fn on_sent(&mut self, at: Time, answer: &[u8], checker: &mut Checker) {
         self.direct.is_sending = false;
         self.not_before = self.not_before.max(at);
         let (node, status) = (self.node, status_of(answer));
         if status != Some(STATUS_OK) {
-            checker.fail(Check::FlowControl, || format!("node {node}: a frame is refused: {status:?}"));
+            checker.fail(Check::FlowControl, || {
+                format!("node {node}: the card refused a frame with status {status:?}")
+            });
         }
     }
 }

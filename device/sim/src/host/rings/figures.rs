@@ -1,4 +1,4 @@
-//! A host with rings in the form of reports.
+//! Reports of a host with rings.
 
 use niclab_assembly::figures;
 use niclab_model::nic::ShellCounts;
@@ -11,7 +11,7 @@ use crate::frames;
 use crate::host::Sum;
 use crate::host::ethernet;
 
-/// Its part of the report.
+/// The node's part of the report.
 pub(super) fn node(host: &RingHost) -> NodeFigures {
     let nic = &*host.nic;
     let model = nic.statistics(&ShellCounts::default());
@@ -54,7 +54,7 @@ pub(super) fn node(host: &RingHost) -> NodeFigures {
     NodeFigures { doorbells: doorbells + node.doorbells, ..node }
 }
 
-/// What the driver raised, as it is held against what it must have.
+/// The driver's counters, in the form in which the frame checker compares them.
 pub(super) fn raised(host: &RingHost) -> frames::Raised {
     let Raised { lost, old, incomplete, messages, .. } = host.raised;
     let terms = host.terms.unwrap_or_default();
@@ -65,7 +65,7 @@ pub(super) fn raised(host: &RingHost) -> frames::Raised {
     frames::Raised { lost, old, incomplete, messages, missed, overflows, window, acknowledge_every }
 }
 
-/// The ledger against what crossed the boundary of the model.
+/// Compares the ledger with the traffic at the model's interface.
 pub(super) fn sums(host: &RingHost) -> Vec<Sum> {
     let line = |crossing| host.nic.ledger().line(crossing);
     let Raised { demands, calls, written_back, .. } = host.raised;

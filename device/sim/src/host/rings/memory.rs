@@ -1,5 +1,5 @@
-//! The memory of a host whose card walks rings of descriptors: rings and buffers, in which what the card stores into
-//! descriptors is visible at an instant of model time. What it stores into buffers nobody looks at before that.
+//! The memory of a host whose card processes descriptor rings. The card's writes to descriptors become visible at
+//! instants of model time. Its writes to buffers take effect at once, because no program reads them earlier.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -8,11 +8,11 @@ use niclab_model::nic::HostRange;
 use niclab_model::time::Time;
 use niclab_port::active_ports::rings::{RingMemory, STRIDE_WORDS};
 
-/// Bytes of a buffer, and of what lies in one place of a ring's memory.
+/// Bytes of a buffer, and of each slot of a ring's memory.
 pub const BUFFER_BYTES: u32 = 2_048;
-/// Descriptors of the transmit ring.
+/// Number of descriptors in the transmit ring.
 pub const TRANSMIT_DESCRIPTORS: u32 = 128;
-/// Most of a head in front of a message's part.
+/// Maximum number of bytes of a head before a message's part.
 pub const HEAD_BYTES: u32 = 64;
 
 const TRANSMIT_RING: u64 = 0x10_0000;
@@ -20,17 +20,17 @@ const RECEIVE_RING: u64 = 0x20_0000;
 const HEADS: u64 = 0x40_0000;
 const DATA: u64 = 0x80_0000;
 const RECEIVE_BUFFERS: u64 = 0x1000_0000;
-/// Where messages go that the card stores where they belong: one place for each other node, longer than any message and
-/// a frame.
+/// Destinations of messages that the card stores directly: one area for each other node, longer than the longest
+/// message and a frame.
 const DESTINATIONS: u64 = 0x1_0000_0000;
 const DESTINATION_BYTES: u64 = 1 << 21;
 
-/// A ring of the host's.
+/// A ring of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// What is to be sent.
+    /// Frames to send.
     Transmit,
-    /// Room for what comes.
+    /// Buffers for received frames.
     Receive,
 }
 
@@ -44,21 +44,21 @@ impl Which {
     }
 }
 
-/// The words of both rings, and buffers as they are used.
+/// The words of both rings, and the buffers in use.
 #[derive(Debug, Default)]
 pub struct Memory {
     transmit: Vec<u64>,
     receive: Vec<u64>,
-    /// What the card has written into descriptors and the host does not see yet, the earliest first.
+    /// The card's writes to descriptors that are not visible yet, in the order of their times.
     coming: VecDeque<(Time, Which, usize, u64)>,
-    /// Buffers by their addresses; those that nothing was stored into are not there.
+    /// Buffers by address. A buffer without any store has no entry.
     buffers: HashMap<u64, Box<[u8]>>,
     receive_buffers: u32,
-    /// The part of a message that the driver has named a place for.
+    /// The memory that the driver has given for a part of a message.
     expected: Option<HostRange>,
 }
 
-/// The words of one ring, as the driver sees them.
+/// The driver's view of the words of one ring.
 pub struct Words<'a>(&'a mut Vec<u64>);
 
 impl RingMemory for Words<'_> {
@@ -72,7 +72,7 @@ impl RingMemory for Words<'_> {
 }
 
 impl Memory {
-    /// Rings with so many descriptors for what comes.
+    /// Rings with this number of receive descriptors.
     pub fn new(receive_buffers: u32) -> Self {
         Self {
             transmit: vec![0; TRANSMIT_DESCRIPTORS as usize * STRIDE_WORDS],
@@ -82,7 +82,7 @@ impl Memory {
         }
     }
 
-    /// A ring, for the driver.
+    /// The driver's view of a ring.
     pub const fn ring(&mut self, which: Which) -> Words<'_> {
         match which {
             Which::Transmit => Words(&mut self.transmit),
@@ -90,17 +90,17 @@ impl Memory {
         }
     }
 
-    /// Where the head of the frame in this place of the transmit ring is, and where its part of a message.
+    /// Addresses of the frame head and of the message part for this slot of the transmit ring.
     pub const fn outgoing(place: u32) -> (u64, u64) {
         (HEADS + (place * HEAD_BYTES) as u64, DATA + (place * BUFFER_BYTES) as u64)
     }
 
-    /// Where the buffer of this place of the receive ring is.
+    /// Address of the buffer of this slot of the receive ring.
     pub const fn incoming(place: u32) -> u64 {
         RECEIVE_BUFFERS + (place * BUFFER_BYTES) as u64
     }
 
-    /// The ring and the word in it at this address.
+    /// The ring and the index of the word at this address.
     pub fn word_at(&self, address: u64) -> Option<(Which, usize)> {
         [(Which::Transmit, &self.transmit), (Which::Receive, &self.receive)].into_iter().find_map(
             |(which, ring)| {
@@ -111,7 +111,7 @@ impl Memory {
         )
     }
 
-    /// The card writes a word of a descriptor, visible at `at`. False if it is the driver's.
+    /// The card writes a word of a descriptor, visible at `at`. Returns false if the driver owns the descriptor.
     pub fn write_back(&mut self, at: Time, which: Which, word: usize, value: u64) -> bool {
         let after = self.coming.iter().rposition(|(earlier, ..)| *earlier <= at);
         self.coming.insert(after.map_or(0, |last| last + 1), (at, which, word, value));
@@ -119,7 +119,7 @@ impl Memory {
         word.is_multiple_of(STRIDE_WORDS) && own & niclab_abi::rings::RING_OWN != 0
     }
 
-    /// What is visible at `now` is seen from now on.
+    /// Makes all writes visible that are due by `now`.
     pub fn advance(&mut self, now: Time) {
         while let Some(&(_, which, word, value)) = self.coming.front().filter(|(at, ..)| *at <= now) {
             self.coming.pop_front();
@@ -127,7 +127,7 @@ impl Memory {
         }
     }
 
-    /// When the next thing is visible.
+    /// The time at which the next write becomes visible.
     pub fn next_visible(&self) -> Option<Time> {
         self.coming.front().map(|(at, ..)| *at)
     }
@@ -146,17 +146,17 @@ impl Memory {
         self.buffers.entry(base).or_insert_with(|| vec![0; BUFFER_BYTES as usize].into())
     }
 
-    /// Where the messages of a node go that are not copied.
+    /// Destination of a node's messages that are not copied.
     pub const fn destination(node: u16) -> u64 {
         DESTINATIONS + node as u64 * DESTINATION_BYTES
     }
 
-    /// The card is to store so many bytes there.
+    /// The driver expects the card to store this number of bytes there.
     pub fn expect(&mut self, address: u64, bytes: u64) {
         self.expected = (bytes > 0).then_some(HostRange { address, bytes });
     }
 
-    /// Takes out what was stored there.
+    /// Copies the bytes that the card stored there.
     pub fn taken(&self, address: u64, bytes: u32) -> Vec<u8> {
         let byte = |at: u64| {
             let offset = at % u64::from(BUFFER_BYTES);
@@ -165,16 +165,16 @@ impl Memory {
         (address..address + u64::from(bytes)).map(byte).collect()
     }
 
-    /// The card stores data. False if it is not into a buffer that the card has.
+    /// The card stores data. Returns false if the card does not own the buffer.
     pub fn store(&mut self, range: &HostRange, bytes: &[u8]) -> bool {
         if range.address >= DESTINATIONS {
             let mut at = range.address;
             let mut rest = bytes;
             while !rest.is_empty() {
                 let room = u64::from(BUFFER_BYTES) - at % u64::from(BUFFER_BYTES);
-                let (part, behind) = rest.split_at(rest.len().min(room as usize));
+                let (part, remaining) = rest.split_at(rest.len().min(room as usize));
                 self.fill(at, part);
-                (at, rest) = (at + part.len() as u64, behind);
+                (at, rest) = (at + part.len() as u64, remaining);
             }
             return self.expected.take() == Some(*range);
         }
@@ -185,7 +185,7 @@ impl Memory {
         is_cards
     }
 
-    /// The place of the receive ring whose buffer holds this range.
+    /// The slot of the receive ring whose buffer contains this range.
     fn place_of(&self, range: &HostRange) -> Option<u32> {
         let at = range.address.checked_sub(RECEIVE_BUFFERS)?;
         let (place, offset) = (at / u64::from(BUFFER_BYTES), at % u64::from(BUFFER_BYTES));
@@ -193,7 +193,7 @@ impl Memory {
         u32::try_from(place).ok().filter(|place| is_inside && *place < self.receive_buffers)
     }
 
-    /// Reads memory of the host's, as words of a ring or bytes of a buffer. None where nothing is.
+    /// Reads words of a ring or bytes of a buffer. None if the address is in neither.
     pub fn load(&self, range: &HostRange) -> Option<Vec<u8>> {
         if let Some((which, word)) = self.word_at(range.address) {
             let ring = if which == Which::Transmit { &self.transmit } else { &self.receive };
@@ -205,14 +205,14 @@ impl Memory {
         buffer.get(offset..offset + range.bytes as usize).map(<[u8]>::to_vec)
     }
 
-    /// The first bytes of the buffer of a place of the receive ring.
+    /// The first bytes of the buffer of this receive slot.
     pub fn received(&self, place: u32, bytes: u32) -> &[u8] {
         let buffer = self.buffers.get(&Self::incoming(place)).map(|buffer| &**buffer);
         buffer.and_then(|buffer| buffer.get(..bytes as usize)).unwrap_or_default()
     }
 }
 
-/// The range of a head or a part, for descriptors.
+/// Whether a range belongs to a ring, and not to a buffer.
 pub const fn is_ring(range: &Range<u64>) -> bool {
     range.start < HEADS
 }

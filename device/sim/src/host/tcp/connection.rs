@@ -1,44 +1,44 @@
-//! One end of a TCP connection, sans-IO: what stands in RFC 9293 of data, windows and acknowledgements, slow start (RFC
-//! 5681), and going back after a time-out, as the TCP of the 1990s did. A connection stands when programs begin:
-//! nothing opens or closes it.
+//! One end of a TCP connection, sans-IO: data, windows and acknowledgements of RFC 9293, slow start (RFC 5681), and
+//! go-back-N after a timeout, like the TCP of the 1990s. A connection exists when programs begin, and is never closed.
 //!
-//! No well-kept library fits: figure 1 hangs on when Linux 2.0 acknowledged, which is as soon as a program has read a
-//! full segment's worth (RFC 1122, 4.2.3.3: the window opens by one), and on times far below the microseconds in which
+//! No maintained library fits. Figure 1 depends on when Linux 2.0 acknowledged: as soon as a program has read a full
+//! segment (RFC 1122, 4.2.3.3: the window opens by one). It also depends on times far below the microseconds in which
 //! smoltcp counts.
 //!
-//! Numbers of bytes are of 64 bits here, of which segments carry 32.
+//! Byte numbers have 64 bits here, of which segments carry the low 32.
 
 use std::collections::VecDeque;
 
 use niclab_model::time::{Span, Time};
 
-/// What both ends agree on.
+/// Parameters of both ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// Most bytes of a segment's data.
+    /// Maximum number of data bytes in a segment.
     pub segment_bytes: u64,
-    /// Bytes of the receiver's buffer.
+    /// Size of the receiver's buffer in bytes.
     pub window_bytes: u64,
-    /// A segment that is not full waits while another is unacknowledged.
+    /// A segment that is not full waits while another one is unacknowledged.
     pub nagle: bool,
-    /// Acknowledgements wait for more to acknowledge, or for data to ride on.
+    /// Acknowledgements wait for more data to acknowledge, or for data to send.
     pub delayed_acks: bool,
 }
 
-/// How long an acknowledgement waits (RFC 1122, 4.2.3.2: below half a second; 200 ms is what Berkeley's stacks took).
+/// Delay of an acknowledgement (RFC 1122, 4.2.3.2: below half a second; Berkeley's stacks used 200 ms).
 const DELAYED_ACK: Span = Span::from_ns(200_000_000);
-/// How long data stays unacknowledged before it is sent again, and the most after it was in vain several times.
+/// Time after which unacknowledged data is sent again. It doubles with each retransmission, up to `MAX_DOUBLINGS`
+/// times.
 const TIME_OUT: Span = Span::from_ns(200_000_000);
 const MAX_DOUBLINGS: u32 = 3;
 
-/// What a segment says.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
     /// Number of its first byte.
     pub first: u32,
     /// The byte that its sender expects next.
     pub expected: u32,
-    /// For how many bytes from there it has room.
+    /// Number of bytes from there for which the sender has room.
     pub window: u16,
 }
 
@@ -46,37 +46,38 @@ pub struct Segment {
 #[derive(Debug)]
 pub struct Connection {
     terms: Terms,
-    /// What the program has written and the other end has not acknowledged, from byte `unacknowledged` on.
+    /// Bytes that the program has written and the other end has not acknowledged, from byte `unacknowledged` on.
     outgoing: VecDeque<u8>,
     unacknowledged: u64,
-    /// The next byte to be sent, and the first that never was.
+    /// The next byte to send, and the first byte that was never sent.
     next: u64,
     unsent: u64,
-    /// The other end takes no byte from this one on.
+    /// The first byte that the other end does not accept yet.
     offered: u64,
-    /// Bytes that may be under way for all that the network says, and from how many on it grows slowly.
+    /// The congestion window in bytes, and the size from which it grows slowly.
     congestion: u64,
     threshold: u64,
-    /// When what is unacknowledged is sent again, and how often it was in vain.
+    /// Time of the next retransmission, and number of consecutive retransmissions.
     resend_at: Option<Time>,
     doublings: u32,
-    /// The window is shut and has been for long: a byte is sent all the same.
+    /// The window has been closed for long, so the connection sends one byte as a probe.
     probes: bool,
-    /// What came and the program has not read, up to byte `expected`.
+    /// Received bytes that the program has not read, up to byte `expected`.
     incoming: VecDeque<u8>,
     expected: u64,
-    /// What the other end was told last: that bytes below `acknowledged` came, and up to where it may send.
+    /// The last acknowledgement sent: all bytes below `acknowledged` have arrived, and the other end may send up to
+    /// `advertised`.
     acknowledged: u64,
-    told: u64,
-    /// An acknowledgement is due at once, or then.
+    advertised: u64,
+    /// An acknowledgement is due at once, or at this time.
     owes: bool,
     owes_at: Option<Time>,
-    /// Times that data was sent again.
+    /// Number of retransmissions.
     pub resent: u64,
 }
 
 impl Connection {
-    /// A connection that stands.
+    /// A connection that is open.
     #[must_use]
     pub fn new(terms: Terms) -> Self {
         Self {
@@ -94,54 +95,54 @@ impl Connection {
             incoming: VecDeque::new(),
             expected: 0,
             acknowledged: 0,
-            told: terms.window_bytes,
+            advertised: terms.window_bytes,
             owes: false,
             owes_at: None,
             resent: 0,
         }
     }
 
-    /// Bytes for which there is room in front of the connection: two windows.
+    /// Bytes of free room in the send buffer, which has the size of two windows.
     #[must_use]
     pub fn room(&self) -> u64 {
         (2 * self.terms.window_bytes).saturating_sub(self.outgoing.len() as u64)
     }
 
-    /// The program writes. Returns the number behind the last byte.
+    /// The program writes. Returns the number of the byte after the last one.
     pub fn write(&mut self, bytes: &[u8]) -> u64 {
         self.outgoing.extend(bytes);
         self.end()
     }
 
-    /// The byte behind the last that was written.
+    /// The number of the byte after the last one written.
     fn end(&self) -> u64 {
         self.unacknowledged + self.outgoing.len() as u64
     }
 
-    /// Bytes that the program can read.
+    /// Number of bytes that the program can read.
     #[must_use]
     pub fn available(&self) -> usize {
         self.incoming.len()
     }
 
-    /// The program reads so many bytes at most.
+    /// The program reads up to `most` bytes.
     pub fn read(&mut self, most: usize) -> Vec<u8> {
         let count = most.min(self.incoming.len());
         let bytes = self.incoming.drain(..count).collect();
-        // The window opens by a full segment, and so the other end is told (RFC 1122, 4.2.3.3).
+        // The window opens by a full segment, so the other end is notified (RFC 1122, 4.2.3.3).
         let least = self.terms.segment_bytes.min(self.terms.window_bytes / 2);
-        if self.right_edge().saturating_sub(self.told) >= least {
+        if self.right_edge().saturating_sub(self.advertised) >= least {
             self.owes = true;
         }
         bytes
     }
 
-    /// Up to where the other end may send.
+    /// The first byte that the other end may not send.
     fn right_edge(&self) -> u64 {
         self.expected + self.terms.window_bytes - self.incoming.len() as u64
     }
 
-    /// A segment came. Returns the number of the byte behind the last that is in hand now.
+    /// A segment has arrived. Returns the number of the byte after the last one received in order.
     pub fn on_segment(&mut self, now: Time, segment: &Segment, data: &[u8]) -> u64 {
         self.on_acknowledged(now, segment);
         if data.is_empty() {
@@ -151,7 +152,8 @@ impl Connection {
         let end = first + data.len() as u64;
         let is_next = first <= self.expected && end > self.expected && end <= self.right_edge();
         if !is_next {
-            // Out of order, known, or too much: the other end hears at once what is expected (RFC 5681, section 4.2).
+            // The segment is out of order, a duplicate, or too long. It is acknowledged at once (RFC 5681, section
+            // 4.2).
             self.owes = true;
             return self.expected;
         }
@@ -187,12 +189,12 @@ impl Connection {
         } else {
             segment_bytes * segment_bytes / self.congestion
         };
-        // More than the receiver takes means nothing.
+        // More than the receiver's window has no effect.
         self.congestion = (self.congestion + grows).min(2 * window_bytes);
         self.resend_at = (self.next > acknowledged).then_some(now + TIME_OUT);
     }
 
-    /// The next segment that may leave, with its data; an acknowledgement alone if it is due and nothing else may.
+    /// The next segment that may leave, with its data; without data if only an acknowledgement is due.
     pub fn poll_segment(&mut self, now: Time) -> Option<(Segment, Vec<u8>)> {
         let bytes = self.sendable();
         if bytes == 0 && !self.owes {
@@ -212,17 +214,17 @@ impl Connection {
             self.resend_at.get_or_insert(now + Span::from_ps(TIME_OUT.as_ps() << self.doublings));
         }
         (self.owes, self.owes_at) = (false, None);
-        (self.acknowledged, self.told) = (self.expected, self.right_edge());
+        (self.acknowledged, self.advertised) = (self.expected, self.right_edge());
         Some((segment, data))
     }
 
-    /// Whether [`Self::poll_segment`] has one.
+    /// Whether [`Self::poll_segment`] returns a segment.
     #[must_use]
     pub fn has_segment(&self) -> bool {
         self.owes || self.sendable() > 0
     }
 
-    /// Bytes of the next segment with data; zero while there can be none.
+    /// Number of data bytes in the next segment; 0 if none may be sent.
     fn sendable(&self) -> u64 {
         let Terms { segment_bytes, nagle, .. } = self.terms;
         let unsent = self.end() - self.next;
@@ -232,19 +234,20 @@ impl Connection {
         let allowed = self.offered.min(self.unacknowledged + self.congestion);
         let bytes = unsent.min(segment_bytes).min(allowed.saturating_sub(self.next));
         let is_idle = self.next == self.unacknowledged;
-        // A piece that the window has cut waits for the rest; the last one of what was written, where it is wanted so.
+        // A segment that the window has shortened waits. With Nagle's algorithm, so does the last segment of the
+        // written data.
         let is_held = bytes < segment_bytes && !is_idle && (nagle || bytes < unsent);
         if is_held { 0 } else { bytes }
     }
 
-    /// The next instant at which something is due by itself.
+    /// The time of the next timeout.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let shut = self.resend_at.filter(|_| self.next > self.unacknowledged || self.end() > self.next);
         [shut, self.owes_at].into_iter().flatten().min()
     }
 
-    /// It has come.
+    /// A timeout has expired.
     pub fn on_timeout(&mut self, now: Time) {
         if self.owes_at.take_if(|at| *at <= now).is_some() {
             self.owes = true;
@@ -256,19 +259,19 @@ impl Connection {
         if in_flight == 0 {
             self.probes = self.end() > self.next;
         } else {
-            // All of it goes again, one segment first (go-back-N).
+            // All unacknowledged data is sent again, beginning with one segment (go-back-N).
             self.resent += 1;
             self.threshold = (in_flight / 2).max(2 * self.terms.segment_bytes);
             self.congestion = self.terms.segment_bytes;
             self.next = self.unacknowledged;
-            // A shut window that opened again may have been told in a segment that was lost.
+            // The segment that reported an open window may have been lost.
             self.probes = self.offered <= self.next;
         }
         self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
         self.resend_at = Some(now + Span::from_ps(TIME_OUT.as_ps() << self.doublings));
     }
 
-    /// Where data waits for a window that is shut, somebody has to ask.
+    /// Starts the timer of a probe if data waits for a closed window.
     pub fn watch_window(&mut self, now: Time) {
         let is_shut = self.next == self.unacknowledged && self.end() > self.next && self.sendable() == 0;
         if is_shut && !self.owes {
@@ -276,14 +279,14 @@ impl Connection {
         }
     }
 
-    /// Whether all that was written was acknowledged, and all that came was read.
+    /// Whether all written bytes are acknowledged, and all received bytes are read.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.outgoing.is_empty() && self.incoming.is_empty()
     }
 }
 
-/// The number closest to `known` whose low 32 bits these are.
+/// The number closest to `known` with these low 32 bits.
 fn near(low: u32, known: u64) -> u64 {
     let ahead = low.wrapping_sub(known as u32) as i32;
     known.saturating_add_signed(ahead.into())
@@ -309,7 +312,7 @@ mod tests {
         (0..count).map(|at| (at % 251) as u8).collect()
     }
 
-    /// Lengths of the data of all that `from` sends now, which `to` gets.
+    /// Sends all segments of `from` to `to`. Returns the lengths of their data.
     fn flush(now: Time, from: &mut Connection, to: &mut Connection) -> Vec<usize> {
         let mut sent = Vec::new();
         while let Some((segment, data)) = from.poll_segment(now) {
@@ -320,10 +323,10 @@ mod tests {
     }
 
     #[test]
-    fn data_is_cut_into_segments_and_begins_slowly() {
+    fn data_is_split_into_segments_with_slow_start() {
         let [mut a, mut b] = pair(terms());
         a.write(&bytes(10_000));
-        assert_eq!(flush(Time::ZERO, &mut a, &mut b), [1_460], "one is under way at first");
+        assert_eq!(flush(Time::ZERO, &mut a, &mut b), [1_460], "one segment is in flight at first");
         assert_eq!(b.read(20_000).len(), 1_460);
         assert_eq!(flush(Time::ZERO, &mut b, &mut a), [0], "a full segment was read");
         assert_eq!(flush(Time::ZERO, &mut a, &mut b), [1_460, 1_460]);
@@ -332,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_message_is_acknowledged_by_its_answer_or_late() {
+    fn short_message_is_acknowledged_by_its_answer_or_late() {
         let [mut a, mut b] = pair(terms());
         a.write(&bytes(100));
         flush(Time::ZERO, &mut a, &mut b);
@@ -350,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgements_come_at_once_where_they_are_not_delayed_and_for_two_segments_where_nobody_reads() {
+    fn undelayed_or_second_segment_is_acknowledged_at_once() {
         let [mut a, mut b] = pair(Terms { delayed_acks: false, ..terms() });
         a.write(&bytes(100));
         flush(Time::ZERO, &mut a, &mut b);
@@ -367,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn nagle_holds_the_rest_of_a_message_until_what_is_before_it_is_acknowledged() {
+    fn nagle_holds_a_partial_segment_until_the_acknowledgement() {
         let sent = |nagle| {
             let [mut a, mut b] = pair(Terms { nagle, ..terms() });
             a.congestion = 4 * SEGMENT;
@@ -378,16 +381,16 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_shut_is_asked_about() {
+    fn closed_window_is_probed() {
         let [mut a, mut b] = pair(terms());
         a.congestion = 1 << 20;
         a.write(&bytes(40_000));
         let sent: usize = flush(Time::ZERO, &mut a, &mut b).iter().sum();
         assert_eq!(sent, 22 * 1_460, "what is left of the window is less than a segment");
         flush(Time::ZERO, &mut b, &mut a);
-        assert_eq!(flush(Time::ZERO, &mut a, &mut b), [32_767 - 22 * 1_460], "nothing else is under way");
+        assert_eq!(flush(Time::ZERO, &mut a, &mut b), [32_767 - 22 * 1_460], "no other segment is in flight");
         flush(Time::ZERO, &mut b, &mut a);
-        // What says that it is open is lost.
+        // The segment that reports the open window is lost.
         let read = b.read(40_000);
         assert!(b.poll_segment(Time::ZERO).is_some());
         a.watch_window(Time::ZERO);
@@ -403,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn all_comes_once_and_in_order_over_a_network_that_loses_a_tenth() {
+    fn data_arrives_once_and_in_order_despite_ten_percent_loss() {
         for seed in 0..20 {
             let mut random = Random::new(seed, 0);
             let [mut a, mut b] = pair(Terms { nagle: seed % 2 == 0, delayed_acks: seed % 3 != 0, ..terms() });
@@ -439,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_past_32_bits() {
+    fn byte_numbers_exceed_32_bits() {
         assert_eq!(near(3, (1 << 32) - 2), (1 << 32) + 3);
         assert_eq!(near(u32::MAX, (1 << 32) + 3), (1 << 32) - 1);
         assert_eq!(near(5, 0), 5);

@@ -1,4 +1,4 @@
-//! A card that is broken on purpose: it stands between a model and its shell and spoils one effect in so many.
+//! A card with a seeded bug: a wrapper around a model that spoils one of 50 outputs.
 
 use niclab_model::models::ultra::wire::{Header, Kind, Packet};
 use niclab_model::nic::registry::AnyNic;
@@ -8,7 +8,7 @@ use niclab_model::random::Random;
 use niclab_model::time::Time;
 use smallvec::SmallVec;
 
-/// What is broken.
+/// The seeded bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tamper {
     /// A slice's burst, whose last word is its status, is not written.
@@ -17,27 +17,27 @@ pub enum Tamper {
     DropSliceStatus,
     /// A status line is not written.
     DropStatusLine,
-    /// A slice carries another number.
+    /// A slice has a wrong number.
     WrongSliceNumber,
-    /// A packet carries another number, under a good check sequence.
+    /// A packet has a wrong number, with a correct check sequence.
     WrongPacketNumber,
-    /// A slice says that another port sent it.
+    /// A slice names a wrong sender port.
     WrongSource,
-    /// A word of a payload is another.
+    /// A word of a payload is wrong.
     WrongPayload,
-    /// A packet goes out twice, the second time under the next number.
+    /// A packet is sent twice, the second time with the next number.
     DoublePacket,
     /// An interrupt is not raised.
     DropInterrupt,
-    /// A slice is written to the place after its own.
+    /// A slice is written to the index after its own.
     WrongSlice,
     /// A Match card does not write an event.
     DropEvent,
-    /// An event carries another number.
+    /// An event has a wrong number.
     WrongEventNumber,
-    /// An event names another match.
+    /// An event has wrong match bits.
     WrongMatchBits,
-    /// An event says that the data lies elsewhere.
+    /// An event has a wrong offset of the data.
     WrongOffset,
     /// An event is visible before its data.
     EarlyEvent,
@@ -45,19 +45,19 @@ pub enum Tamper {
     DropCounter,
     /// Data is not stored.
     DropData,
-    /// Data is stored a little further on.
+    /// Data is stored at a higher address.
     WrongDataPlace,
-    /// Data is stored to what lies behind its page.
+    /// Data is stored in the memory after its page.
     DataBeyondPage,
 }
 
-/// Words of a status line.
+/// Number of words in a status line.
 const STATUS_LINE_WORDS: usize = 8;
-/// Words of an event.
+/// Number of words in an event.
 const EVENT_WORDS: usize = 11;
-/// Words of a counter.
+/// Number of words in a counter.
 const COUNTER_WORDS: usize = 2;
-/// One effect in so many is spoiled.
+/// One of this number of outputs is spoiled.
 const ONE_IN: u32 = 50;
 
 impl Tamper {
@@ -74,7 +74,7 @@ impl Tamper {
         Self::WrongSlice,
     ];
 
-    /// Those of all cards with a receive queue of slices, whatever their frames are like.
+    /// Bugs for all cards with a receive queue of slices, with any frame format.
     pub const SLICES: [Self; 8] = [
         Self::DropSlice,
         Self::DropSliceStatus,
@@ -86,7 +86,7 @@ impl Tamper {
         Self::WrongSlice,
     ];
 
-    /// Those of Match cards.
+    /// Bugs for Match cards.
     pub const MATCH: [Self; 11] = [
         Self::DropEvent,
         Self::WrongEventNumber,
@@ -101,11 +101,11 @@ impl Tamper {
         Self::DropInterrupt,
     ];
 
-    /// Those of Match cards that are found whatever faults have led their programs astray.
+    /// Bugs of Match cards that are found even if device faults mislead their programs.
     pub const AMID_FAULTS: [Self; 5] =
         [Self::DropEvent, Self::WrongEventNumber, Self::DropData, Self::DataBeyondPage, Self::DropInterrupt];
 
-    /// A check that must tell of it.
+    /// The check that must find the bug.
     pub fn found_by(self) -> &'static str {
         match self {
             Self::DropSlice | Self::DropStatusLine | Self::DropSliceStatus | Self::DropInterrupt => {
@@ -123,7 +123,7 @@ impl Tamper {
     }
 }
 
-/// The broken card.
+/// The card with the bug.
 pub struct Tampered {
     tamper: Tamper,
     random: Random,
@@ -141,7 +141,7 @@ impl Tampered {
         self.random.below(ONE_IN) == 0
     }
 
-    /// The effect as the broken Match card has it; none when it leaves it out.
+    /// The output of a Match card with the bug; none if the card omits it.
     fn spoil_match(&mut self, mut output: Output) -> Option<Output> {
         match (&mut output, self.tamper) {
             (Output::DmaWrite { words, .. }, Tamper::DropEvent)
@@ -186,7 +186,7 @@ impl Tampered {
         Some(output)
     }
 
-    /// The effect as the broken card has it; none when it leaves it out.
+    /// The output of a card with the bug; none if the card omits it.
     fn spoil(&mut self, output: Output) -> Option<Output> {
         let mut output = self.spoil_match(output)?;
         match (&mut output, self.tamper) {
@@ -225,7 +225,7 @@ impl Tampered {
     }
 }
 
-/// The packet with data under the next number.
+/// The packet with data, with the next number.
 fn renumbered(frame: &[u8]) -> Option<niclab_model::nic::FrameBytes> {
     let packet = Packet::new_checked(frame).ok()?;
     let header = Header::parse(&packet).ok()?;

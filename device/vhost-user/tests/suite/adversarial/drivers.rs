@@ -1,5 +1,5 @@
-//! Drivers with one bug each, of kinds that kind hardware hides: over a kind card they work, over an adversarial one some
-//! seed finds them. The same driver without the bug works over both.
+//! Drivers with one bug each, of a kind that real hardware hides. They work with a normal card, and some seed of an
+//! adversarial card finds the bug. The same driver without the bug works with both.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,35 +15,35 @@ use niclab_device::ring::Buffer;
 use niclab_device::shell::adversary::Tick;
 use niclab_spec::WaitPolicy;
 
-/// Seeds that a driver is tried with.
+/// Number of seeds with which each driver is tested.
 const SEEDS: u64 = 24;
 
-/// A driver with its bug or without, over a card that is adversarial by this seed or kind. What went wrong, if something
-/// did.
+/// Runs a driver with or without its bug, with a card that is adversarial by this seed, or normal. Returns what went
+/// wrong.
 type Driver = fn(seed: Option<u64>, has_bug: bool) -> Result<(), String>;
 
-/// What adversarial behaviour finds, and nothing else does.
+/// Asserts that only an adversarial card finds the bug.
 #[track_caller]
 fn assert_found(driver: Driver) {
-    assert_eq!(driver(None, false), Ok(()), "it is no driver");
-    assert_eq!(driver(None, true), Ok(()), "kind hardware does not hide the bug");
+    assert_eq!(driver(None, false), Ok(()), "the driver without the bug fails with a normal card");
+    assert_eq!(driver(None, true), Ok(()), "a normal card does not hide the bug");
     for seed in 0..SEEDS {
         assert_eq!(driver(Some(seed), false), Ok(()), "seed {seed}: the driver without the bug");
     }
     let found = (0..SEEDS).filter(|seed| driver(Some(*seed), true).is_err()).count();
-    assert!(found > 0, "no seed of {SEEDS} finds it");
+    assert!(found > 0, "none of {SEEDS} seeds finds the bug");
 }
 
-/// An operation that there is not.
-const NONE_SUCH: u32 = 0xdead;
+/// An operation that does not exist.
+const UNKNOWN_OPERATION: u32 = 0xdead;
 
-/// Two requests under way. The bug: answers come in the order of requests.
+/// Two requests in flight. The bug: the driver expects replies in the order of requests.
 fn answers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     let desk = Desk::new();
     let mut world = desk.shell().world();
     seed.into_iter().for_each(|seed| world.make_adversarial(0, seed));
     for _ in 0..16 {
-        let asked = [(desk.ask(0, OP_PING), 0, true), (desk.ask(1, NONE_SUCH), 1, false)];
+        let asked = [(desk.ask(0, OP_PING), 0, true), (desk.ask(1, UNKNOWN_OPERATION), 1, false)];
         let mut next = asked.iter();
         for _ in 0..asked.len() {
             let head = loop {
@@ -55,7 +55,9 @@ fn answers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
                 }
             };
             let believed = if has_bug { next.next() } else { asked.iter().find(|(of, ..)| *of == head) };
-            let Some((_, place, is_well)) = believed else { return Err("an answer to nothing".to_owned()) };
+            let Some((_, place, is_well)) = believed else {
+                return Err("a reply without a request".to_owned());
+            };
             let mut bytes = [0; Reply::BYTES];
             let address = desk.room + 2 * ROOM * place + ROOM;
             desk.guest.memory().slice(address, Reply::BYTES).unwrap().copy_to(&mut bytes);
@@ -69,12 +71,12 @@ fn answers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
 }
 
 #[test]
-fn a_driver_that_takes_answers_in_order_is_found() {
+fn driver_that_expects_replies_in_order_is_found() {
     assert_found(answers_in_order);
 }
 
-/// A request, and a limit to how long it is waited for. The bug: less patience than the device may want.
-fn patience(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
+/// A request with a time limit. The bug: the limit is shorter than the device may need.
+fn short_timeout(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     let desk = Desk::new();
     let mut world = desk.shell().world();
     seed.into_iter().for_each(|seed| world.make_adversarial(0, seed));
@@ -85,43 +87,43 @@ fn patience(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
         world.serve_control(0);
         world.mind(Tick::Quiet, Some(begin + Duration::from_millis(limit_ms.into())));
         if desk.answer().is_none() {
-            return Err(format!("request {number} is not answered in {limit_ms} ms: the device is dead"));
+            return Err(format!("request {number} has no reply in {limit_ms} ms: the device is dead"));
         }
     }
     Ok(())
 }
 
 #[test]
-fn a_driver_without_patience_is_found() {
-    assert_found(patience);
+fn driver_with_a_short_timeout_is_found() {
+    assert_found(short_timeout);
 }
 
-/// Messages are told by events, and as many are to be taken. The bug: an event is one message.
+/// Events report messages, and the driver counts the messages. The bug: it takes an event for one message.
 fn events_counted(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     const MESSAGES: u64 = 24;
     let desk = Desk::new();
     desk.guest.offer_event_buffers(32).unwrap();
     let mut world = desk.shell().world();
     seed.into_iter().for_each(|seed| world.make_adversarial(0, seed));
-    let mut told = 0;
+    let mut reported = 0;
     for _ in 0..MESSAGES {
         world.nodes[0].card.raise(CAUSE_MESSAGE, 0);
         world.mind(Tick::Act, None);
         let events = desk.guest.take_events().unwrap();
-        told += events.iter().map(|event| if has_bug { 1 } else { event.count }).sum::<u64>();
+        reported += events.iter().map(|event| if has_bug { 1 } else { event.count }).sum::<u64>();
     }
     world.mind(Tick::Quiet, None);
     let events = desk.guest.take_events().unwrap();
-    told += events.iter().map(|event| if has_bug { 1 } else { event.count }).sum::<u64>();
-    if told == MESSAGES { Ok(()) } else { Err(format!("{told} messages of {MESSAGES} are told")) }
+    reported += events.iter().map(|event| if has_bug { 1 } else { event.count }).sum::<u64>();
+    if reported == MESSAGES { Ok(()) } else { Err(format!("{reported} of {MESSAGES} messages are reported")) }
 }
 
 #[test]
-fn a_driver_that_believes_an_event_to_be_one_message_is_found() {
+fn driver_that_takes_an_event_for_one_message_is_found() {
     assert_found(events_counted);
 }
 
-/// A buffer for each event. The bug: buffers come back in the order in which they were given.
+/// A buffer for each event. The bug: the driver expects buffers to return in the order in which it gave them.
 fn buffers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     const BUFFERS: u64 = 16;
     let desk = Desk::new();
@@ -136,7 +138,7 @@ fn buffers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     });
     let mut world = desk.shell().world();
     seed.into_iter().for_each(|seed| world.make_adversarial(0, seed));
-    let mut told = 0;
+    let mut reported = 0;
     for number in 0..BUFFERS / 2 {
         world.nodes[0].card.raise(CAUSE_MESSAGE, 0);
         world.mind(Tick::Quiet, None);
@@ -144,13 +146,17 @@ fn buffers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
         let mut bytes = [0; Event::BYTES];
         let buffer = if has_bug { number } else { of_head[&head] };
         desk.guest.memory().slice(place(buffer), Event::BYTES).unwrap().copy_to(&mut bytes);
-        told += Event::from_bytes(&bytes).unwrap().count;
+        reported += Event::from_bytes(&bytes).unwrap().count;
     }
-    if told == BUFFERS / 2 { Ok(()) } else { Err(format!("{told} events of {} are told", BUFFERS / 2)) }
+    if reported == BUFFERS / 2 {
+        Ok(())
+    } else {
+        Err(format!("{reported} of {} events are reported", BUFFERS / 2))
+    }
 }
 
 #[test]
-fn a_driver_that_believes_buffers_to_come_back_in_order_is_found() {
+fn driver_that_expects_buffers_in_order_is_found() {
     assert_found(buffers_in_order);
 }
 
@@ -159,8 +165,8 @@ fn wants_doorbell(guest: &ClusterGuest) -> bool {
     u64::from_le(word.load(std::sync::atomic::Ordering::SeqCst)) == DOORBELL_WANTED
 }
 
-/// Two launches, the second of which finds the device awake or asleep. The bug: the word is looked at before the
-/// launch, not behind it.
+/// Two posts, the second of which finds the device awake or asleep. The bug: the driver reads the doorbell word before
+/// the post instead of after it.
 fn doorbell_word(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     let lab = lab_with(2, |config| {
         config.nodes.iter_mut().for_each(|node| node.nic.wait = WaitPolicy::Block);
@@ -172,7 +178,7 @@ fn doorbell_word(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     let mut received = 0;
     for number in 0..8 {
         assert!(a.launch_raw(64, &[number; 10]) > 0);
-        // Rung for: the device looks, and then as long as it has promised to.
+        // The doorbell wakes the device, which then polls for its grace period.
         let mut is_awake = shell.serve_doorbell(0).more;
         let looked_before = wants_doorbell(&guests[0]);
         while is_awake {
@@ -191,6 +197,6 @@ fn doorbell_word(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
 }
 
 #[test]
-fn a_driver_that_looks_at_the_doorbell_word_too_early_is_found() {
+fn driver_that_reads_the_doorbell_word_too_early_is_found() {
     assert_found(doorbell_word);
 }

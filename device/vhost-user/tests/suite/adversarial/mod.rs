@@ -1,5 +1,5 @@
-//! Adversarial cards, kind by kind, with a guest that asks and looks by itself: whoever else would serve it waits for the
-//! world, and what time it is, the card is told. So nothing here depends on the machine.
+//! Adversarial cards, with each kind of behaviour. The guest's thread does all the work itself, holds the world's lock,
+//! and tells the card the time. So no result depends on the machine.
 
 mod drivers;
 mod reseed;
@@ -19,20 +19,20 @@ use niclab_device::shell::Shell;
 use niclab_device::shell::adversary::Tick;
 use niclab_device::shell::world::World;
 
-/// Of the card of node 0.
+/// Seed of the card of node 0.
 const SEED: u64 = 7;
-/// Requests that are under way at once, at the most.
+/// Maximum number of requests in flight.
 const PLACES: u64 = 8;
-/// Bytes of a request, and of the room for its answer.
+/// Bytes of a request, and of the room for its reply.
 const ROOM: u64 = 32;
-/// The clock alone brings nothing that waits for something else.
+/// A time after which no wait for the clock is left.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// A guest that has its control queue to itself.
+/// A guest whose control queue only this test uses.
 struct Desk {
     lab: Lab,
     guest: Arc<ClusterGuest>,
-    /// A request and its answer for each place.
+    /// Address of a request and its reply for each place.
     room: u64,
 }
 
@@ -48,7 +48,7 @@ impl Desk {
         self.lab.daemon().shell()
     }
 
-    /// Asks for an operation, and says which descriptor the request begins with.
+    /// Sends a request. Returns its first descriptor.
     fn ask(&self, place: u64, operation: u32) -> u16 {
         let address = self.room + 2 * ROOM * place;
         let mut request = [0; Request::BYTES];
@@ -65,7 +65,7 @@ impl Desk {
         })
     }
 
-    /// The next answer: the descriptor that its request began with.
+    /// The next reply: the first descriptor of its request.
     fn answer(&self) -> Option<u16> {
         self.guest.with_control_ring(|ring| {
             let (head, _) = ring.poll_used().unwrap()?;
@@ -78,26 +78,26 @@ impl Desk {
         u64::from_le(self.guest.bar().words()[0].load(Ordering::Acquire)) == MAGIC
     }
 
-    /// How often this kind happened. Nobody may hold the world.
+    /// How often this kind occurred. The caller must not hold the world's lock.
     fn count(&self, kind: &str) -> u64 {
         stats(&self.lab, 0).adversarial.get(kind).copied().unwrap_or(0)
     }
 }
 
-/// What became of a request.
+/// How a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
     AtOnce,
-    /// After so many acts of anybody.
+    /// After this number of activities on the card.
     Acts(u32),
-    /// By the clock, so many milliseconds later.
+    /// By the clock, after this number of milliseconds.
     Clock(u64),
 }
 
-/// The clocks by which answers come that wait for no acts: late ones, and those just before the limit.
+/// The delays of replies by the clock: late ones, and those just before the limit.
 const CLOCKS_MS: [u64; 2] = [150, 3_000];
 
-/// Asks once, and waits.
+/// Sends a request and waits for its reply.
 fn fate(desk: &Desk, world: &mut World<'_>) -> Fate {
     let before = Instant::now();
     desk.ask(0, OP_PING);
@@ -115,17 +115,17 @@ fn fate(desk: &Desk, world: &mut World<'_>) -> Fate {
     }
     for ms in CLOCKS_MS {
         world.mind(Tick::Quiet, Some(before + Duration::from_millis(ms) - Duration::from_nanos(1)));
-        assert!(!is_answered(), "an answer comes before {ms} ms are over, and by no act");
+        assert!(!is_answered(), "a reply arrived before {ms} ms had passed");
         world.mind(Tick::Time, Some(after + Duration::from_millis(ms)));
         if is_answered() {
             return Fate::Clock(ms);
         }
     }
-    panic!("an answer never comes");
+    panic!("a reply never arrived");
 }
 
 #[test]
-fn answers_are_late_by_acts_or_by_the_clock_and_twice_just_before_the_limit() {
+fn replies_are_late_by_activity_or_clock_and_twice_at_the_limit() {
     let desk = Desk::new();
     let mut world = desk.shell().world();
     world.make_adversarial(0, SEED);
@@ -141,7 +141,7 @@ fn answers_are_late_by_acts_or_by_the_clock_and_twice_just_before_the_limit() {
     for acts in 1..=6 {
         assert!(fates.contains(&Fate::Acts(acts)), "{acts}");
     }
-    // What is left of the limit is the driver's.
+    // The rest of the time limit is the driver's.
     assert_eq!(desk.guest.config().control_timeout_ms, 3_000 + 2_000);
 }
 
@@ -173,7 +173,7 @@ fn requests_that_wait_together_are_taken_one_by_one() {
 }
 
 #[test]
-fn the_magic_word_is_late_and_comes_long_before_the_limit() {
+fn magic_word_is_late_and_appears_long_before_the_limit() {
     let desk = Desk::new();
     let mut world = desk.shell().world();
     world.make_adversarial(0, SEED);
@@ -187,7 +187,7 @@ fn the_magic_word_is_late_and_comes_long_before_the_limit() {
             at_once += 1;
             continue;
         }
-        // By no act, and not before its time.
+        // Only the clock releases the word, and not before its time.
         world.mind(Tick::Quiet, Some(before));
         assert!(!desk.has_magic());
         world.mind(Tick::Time, Some(after + Duration::from_millis(32)));
@@ -198,11 +198,11 @@ fn the_magic_word_is_late_and_comes_long_before_the_limit() {
         world.mind(Tick::Time, Some(before + Duration::from_millis(999)));
         assert!(!desk.has_magic());
         world.mind(Tick::Time, Some(after + Duration::from_secs(1)));
-        assert!(desk.has_magic(), "it never comes");
+        assert!(desk.has_magic(), "the word never appears");
         latest += 1;
     }
     assert!(at_once > 300 && soon > 100 && latest > 0, "{at_once} {soon} {latest}");
-    // A BAR that stands nowhere any more gets none.
+    // A BAR that is not mapped any more gets no word.
     while desk.has_magic() {
         world.nodes[0].card.retract();
         world.nodes[0].card.publish();
@@ -214,7 +214,7 @@ fn the_magic_word_is_late_and_comes_long_before_the_limit() {
     assert!(desk.count("magic_late") > soon + latest);
 }
 
-/// The fates of requests, and of the magic word, with other opportunities between them or without.
+/// The fates of requests and of the magic word, with or without other activity between them.
 fn fates(seed: u64, is_disturbed: bool) -> Vec<(Fate, bool)> {
     let desk = Desk::new();
     desk.guest.offer_event_buffers(32).unwrap();
@@ -223,7 +223,7 @@ fn fates(seed: u64, is_disturbed: bool) -> Vec<(Fate, bool)> {
     fates_at(&desk, &mut world, is_disturbed)
 }
 
-/// The same at this desk, whose card is adversarial.
+/// The same for this desk, whose card is adversarial.
 fn fates_at(desk: &Desk, world: &mut World<'_>, is_disturbed: bool) -> Vec<(Fate, bool)> {
     let mut fates = Vec::new();
     for _ in 0..150 {
@@ -240,9 +240,10 @@ fn fates_at(desk: &Desk, world: &mut World<'_>, is_disturbed: bool) -> Vec<(Fate
     fates
 }
 
-/// What docs/use/FAULTS.md promises, and no more: the n-th opportunity of a kind has its fate, whatever else happens.
+/// docs/use/FAULTS.md promises this and no more: the n-th opportunity of a kind has a fixed fate, with any other
+/// activity.
 #[test]
-fn the_same_seed_gives_the_same_fates() {
+fn same_seed_gives_the_same_fates() {
     let first = fates(SEED, false);
     assert_eq!(first, fates(SEED, false));
     assert_eq!(first, fates(SEED, true));

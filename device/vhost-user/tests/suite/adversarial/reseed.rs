@@ -1,4 +1,4 @@
-//! Another seed for cards that are adversarial, while guests run.
+//! A new seed for adversarial cards while guests run.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ fn set_seed(desk: &Desk, nodes: &[&str], seed: u64) -> Answer {
 }
 
 #[test]
-fn from_then_on_fates_are_those_of_a_card_that_began_with_the_seed() {
+fn new_seed_gives_the_fates_of_a_card_started_with_it() {
     let desk = Desk::new();
     desk.guest.offer_event_buffers(32).unwrap();
     desk.shell().world().make_adversarial(0, SEED);
@@ -24,12 +24,12 @@ fn from_then_on_fates_are_those_of_a_card_that_began_with_the_seed() {
     for seed in [SEED + 1, SEED] {
         assert_eq!(set_seed(&desk, &["node0"], seed), Answer::Done);
         let after = fates_at(&desk, &mut desk.shell().world(), false);
-        assert_eq!(after, fates(seed, false), "also as many answers just before the limit");
+        assert_eq!(after, fates(seed, false), "the number of replies just before the limit, too");
         assert_eq!(after == before, seed == SEED);
     }
 }
 
-/// Requests that are asked by one seed. How many answers come at once, behind each of eight acts, and at last.
+/// Sends requests with one seed. Returns the number of replies at once, after each of eight activities, and at the end.
 fn answers(desk: &Desk, seed: u64, is_changed: bool) -> Vec<usize> {
     assert_eq!(set_seed(desk, &["node0"], seed), Answer::Done);
     let before = Instant::now();
@@ -55,7 +55,7 @@ fn answers(desk: &Desk, seed: u64, is_changed: bool) -> Vec<usize> {
 }
 
 #[test]
-fn what_is_kept_back_comes_when_it_was_to_come() {
+fn delayed_replies_keep_their_times_after_a_reseed() {
     let desk = Desk::new();
     desk.shell().world().make_adversarial(0, SEED);
     let mut kept = 0;
@@ -74,12 +74,13 @@ fn what_is_kept_back_comes_when_it_was_to_come() {
 
 fn kind(node: &str) -> String {
     format!(
-        "the card of node `{node}` is kind, and stays so: start the cluster with `--adversarial 8`, or with `adversarial = 8` in its file"
+        "the card of node `{node}` is kind, and stays so: start the cluster with `--adversarial 8`, or with \
+         `adversarial = 8` in its file"
     )
 }
 
 #[test]
-fn it_is_for_cards_that_are_adversarial_and_all_or_none_of_them() {
+fn reseed_needs_adversarial_cards_and_changes_all_or_none() {
     let desk = Desk::new();
     assert_eq!(set_seed(&desk, &["node0"], 8), Answer::Error { message: kind("node0") });
     desk.shell().world().make_adversarial(0, SEED);
@@ -88,7 +89,7 @@ fn it_is_for_cards_that_are_adversarial_and_all_or_none_of_them() {
         (stats(&desk.lab, 0).adversarial_seed, stats(&desk.lab, 0).adversarial_reseeds),
         (Some(SEED), 0)
     );
-    let Answer::Error { message } = set_seed(&desk, &["node7"], 8) else { panic!("nobody") };
+    let Answer::Error { message } = set_seed(&desk, &["node7"], 8) else { panic!("node7 exists") };
     assert!(message.contains("no node `node7`; there are node0, node1"), "{message}");
     desk.shell().world().make_adversarial(1, SEED);
     assert_eq!(set_seed(&desk, &[], 8), Answer::Done);

@@ -1,4 +1,4 @@
-//! A card that answers a request when the next one comes, with the status that a test wants.
+//! A card that answers each request when the next one arrives, with a status that the test chooses.
 
 use niclab_abi::ToBytes;
 use niclab_abi::control::Reply;
@@ -18,7 +18,7 @@ pub struct Late {
 }
 
 impl Late {
-    /// Makes such a card of that of node 0, which answers with this status.
+    /// Replaces the card of node 0 by one that answers with this status.
     pub fn put(lab: &Lab, status: u32) {
         lab.daemon().shell().world().nodes[0].card.nic = Box::new(Self { status, ..Self::default() });
     }

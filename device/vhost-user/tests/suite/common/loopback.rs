@@ -1,5 +1,5 @@
-//! A card that gives back what it is told to send: whatever one descriptor reads, the next one for what comes is filled
-//! with. Its descriptors are chains of the descriptor queues, or lie in rings of the DEC 21140 in the guest's memory.
+//! A card that returns what it sends: the data of each transmit descriptor fills the next receive descriptor. Its
+//! descriptors are chains of the descriptor queues, or are in rings of the DEC 21140 in the guest's memory.
 
 use std::collections::VecDeque;
 
@@ -17,12 +17,12 @@ use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::profile::Profile;
 use niclab_model::time::Time;
 
-/// Chains, or descriptors of a ring, that the card has at a time.
+/// Maximum number of chains or descriptors that the card has.
 pub const MOST: usize = 4;
 /// Status of a descriptor that was filled or sent.
 pub const DONE: u32 = 0x300;
 
-/// What the rings of this card can have at most.
+/// Maximum number of descriptor reads for one poll demand.
 const DEMAND_LOOKS: u32 = 64;
 const WORK: WorkPrices =
     WorkPrices { input: 10, checked_bytes_in_unit: u64::MAX, output: 5, copied_bytes_in_unit: u64::MAX };
@@ -40,13 +40,13 @@ impl AsMut<CardCounters> for Counters {
     }
 }
 
-/// By what a descriptor goes back.
+/// How a descriptor is returned.
 enum Due {
     Chain(CompletionDue),
     Ring(Taken),
 }
 
-/// Memory that a descriptor has named, and when that was known.
+/// Memory of a descriptor, and the time at which the card has read the descriptor.
 struct Unit {
     ranges: HostRanges,
     known: Time,
@@ -59,7 +59,7 @@ pub struct Loopback {
     /// By queue.
     units: [VecDeque<Unit>; 2],
     rings: Option<[DescriptorRing<Dec2114x>; 2]>,
-    /// The read that gets what is sent.
+    /// Token of the read of data to send.
     reading: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ impl Loopback {
         Self { effects: Effects::new(interface, WORK), units, rings: None, reading: None }
     }
 
-    /// A card for rings that begin at these addresses: what to send, and what comes.
+    /// A card for rings that begin at these addresses: transmit, receive.
     pub fn of_rings(first: [u64; 2]) -> Self {
         let mut this = Self::of_chains();
         let rings = first.map(|first| {
@@ -84,7 +84,7 @@ impl Loopback {
         this
     }
 
-    /// Looks for descriptors, and sends what can be.
+    /// Polls the rings for descriptors, and begins to send.
     fn go_on(&mut self, now: Time) {
         for ring in self.rings.iter_mut().flatten() {
             let token = self.effects.next_token();
@@ -226,7 +226,7 @@ impl Observed for Loopback {
         0
     }
 
-    /// Poll demands, for want of another number.
+    /// The number of poll demands, as no other counter of the trait fits.
     fn unordered(&self) -> u64 {
         self.effects.counters.demands
     }
@@ -239,7 +239,7 @@ impl Observed for Loopback {
         self.effects.interface.ledger_mut()
     }
 
-    /// Rings that are broken as what a card refuses.
+    /// Counts broken rings as refused.
     fn statistics(&self, shell: &ShellCounts) -> Statistics {
         let refused = self.effects.counters.faults.len() as u64;
         Statistics { refused, ..self.effects.counters.card.statistics(shell) }

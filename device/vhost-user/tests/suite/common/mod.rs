@@ -1,4 +1,4 @@
-//! A daemon in this process, and guests of it.
+//! A daemon in this process, and its guests.
 
 pub mod late;
 pub mod loopback;
@@ -18,7 +18,7 @@ use niclab_spec::daemon::DaemonConfig;
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::report::NodeFigures;
 
-/// How long anything may take before a test fails: far longer than it does on a busy machine.
+/// Time limit of any step of a test: far longer than a step takes on a busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A daemon for `nodes` nodes.
@@ -45,7 +45,7 @@ pub fn violations(lab: &Lab, node: usize) -> BTreeMap<String, u64> {
     stats(lab, node).violations
 }
 
-/// Stops a thread that looks at this, however the test ends: one that fails must not wait for it for ever.
+/// Stops a thread that polls this flag, even if the test fails, so that a failing test does not wait for the thread.
 pub struct Stop<'a>(pub &'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -54,7 +54,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Waits until `done` says so.
+/// Waits until `done` returns true.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
@@ -63,12 +63,12 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A port on each of two guests, routed to and authorized for one another, 64 slices each.
+/// A port on each of two guests, routed to each other and mutually authorized, with 64 slices each.
 pub fn pair(guests: [&Arc<ClusterGuest>; 2]) -> [GuestPort; 2] {
     connect_ports(guests, 64).unwrap()
 }
 
-/// Sends `count` messages from one port to the other and checks each.
+/// Sends `count` messages from one port to the other and checks each message.
 pub fn stream(from: &mut GuestPort, to: &mut GuestPort, count: u64) {
     let (mut sent, mut received) = (0, 0);
     let begin = Instant::now();

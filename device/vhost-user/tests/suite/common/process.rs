@@ -1,4 +1,4 @@
-//! The daemon as a program of its own.
+//! The daemon as a separate process.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::until;
 
-/// A running daemon, which is killed with this value.
+/// A running daemon, which is killed when this value is dropped.
 pub struct Process {
     child: Child,
     config: DaemonConfig,
@@ -26,7 +26,7 @@ pub struct Process {
     _folder: tempfile::TempDir,
 }
 
-/// Has the next program get only the standard streams.
+/// Makes the next program inherit only the standard streams.
 fn inherit_no_descriptor() -> io::Result<()> {
     // SAFETY: the call changes flags of descriptors only.
     match unsafe { libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) } {
@@ -85,29 +85,29 @@ impl Process {
         Self { child, config, log, is_ended: false, _folder: folder }
     }
 
-    /// Ends it as its launcher does, and waits for that.
+    /// Ends the daemon as its launcher does, and waits for the end.
     pub fn end(mut self) {
         self.child.stdin = None;
         assert!(self.child.wait().unwrap().success());
         self.is_ended = true;
     }
 
-    /// Its number among the processes.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where QEMU would connect.
+    /// Socket of the cluster function, for QEMU.
     pub fn cluster_socket(&self, node: usize) -> PathBuf {
         self.config.nodes[node].cluster_socket.clone()
     }
 
-    /// The same, for the Ethernet function.
+    /// Socket of the Ethernet function, for QEMU.
     pub fn ethernet_socket(&self, node: usize) -> PathBuf {
         self.config.nodes[node].ethernet_socket.clone()
     }
 
-    /// Where clients of the monitor connect.
+    /// Socket of the monitor.
     pub fn monitor_socket(&self) -> PathBuf {
         self.config.monitor_socket.clone()
     }
@@ -135,7 +135,7 @@ impl Process {
         guest
     }
 
-    /// Asks over the monitor's socket.
+    /// Sends a request over the monitor's socket.
     pub fn ask(&self, request: &Request) -> Answer {
         let stream = UnixStream::connect(&self.config.monitor_socket).unwrap();
         (&stream).write_all((serde_json::to_string(request).unwrap() + "\n").as_bytes()).unwrap();
@@ -164,23 +164,23 @@ impl Process {
         }
     }
 
-    /// Whether anybody holds the cluster function, and the Ethernet function.
+    /// Whether a front end is connected to the cluster function, and to the Ethernet function.
     pub fn connected(&self, node: usize) -> (bool, bool) {
         let health = self.health(node);
         (health.cluster_connected, health.ethernet_connected)
     }
 
-    /// Waits until the daemon has logged a line with this in it.
+    /// Waits until a logged line contains this text.
     pub fn wait_for_log(&self, part: &str) {
         until(part, || self.log.lock().contains(part));
     }
 
-    /// How many lines of the log have this in them.
+    /// Number of logged lines that contain this text.
     pub fn count_in_log(&self, part: &str) -> usize {
         self.log.lock().lines().filter(|line| line.contains(part)).count()
     }
 
-    /// What was logged so far is not found again.
+    /// Clears the log.
     pub fn forget_log(&self) {
         self.log.lock().clear();
     }
@@ -190,22 +190,22 @@ impl Process {
         folder.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// How many descriptors it has open. Those of this value's own questions may be among them.
+    /// Number of open descriptors, which may include those of this value's own requests.
     pub fn descriptors(&self) -> usize {
         self.descriptor_numbers().len()
     }
 
-    /// How many descriptors it watches by epoll.
+    /// Number of descriptors that the daemon watches with epoll.
     pub fn watched(&self) -> usize {
         let info = |number: &String| std::fs::read_to_string(format!("/proc/{}/fdinfo/{number}", self.id()));
         let count = |info: String| info.lines().filter(|line| line.starts_with("tfd:")).count();
         self.descriptor_numbers().iter().map(|number| info(number).map_or(0, count)).sum()
     }
 
-    /// Sets how many descriptors it may have open.
+    /// Sets the maximum number of open descriptors.
     pub fn limit_descriptors(&self, most: u64) {
         let limit = libc::rlimit { rlim_cur: most, rlim_max: 4096 };
-        // SAFETY: the structure is read, and the old limit is not asked for.
+        // SAFETY: the call reads the structure, and does not return the old limit.
         let set = unsafe {
             libc::prlimit(
                 self.id() as libc::pid_t,

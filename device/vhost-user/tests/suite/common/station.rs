@@ -1,5 +1,4 @@
-//! A card that has a station on the Ethernet and nothing else: it keeps what comes to it, and sends what a test has it
-//! send.
+//! A card with only a MAC endpoint. It stores received frames, and sends frames of the test.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,21 +13,21 @@ use niclab_model::platform::profile::Profile;
 use niclab_model::time::{Passage, Time};
 use parking_lot::Mutex;
 
-/// The station's port.
+/// The endpoint's port.
 pub const PORT: u8 = 4;
-/// What its peripheral is called.
+/// Name of its peer device.
 pub const PERIPHERAL: &str = "io-card";
 
-/// What of a card tests can get at while the daemon has it.
+/// The part of a card that tests can access while the daemon has the card.
 #[derive(Default)]
 pub struct Wire {
-    /// What came, and when.
+    /// Received frames with their first and last byte times.
     pub heard: Vec<(Passage, Vec<u8>)>,
-    /// What is to be sent.
+    /// Frames to send.
     pub to_send: VecDeque<Vec<u8>>,
-    /// Whether it sends everything back to where it came from.
+    /// Whether the card returns each frame to its sender.
     pub answers: bool,
-    /// Whether it is one that ordinary frames do not concern.
+    /// Whether the card has no MAC endpoint for ordinary frames.
     pub is_deaf: bool,
 }
 
@@ -41,7 +40,7 @@ pub struct Station {
 }
 
 impl Station {
-    /// Makes such a card of that of `node`.
+    /// Replaces the card of `node` by such a card.
     pub fn put(lab: &Lab, node: usize) -> Arc<Mutex<Wire>> {
         let wire: Arc<Mutex<Wire>> = Arc::default();
         let [nic, peripheral] = [(); 2].map(|()| HostInterface::new(Profile::ultra_200mhz_htx()));
@@ -50,13 +49,13 @@ impl Station {
         wire
     }
 
-    /// Its address.
+    /// The endpoint's address.
     pub const fn mac(node: usize) -> [u8; 6] {
         mac_of_station(node as u16, PORT)
     }
 }
 
-/// The card of node 0 sends, and all that follows is done.
+/// The card of node 0 sends a frame. All resulting work is done before this returns.
 pub fn send(lab: &Lab, wire: &Mutex<Wire>, frame: &[u8]) {
     wire.lock().to_send.push_back(frame.to_vec());
     let mut world = lab.daemon().shell().world();

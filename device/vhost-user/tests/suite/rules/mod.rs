@@ -1,4 +1,5 @@
-//! Rules of the manual: each that is checked is broken once and named, alone; who keeps them is never blamed.
+//! The rules of the manual. Each checked rule is broken once, and only this rule is reported. A guest that keeps the
+//! rules is never reported.
 
 mod programs;
 
@@ -33,7 +34,7 @@ use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::report::NodeFigures;
 use niclab_spec::{NicModel, RuleChecking, WaitPolicy, rules};
 
-/// A laboratory in which rules are looked at.
+/// A lab with rule checking.
 fn watched(nodes: u16, model: &str) -> Lab {
     lab_with(nodes, |config| {
         config.rules = RuleChecking::Report;
@@ -41,7 +42,7 @@ fn watched(nodes: u16, model: &str) -> Lab {
     })
 }
 
-/// Two connected ports of a laboratory in which rules are looked at, with buffers for events.
+/// Two connected ports of a lab with rule checking, with buffers for events.
 struct Scene {
     lab: Lab,
     guests: [Arc<ClusterGuest>; 2],
@@ -60,7 +61,7 @@ impl Scene {
         Self { lab, guests, ports }
     }
 
-    /// One message, as it ought to be sent.
+    /// Sends one message correctly.
     fn send(&mut self) {
         let [a, b] = &mut self.ports;
         assert!(a.try_launch(&[7], [8, 9], 0));
@@ -81,7 +82,7 @@ fn store(word: &AtomicU64, value: u64) {
     word.store(value.to_le(), Ordering::SeqCst);
 }
 
-/// Breaks a rule on node 0. What is held is given back, so that nothing ends early.
+/// Breaks a rule on node 0. Returns what must stay alive until the check.
 type Break = fn() -> (Lab, Vec<Arc<ClusterGuest>>);
 
 fn with(scene: Scene) -> (Lab, Vec<Arc<ClusterGuest>>) {
@@ -92,13 +93,13 @@ fn with(scene: Scene) -> (Lab, Vec<Arc<ClusterGuest>>) {
 fn launch_without_doorbell() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let mut scene = Scene::new();
     scene.send();
-    // A request has the device look, before and behind: nobody rings.
+    // A request has the device poll before and after it. No doorbell is rung.
     scene.guests[0].statistics().unwrap();
     assert!(scene.ports[0].try_launch(&[1], [2, 3], 0) && scene.ports[0].try_launch(&[4], [5, 6], 0));
     with(scene)
 }
 
-fn ring_in_vain() -> (Lab, Vec<Arc<ClusterGuest>>) {
+fn ring_without_need() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let lab = lab_with(2, |config| {
         config.rules = RuleChecking::Report;
         config.nodes.iter_mut().for_each(|node| node.nic.wait = WaitPolicy::Poll);
@@ -111,7 +112,7 @@ fn ring_in_vain() -> (Lab, Vec<Arc<ClusterGuest>>) {
     });
     let port = GuestPort::open(&guest, 8).unwrap();
     guest.statistics().unwrap();
-    until("a doorbell in vain", || {
+    until("an unwanted doorbell", || {
         guest.ring();
         guest.statistics().unwrap();
         stats(&lab, 0).broken_rules.contains_key("doorbell-unwanted")
@@ -123,7 +124,7 @@ fn ring_in_vain() -> (Lab, Vec<Arc<ClusterGuest>>) {
 fn overwrite_a_slot() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let mut scene = Scene::new();
     {
-        // The device looks at none of them before all are there.
+        // The device polls none of them before all are posted.
         let _world = scene.lab.daemon().shell().world();
         for number in 0..=u64::from(SLOTS) {
             scene.ports[0].launch_raw(64, &[number; 10]);
@@ -148,7 +149,8 @@ fn use_up_eight_numbers() -> (Lab, Vec<Arc<ClusterGuest>>) {
 fn change_a_slot() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let mut scene = Scene::new();
     scene.send();
-    // It was taken, and the status line has not told of it: it does every eight launches.
+    // The device has taken the post, and the status line has not reported it: the device writes the line every eight
+    // posts.
     store(&scene.slot(0)[7], 1234);
     (0..8).for_each(|_| scene.send());
     with(scene)
@@ -162,7 +164,7 @@ fn launch_with_reserved_bits() -> (Lab, Vec<Arc<ClusterGuest>>) {
     with(scene)
 }
 
-fn release_what_never_came() -> (Lab, Vec<Arc<ClusterGuest>>) {
+fn release_more_than_arrived() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let mut scene = Scene::new();
     scene.ports.swap(0, 1);
     scene.send();
@@ -178,7 +180,7 @@ fn write_into_receive_memory() -> (Lab, Vec<Arc<ClusterGuest>>) {
     with(scene)
 }
 
-/// The guest is gone before anybody else looks.
+/// The guest is gone before any other check.
 fn write_into_receive_memory_and_leave() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let scene = Scene::new();
     let (slices, _) = scene.ports[0].addresses();
@@ -189,7 +191,7 @@ fn write_into_receive_memory_and_leave() -> (Lab, Vec<Arc<ClusterGuest>>) {
     (lab, vec![other])
 }
 
-fn open_two_ports_in_one_place() -> (Lab, Vec<Arc<ClusterGuest>>) {
+fn open_two_ports_on_one_memory() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let scene = Scene::new();
     let (slices_address, _) = scene.ports[0].addresses();
     let status_address = scene.guests[0].memory().allocate(64, 64).unwrap();
@@ -198,7 +200,7 @@ fn open_two_ports_in_one_place() -> (Lab, Vec<Arc<ClusterGuest>>) {
     with(scene)
 }
 
-fn name_what_is_no_memory() -> (Lab, Vec<Arc<ClusterGuest>>) {
+fn name_memory_that_does_not_exist() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let scene = Scene::new();
     let open = PortOpen { port: PORT_ANY, slices: 8, slices_address: 1 << 40, ..PortOpen::default() };
     scene.guests[0].command(OP_PORT_OPEN, &open).unwrap_err();
@@ -211,7 +213,7 @@ fn send_half_a_body() -> (Lab, Vec<Arc<ClusterGuest>>) {
     with(scene)
 }
 
-fn ask_without_room_for_an_answer() -> (Lab, Vec<Arc<ClusterGuest>>) {
+fn request_without_room_for_a_reply() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let scene = Scene::new();
     let address = scene.guests[0].memory().allocate(64, 8).unwrap();
     scene.guests[0].with_control_ring(|ring| {
@@ -221,7 +223,7 @@ fn ask_without_room_for_an_answer() -> (Lab, Vec<Arc<ClusterGuest>>) {
     with(scene)
 }
 
-fn offer_a_head_that_is_none() -> (Lab, Vec<Arc<ClusterGuest>>) {
+fn offer_an_invalid_head() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let scene = Scene::new();
     scene.guests[0].with_control_ring(|ring| {
         ring.offer(9_999).unwrap();
@@ -232,7 +234,7 @@ fn offer_a_head_that_is_none() -> (Lab, Vec<Arc<ClusterGuest>>) {
     with(scene)
 }
 
-/// A message for node 0 that interrupts.
+/// A message to node 0 with an interrupt.
 fn interrupt(guests: &[Arc<ClusterGuest>; 2]) {
     let [mut a, mut b] = pair([&guests[1], &guests[0]]);
     assert!(a.try_launch(&[1], [2, 3], CODE_INTERRUPT));
@@ -295,7 +297,7 @@ fn start_ring(guest: &ClusterGuest, first: u64) -> bool {
     guest.command(OP_RING_START, &start).is_ok()
 }
 
-fn begin_a_ring_at_an_odd_place() -> (Lab, Vec<Arc<ClusterGuest>>) {
+fn begin_a_ring_at_a_misaligned_address() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let lab = watched(2, "gamma");
     let guest = lab.guest(0).unwrap();
     assert!(!start_ring(&guest, guest.memory().allocate(64, 64).unwrap() + 4));
@@ -310,9 +312,9 @@ fn move_a_ring() -> (Lab, Vec<Arc<ClusterGuest>>) {
     (lab, vec![guest])
 }
 
-/// A card that answers late, and two requests to it, neither of which is waited for. `between` does something behind
-/// the first, whose bytes are at the address that it is told.
-fn ask_twice(
+/// A card that replies late, and two requests to it without waiting. `between` runs after the first request, and gets
+/// the address of its bytes.
+fn request_twice(
     operation: u32,
     status: u32,
     between: impl FnOnce(&ClusterGuest, u64, u16),
@@ -344,13 +346,13 @@ fn ask_twice(
 }
 
 fn change_a_request() -> (Lab, Vec<Arc<ClusterGuest>>) {
-    ask_twice(OP_PING, STATUS_OK, |guest, asked, _| {
+    request_twice(OP_PING, STATUS_OK, |guest, asked, _| {
         store(&guest.memory().atomics(asked, 1).unwrap()[0], OP_RESET.into())
     })
 }
 
 fn offer_a_chain_twice() -> (Lab, Vec<Arc<ClusterGuest>>) {
-    ask_twice(OP_PING, STATUS_OK, |guest, _, head| {
+    request_twice(OP_PING, STATUS_OK, |guest, _, head| {
         guest.with_control_ring(|ring| {
             ring.offer(head).unwrap();
             ring.notify().unwrap();
@@ -359,10 +361,11 @@ fn offer_a_chain_twice() -> (Lab, Vec<Arc<ClusterGuest>>) {
 }
 
 fn send_two_frames_through_the_fifo() -> (Lab, Vec<Arc<ClusterGuest>>) {
-    ask_twice(OP_FIFO_SEND, STATUS_PORT_BUSY, |_, _, _| ())
+    request_twice(OP_FIFO_SEND, STATUS_PORT_BUSY, |_, _, _| ())
 }
 
-/// A ring of two descriptors of a frame each, given to the card of node 0: the first word of each, and where they lie.
+/// A ring of two descriptors, one frame each, given to the card of node 0. `firsts` are their first words. Returns the
+/// ring's address.
 fn transmit_ring(firsts: [u64; 2]) -> (Lab, Arc<ClusterGuest>, u64) {
     let lab = watched(2, "gamma");
     let guest = lab.guest(0).unwrap();
@@ -389,7 +392,7 @@ fn send_a_frame_without_a_header() -> (Lab, Vec<Arc<ClusterGuest>>) {
 
 fn change_a_descriptor() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let (lab, guest, ring) = transmit_ring([descriptor(60, RING_FIRST), 0]);
-    // The card waits for the rest of the frame, with the first descriptor in its hands.
+    // The card waits for the rest of the frame, and owns the first descriptor.
     let words = guest.memory().atomics::<AtomicU64>(ring, 5).unwrap();
     until("the descriptor is taken", || {
         let world = lab.daemon().shell().world();
@@ -403,26 +406,26 @@ fn change_a_descriptor() -> (Lab, Vec<Arc<ClusterGuest>>) {
 
 const BREAKS: &[(&str, Break)] = &[
     ("launch-doorbell", launch_without_doorbell),
-    ("doorbell-unwanted", ring_in_vain),
+    ("doorbell-unwanted", ring_without_need),
     ("slot-free", overwrite_a_slot),
     ("launch-number", skip_a_number),
     ("launch-number", use_up_eight_numbers),
     ("slot-unchanged", change_a_slot),
     ("launch-code", launch_with_reserved_bits),
-    ("release-number", release_what_never_came),
+    ("release-number", release_more_than_arrived),
     ("port-memory-untouched", write_into_receive_memory),
     ("port-memory-untouched", write_into_receive_memory_and_leave),
-    ("port-memory-once", open_two_ports_in_one_place),
-    ("named-memory", name_what_is_no_memory),
+    ("port-memory-once", open_two_ports_on_one_memory),
+    ("named-memory", name_memory_that_does_not_exist),
     ("request-length", send_half_a_body),
-    ("request-answerable", ask_without_room_for_an_answer),
-    ("virtqueue-sound", offer_a_head_that_is_none),
+    ("request-answerable", request_without_room_for_a_reply),
+    ("virtqueue-sound", offer_an_invalid_head),
     ("event-queue-filled", leave_the_event_queue_empty),
     ("event-buffer-size", give_a_buffer_without_room),
     ("region-extents", register_pages_in_pieces),
     ("spill-once", give_two_spill_areas),
     ("command-fields", launch_a_command_with_a_reserved_word),
-    ("ring-layout", begin_a_ring_at_an_odd_place),
+    ("ring-layout", begin_a_ring_at_a_misaligned_address),
     ("ring-stopped-first", move_a_ring),
     ("request-unchanged", change_a_request),
     ("request-once", offer_a_chain_twice),
@@ -436,14 +439,14 @@ fn broken(figures: &NodeFigures) -> BTreeMap<&str, u64> {
 }
 
 #[test]
-fn each_rule_that_is_checked_is_broken_below() {
+fn each_checked_rule_has_a_test_that_breaks_it() {
     let checked: BTreeSet<&str> =
         rules::all().filter(|rule| rule.is_checked()).map(|rule| rule.name).collect();
     assert_eq!(BREAKS.iter().map(|(name, _)| *name).collect::<BTreeSet<_>>(), checked);
 }
 
 #[test]
-fn each_rule_that_is_broken_is_named_and_no_other() {
+fn each_broken_rule_is_reported_and_no_other() {
     for (name, breaks) in BREAKS {
         let (lab, _guests) = breaks();
         until(name, || stats(&lab, 0).broken_rules.contains_key(*name));
@@ -459,41 +462,41 @@ fn each_rule_that_is_broken_is_named_and_no_other() {
 }
 
 #[test]
-fn a_launch_that_nobody_told_of_is_found_while_somebody_waits_and_stays_where_it_is() {
+fn post_without_doorbell_is_reported_and_stays_in_the_page() {
     let mut scene = Scene::new();
     let launches = |scene: &mut Scene| assert!(scene.ports[0].try_launch(&[1], [2, 3], 0));
     launches(&mut scene);
     launches(&mut scene);
     let shell = scene.lab.daemon().shell();
-    let Answer::BrokenRules(told) = answer(shell, &Request::AwaitBrokenRules { seen: 0 }) else {
-        panic!("another")
+    let Answer::BrokenRules(report) = answer(shell, &Request::AwaitBrokenRules { seen: 0 }) else {
+        panic!("another answer")
     };
-    assert_eq!(told.nodes[0].broken_rules, [("launch-doorbell".to_owned(), 1)].into());
+    assert_eq!(report.nodes[0].broken_rules, [("launch-doorbell".to_owned(), 1)].into());
     assert!(
         shell.world().nodes[0].card.pages.is_launched(scene.ports[0].number()),
-        "it was looked at, not taken"
+        "the device took the post"
     );
 }
 
 #[test]
-fn whoever_waits_for_a_broken_rule_is_told_and_nobody_is_once_rules_are_off() {
+fn broken_rule_is_reported_to_a_waiting_client_unless_off() {
     let mut scene = Scene::new();
     let shell = Arc::clone(scene.lab.daemon().shell());
     let waits = std::thread::spawn(move || answer(&shell, &Request::AwaitBrokenRules { seen: 0 }));
     scene.guests[0].request(OP_ROUTE, &[0; 3]).unwrap_err();
-    let Answer::BrokenRules(told) = waits.join().unwrap() else { panic!("another answer") };
-    assert_eq!((told.total, told.nodes.len()), (1, 1));
-    assert_eq!(told.nodes[0].broken_rule_log[0].rule, "request-length");
-    assert_eq!(told.nodes[0].broken_rule_log[0].operations.last().unwrap(), "answer to OP_ROUTE: status 2");
+    let Answer::BrokenRules(report) = waits.join().unwrap() else { panic!("another answer") };
+    assert_eq!((report.total, report.nodes.len()), (1, 1));
+    assert_eq!(report.nodes[0].broken_rule_log[0].rule, "request-length");
+    assert_eq!(report.nodes[0].broken_rule_log[0].operations.last().unwrap(), "answer to OP_ROUTE: status 2");
     let shell = scene.lab.daemon().shell();
     let set = |rules| assert_eq!(answer(shell, &Request::SetRules { rules }), Answer::Done);
     set(RuleChecking::Off);
     scene.guests[0].request(OP_ROUTE, &[0; 3]).unwrap_err();
-    assert_eq!(broken(&stats(&scene.lab, 0)), [("request-length", 1)].into(), "what was broken stays");
+    assert_eq!(broken(&stats(&scene.lab, 0)), [("request-length", 1)].into(), "the count stays");
     set(RuleChecking::Report);
     scene.guests[0].request(OP_ROUTE, &[0; 3]).unwrap_err();
     assert_eq!(broken(&stats(&scene.lab, 0)), [("request-length", 2)].into());
-    // Ports that were opened before are known only in part; nobody is blamed for that.
+    // The device knows the history of ports opened before only in part, and must not report rules for them.
     (0..100).for_each(|_| scene.send());
     assert_eq!(broken(&stats(&scene.lab, 0)), [("request-length", 2)].into());
 }

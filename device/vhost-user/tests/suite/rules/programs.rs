@@ -1,5 +1,5 @@
-//! The programs that guests run, over the same code, on every kind of card, while rules are looked at: nobody is
-//! blamed, whatever the order in which things happen, and though cards are faulty.
+//! The programs of guests, with the same code, on every kind of card and with rule checking. No rule is reported, in
+//! any order of operations and with faulty cards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,15 +22,15 @@ use proptest::prelude::*;
 
 use crate::common::{Stop, lab_with, stats, until};
 
-/// How long a program may go on with faulty cards, which may leave it waiting for ever.
+/// Time limit of a program with faulty cards, which may leave it waiting for ever.
 const FAULTY_TIMEOUT: Duration = Duration::from_millis(300);
-/// And with sound ones.
+/// Time limit of a program with fault-free cards.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// An open port, and where its region lies.
+/// An open port, with address and length of its region.
 type Seat<T> = (RegionPort<<T as Transport>::Records>, (u64, u64));
 
-/// Ports of a guest, each with its region, and the buffers that its driver gives back.
+/// Ports of a guest, each with its region, and the event buffers that its driver returns.
 struct Seats<T: Transport> {
     guest: Arc<ClusterGuest>,
     ports: Vec<Seat<T>>,
@@ -110,7 +110,7 @@ impl<T: Transport> Player<T> {
             }
         }
         for (operation, mut body) in program.begin(place, name) {
-            // The driver says of which port a request is.
+            // The driver sets the port of a request.
             body[..4].copy_from_slice(&plan.number.to_le_bytes());
             seats.guest.request(operation, &body).unwrap();
         }
@@ -120,32 +120,32 @@ impl<T: Transport> Player<T> {
         self.program.is_done() && self.program.received() >= self.expected
     }
 
-    /// Does what its transport does by itself, such as posting receives, until the card has all of it.
+    /// Executes the transport's own operations, such as posting receives, until the card has taken all of them.
     fn settle(&mut self) {
         while self.program.step(&mut self.seats, &mut self.verifier).unwrap() {}
         self.seats.guest.statistics().unwrap();
     }
 
-    /// Goes on until all is done, or nobody waits any more.
+    /// Runs until all programs are done, or the time is over.
     fn perform(&mut self, is_over: &AtomicBool, all_done: impl Fn(bool) -> bool) {
         self.program.perform(std::mem::replace(&mut self.script, Script::idle()));
-        let mut has_told = false;
+        let mut has_reported = false;
         while !is_over.load(Ordering::Relaxed) {
             let Self { seats, program, verifier, .. } = self;
-            // A faulty card may have lost what would come next.
+            // A faulty card may have lost the next event.
             if program.step(seats, verifier).unwrap_or(false) {
                 continue;
             }
-            // As a driver's interrupt handler does.
+            // A driver's interrupt handler does the same.
             let events: Vec<Event> = seats.guest.take_events().unwrap();
             if !events.is_empty() {
                 seats.guest.offer_event_buffers(events.len() as u16).unwrap();
             }
             let is_done = self.is_done();
-            if all_done(is_done && !has_told) {
+            if all_done(is_done && !has_reported) {
                 return;
             }
-            has_told |= is_done;
+            has_reported |= is_done;
             std::thread::yield_now();
         }
     }
@@ -162,7 +162,7 @@ struct Case {
     interrupt_every: u64,
     wait: WaitPolicy,
     is_faulty: bool,
-    /// Machines stop and continue all the time.
+    /// Whether machines stop and continue all the time.
     is_stopping: bool,
     seed: u64,
 }
@@ -191,7 +191,8 @@ fn workload(case: &Case) -> (SimConfig, Workload) {
     let Case { model, kind, nodes, count, bytes, interrupt_every, seed, .. } = case;
     let text = format!(
         "mode = \"live\"\ncluster = {{ nodes = {nodes}, seed = {seed}, nic = {{ model = \"{model}\" }} }}\n\
-         [workload]\nkind = \"{kind}\"\ncount = {count}\nmessage_bytes = {bytes}\ninterrupt_every = {interrupt_every}\nslices = 64\n"
+         [workload]\nkind = \"{kind}\"\ncount = {count}\nmessage_bytes = {bytes}\n\
+         interrupt_every = {interrupt_every}\nslices = 64\n"
     );
     let scenario = Source::from_text("case", text).scenario().unwrap();
     let config = SimConfig::new(&scenario.cluster, "", &scenario.workload);
@@ -259,8 +260,8 @@ fn perform<T: Transport>(
     }
 }
 
-/// Continues the machine of node 1 once a frame is held for it, and then stops and continues all machines until it is
-/// over.
+/// Continues the machine of node 1 when a frame waits for it. Then stops and continues all machines until `is_over` is
+/// true.
 fn stop_machines(lab: &Lab, guests: &[Arc<ClusterGuest>], is_over: impl Fn() -> bool) {
     let is_held = || {
         let world = lab.daemon().shell().world();
@@ -268,7 +269,10 @@ fn stop_machines(lab: &Lab, guests: &[Arc<ClusterGuest>], is_over: impl Fn() -> 
         stopped.is_some_and(|stopped| stopped.holds_from(0))
     };
     until("a frame for a stopped card", is_held);
-    assert!(!lab.daemon().shell().world().is_waiting(), "no deadline passes before it has an answer");
+    assert!(
+        !lab.daemon().shell().world().is_waiting(),
+        "a deadline must not pass before the card has answered"
+    );
     guests[1].connection().continue_machine(guests[1].memory()).unwrap();
     for guest in guests.iter().cycle() {
         if is_over() {
@@ -280,7 +284,7 @@ fn stop_machines(lab: &Lab, guests: &[Arc<ClusterGuest>], is_over: impl Fn() -> 
     }
 }
 
-fn nobody_is_blamed(case: &Case) {
+fn assert_no_rule_is_reported(case: &Case) {
     let (config, workload) = workload(case);
     let lab = lab_with(case.nodes, |daemon| {
         daemon.rules = RuleChecking::Report;
@@ -313,15 +317,15 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 4, ..ProptestConfig::default() })]
 
     #[test]
-    fn programs_that_keep_the_rules_are_never_blamed(case in cases()) {
-        nobody_is_blamed(&case);
+    fn programs_that_keep_the_rules_are_never_reported(case in cases()) {
+        assert_no_rule_is_reported(&case);
     }
 }
 
 #[test]
 fn machine_stops_lose_no_message_and_break_no_rule() {
     for model in ["ultra", "mailbox", "match", "inic", "grim"] {
-        nobody_is_blamed(&Case {
+        assert_no_rule_is_reported(&Case {
             model,
             kind: "stream",
             nodes: 2,
@@ -337,7 +341,7 @@ fn machine_stops_lose_no_message_and_break_no_rule() {
 }
 
 #[test]
-fn programs_that_take_turns_keep_the_rules() {
+fn programs_in_lockstep_keep_the_rules() {
     for model in ["ultra", "mailbox"] {
         let case = Case {
             model,
@@ -367,7 +371,7 @@ fn programs_that_take_turns_keep_the_rules() {
             program.perform_in_turns(std::mem::replace(script, Script::idle()), seats);
         }
         let begin = Instant::now();
-        // Each is told once, in whichever round it looks.
+        // Each program is notified of the end once, in any round.
         let mut waiting: Vec<_> = players.iter_mut().collect();
         while !waiting.is_empty() {
             assert!(begin.elapsed() < TIMEOUT, "{model}");

@@ -1,4 +1,4 @@
-//! What can be wrong with an assembly, where, and how to fix it.
+//! Faults of an assembly, with place and fix.
 
 use core::fmt;
 
@@ -14,20 +14,20 @@ use crate::kinds::{
     ACK_MASK_BITS, Direction, KINDS, MAX_DATA_BYTES, PLACEMENT_BYTES, Parameter, Port, Values,
 };
 
-/// One thing that is wrong.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{problem}")]
 pub struct Fault {
-    /// Where.
+    /// Its place.
     pub place: Place,
-    /// What.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What a fault is about; numbers are places in the assembly's lists.
+/// Place of a fault; numbers are indices into the assembly's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The assembly.
+    /// The whole assembly.
     Whole,
     /// A component.
     Component(usize),
@@ -37,7 +37,7 @@ pub enum Place {
     Connection(usize),
 }
 
-/// A port as sources name it: `component.port`.
+/// A port in source notation: `component.port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortName {
     /// The component's name.
@@ -61,18 +61,18 @@ impl fmt::Display for PortName {
     }
 }
 
-/// What is wrong.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
-    /// A component that every assembly has once is missing, or is there more than once.
+    /// A component that every assembly has exactly once is missing or duplicated.
     #[error("{found} components are of kind {kind}; an assembly has exactly one")]
     Number {
         /// The kind's name.
         kind: &'static str,
-        /// How many there are.
+        /// Number of such components.
         found: usize,
     },
-    /// A value is out of its limits.
+    /// A value is out of range.
     #[error("`{component}`: {} is {value}, and must be {}", parameter.name(), Limits(*values))]
     Value {
         /// The component.
@@ -81,26 +81,27 @@ pub enum Problem {
         parameter: Parameter,
         /// Its value.
         value: u32,
-        /// What it may be.
+        /// Its range.
         values: Values,
     },
-    /// The limit of outstanding packets is too small for the threshold of acknowledgements (section 3).
+    /// The limit of unacknowledged packets is too small for the threshold of acknowledgements (section 3).
     #[error(
-        "`{genp}`: outstanding_limit is {limit}, less than twice the threshold of `{build_acks}`, {threshold}: the sender could stop before an acknowledgement is forced"
+        "`{genp}`: outstanding_limit is {limit}, less than twice the threshold of `{build_acks}`, {threshold}: \
+         the sender could stop before an acknowledgement is forced"
     )]
     BelowThreshold {
         /// The generator.
         genp: String,
         /// Its limit.
         limit: u32,
-        /// The builder of acknowledgements.
+        /// The component that builds acknowledgements.
         build_acks: String,
         /// Its threshold.
         threshold: u32,
     },
     /// The limit is larger than the mask of a selective acknowledgement.
     #[error(
-        "`{genp}`: outstanding_limit is {limit}, and the mask of a header acknowledges {ACK_MASK_BITS} packets"
+        "`{genp}`: outstanding_limit is {limit}, but the mask of a header acknowledges {ACK_MASK_BITS} packets"
     )]
     BeyondMask {
         /// The generator.
@@ -108,69 +109,74 @@ pub enum Problem {
         /// Its limit.
         limit: u32,
     },
-    /// The limit is not below half of the numbers that packets can have.
+    /// The limit is not below half of the range of packet numbers.
     #[error(
-        "`{genp}`: outstanding_limit is {limit}, not below half of the {numbers} numbers that packets have in the format of `{xmit}`: new packets could not be told from old ones"
+        "`{genp}`: outstanding_limit is {limit}, not below half of the {numbers} numbers that packets have in the \
+         format of `{xmit}`: the receiver could not distinguish new packets from old ones"
     )]
     BeyondSequence {
         /// The generator.
         genp: String,
         /// Its limit.
         limit: u32,
-        /// How many numbers there are.
+        /// Range of packet numbers.
         numbers: u64,
         /// The component that forms packets.
         xmit: String,
     },
-    /// Packets are formed in one format and taken apart in another.
-    #[error("`{xmit}` and `{split_packet}` have different formats: no packet would be understood")]
+    /// Packets are written in one format and read in another.
+    #[error(
+        "`{xmit}` and `{split_packet}` have different formats, so cards could not read each other's packets"
+    )]
     Formats {
         /// Forms packets.
         xmit: String,
         /// Takes them apart.
         split_packet: String,
     },
-    /// Placement words are sent and not expected, or expected and not sent.
+    /// Only one of both components uses placement words.
     #[error(
-        "`{generator}` and `{host_receive}` differ in placement: one takes for data what the other does not"
+        "`{generator}` and `{host_receive}` differ in placement: the receiver would take placement words for data, \
+         or data for placement words"
     )]
     Placements {
-        /// Makes packets.
+        /// The generator.
         generator: String,
-        /// Places them.
+        /// The component that places packets.
         host_receive: String,
     },
-    /// With the placement word, a packet is longer than its header can say.
+    /// With the placement word, a packet is longer than the header can describe.
     #[error(
-        "`{generator}`: {bytes} bytes and a placement word of {PLACEMENT_BYTES} are more than the {MAX_DATA_BYTES} that a header can say"
+        "`{generator}`: {bytes} bytes and a placement word of {PLACEMENT_BYTES} exceed the {MAX_DATA_BYTES} bytes \
+         that a header can describe"
     )]
     TooLong {
-        /// Makes packets.
+        /// The generator.
         generator: String,
-        /// Of how many bytes.
+        /// Its bytes for each packet.
         bytes: u32,
     },
-    /// An input or output leads nowhere.
+    /// A port is not connected.
     #[error("`{port}` is not connected")]
     Unconnected {
         /// The port.
         port: PortName,
-        /// Its row.
+        /// The port's row.
         row: &'static Port,
     },
-    /// Two ends of a connection are of different types.
-    #[error("`{from}` carries {from_type}, and `{to}` takes {to_type}")]
+    /// The ends of a connection have different types.
+    #[error("`{from}` carries {from_type}, but `{to}` takes {to_type}")]
     Types {
         /// The output.
         from: PortName,
-        /// What it carries.
+        /// Its type.
         from_type: &'static str,
         /// The input.
         to: PortName,
-        /// What it takes.
+        /// Its type.
         to_type: &'static str,
     },
-    /// Two outputs lead to one input, or one output twice.
+    /// Two outputs lead to one input, or one output leads there twice.
     #[error("`{to}` has two drivers: `{first}` and `{second}`")]
     TwoDrivers {
         /// The input.
@@ -186,39 +192,39 @@ pub enum Problem {
         /// The stub.
         stub: String,
     },
-    /// A stub closes a port without which its component is of no use, or is stuck.
-    #[error("`{port}` is closed by a stub, and its component cannot do without it")]
+    /// A stub closes a port that its component needs.
+    #[error("`{port}` is closed by a stub, but its component needs it")]
     Closed {
         /// The port.
         port: PortName,
     },
-    /// Components wait for each other within one cycle.
-    #[error("a circle without a FIFO: {}", .0.join(" -> "))]
+    /// Components wait for each other within one cycle of wires.
+    #[error("a cycle without a FIFO: {}", .0.join(" -> "))]
     Circle(
         /// The components, by name; the first one again at the end.
         Vec<String>,
     ),
-    /// What comes to an input does not come from where it must.
-    #[error("what comes to `{port}` does not come from {source_kind}")]
+    /// The tokens of an input come from the wrong component.
+    #[error("the input of `{port}` does not come from {source_kind}")]
     Astray {
         /// The input.
         port: PortName,
-        /// The kind that makes it.
+        /// The kind that must produce them.
         source_kind: &'static str,
     },
-    /// A component is useless, or stuck, without one of another kind.
+    /// A component is useless, or blocks, without one of another kind.
     #[error("`{component}` needs a {kind}: {why}")]
     Needs {
         /// The component.
         component: String,
         /// The kind that is missing.
         kind: &'static str,
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
-    /// `order_pkts` drops for ever what is sent again.
+    /// `order_pkts` drops retransmissions for ever.
     #[error(
-        "`{component}` drops what is older than the newest packet, and `{genp}` sends such packets again for ever"
+        "`{component}` drops packets older than the newest one, and `{genp}` would retransmit them for ever"
     )]
     DropsRepeats {
         /// The component that drops.
@@ -226,57 +232,62 @@ pub enum Problem {
         /// The generator.
         genp: String,
     },
-    /// Packets would be acknowledged that another component drops.
-    #[error("`{build_acks}` acknowledges packets that `{component}` drops: they would not be sent again")]
+    /// Packets are acknowledged that another component drops.
+    #[error(
+        "`{build_acks}` acknowledges packets that `{component}` drops, so they would not be retransmitted"
+    )]
     Acknowledged {
-        /// The builder of acknowledgements.
+        /// The component that builds acknowledgements.
         build_acks: String,
         /// The component that drops.
         component: String,
     },
     /// `dup_find` remembers packets that `order_pkts` has dropped.
-    #[error("`{dup_find}` takes for a duplicate what `{order_pkts}` has dropped, when it is sent again")]
+    #[error("`{dup_find}` takes retransmissions of packets that `{order_pkts}` has dropped for duplicates")]
     Remembers {
         /// Finds duplicates.
         dup_find: String,
-        /// Drops what is out of order.
+        /// Drops packets out of order.
         order_pkts: String,
     },
-    /// `dup_find` cannot remember all that is sent again.
+    /// `dup_find` cannot remember all packets that are retransmitted.
     #[error(
-        "`{dup_find}` remembers {beyond} packets behind one that is missing, and `{genp}` sends {needed}: it drops what it cannot remember, or lets it come twice"
+        "`{dup_find}` remembers {beyond} packets after a missing one, but `{genp}` sends {needed}: it would drop the \
+         others, or deliver them twice"
     )]
     Forgets {
         /// Finds duplicates.
         dup_find: String,
-        /// How many it remembers.
+        /// Packets that it remembers.
         beyond: u32,
         /// The generator.
         genp: String,
-        /// How many it can send behind one that is missing.
+        /// Packets that the generator can send after a missing one.
         needed: u32,
     },
-    /// Verdicts or headers are about other packets than the data that they come with.
+    /// Verdicts or headers are about other packets than the data that they arrive with.
     #[error(
-        "`{component}`: `{with}` does not speak of the same packets as the data: something before them drops or reorders"
+        "`{component}`: `{with}` does not see the same packets as the data: a component before them drops or \
+         reorders packets"
     )]
     Apart {
         /// The component where they meet.
         component: String,
-        /// Where the verdicts or headers come from.
+        /// The source of the verdicts or headers.
         with: String,
     },
-    /// Packets can be missing or in any order, and nothing says where they belong.
+    /// Packets can be missing or in any order, without placement words.
     #[error(
-        "packets can be missing or in any order, and `{generator}` sends no placement words: nothing says where one belongs"
+        "packets can be missing or in any order, but `{generator}` sends no placement words: the receiver could not \
+         place them"
     )]
     Unplaced {
-        /// Makes packets.
+        /// The generator.
         generator: String,
     },
 }
 
-/// What a value may be, in words.
+/// A range in words.
 struct Limits(Values);
 
 impl fmt::Display for Limits {
@@ -292,14 +303,14 @@ impl fmt::Display for Limits {
 }
 
 impl Values {
-    /// What they may be, in words.
+    /// The range in words.
     #[must_use]
     pub fn in_words(self) -> String {
         format!("{}", Limits(self))
     }
 }
 
-/// The ports that one can be connected to, by their kinds' names.
+/// The ports that one can be connected to, with the names of their kinds.
 fn partners(of: &Port) -> Vec<String> {
     let direction = if of.direction == Direction::In { Direction::Out } else { Direction::In };
     let fits = |port: &&Port| port.carries == of.carries && port.leads(direction);
@@ -309,7 +320,7 @@ fn partners(of: &Port) -> Vec<String> {
 }
 
 impl Problem {
-    /// What to do about it.
+    /// The fix.
     #[must_use]
     pub fn fix(&self) -> String {
         match self {
@@ -323,13 +334,11 @@ impl Problem {
                 )
             }
             Self::BeyondMask { .. } => format!(
-                "lower outstanding_limit to {ACK_MASK_BITS}, or acknowledge in order: order_pkts with policy = \"go_back_n\""
+                "lower outstanding_limit to {ACK_MASK_BITS}, or acknowledge in order: order_pkts with policy = \
+                 \"go_back_n\""
             ),
             Self::BeyondSequence { numbers, .. } => {
-                format!(
-                    "lower outstanding_limit to {}, or take a format with longer numbers",
-                    numbers / 2 - 1
-                )
+                format!("lower outstanding_limit to {}, or use a format with longer numbers", numbers / 2 - 1)
             }
             Self::Formats { .. } => "give both the same format".to_owned(),
             Self::Placements { .. } => "give both the same placement".to_owned(),
@@ -339,22 +348,22 @@ impl Problem {
                 format!("connect it to {}{closed}", partners(row).join(" or "))
             }
             Self::Types { to_type, .. } => format!("connect an output that carries {to_type}"),
-            Self::TwoDrivers { to, .. } => format!("leave one of the connections to `{to}` away"),
-            Self::BusyStub { .. } => "take one stub for each port".to_owned(),
-            Self::Closed { port } => format!("connect `{port}`, or leave `{}` away", port.component),
+            Self::TwoDrivers { to, .. } => format!("remove one of the connections to `{to}`"),
+            Self::BusyStub { .. } => "use one stub for each port".to_owned(),
+            Self::Closed { port } => format!("connect `{port}`, or remove `{}`", port.component),
             Self::Circle(_) => "give one of these connections a depth of 1 or more".to_owned(),
-            Self::Astray { port, source_kind } => format!("lead what {source_kind} gives to `{port}`"),
-            Self::Needs { kind, component, .. } => format!("add a {kind}, or leave `{component}` away"),
-            Self::DropsRepeats { .. } => "take policy = \"go_back_n\", or genp_unreliable".to_owned(),
+            Self::Astray { port, source_kind } => format!("connect the output of {source_kind} to `{port}`"),
+            Self::Needs { kind, component, .. } => format!("add a {kind}, or remove `{component}`"),
+            Self::DropsRepeats { .. } => "use policy = \"go_back_n\", or genp_unreliable".to_owned(),
             Self::Acknowledged { build_acks, component } => {
-                format!("lead the headers to `{build_acks}` through `{component}`")
+                format!("connect the headers to `{build_acks}` through `{component}`")
             }
             Self::Remembers { dup_find, .. } => format!("set beyond = 0 for `{dup_find}`"),
             Self::Forgets { needed, .. } => {
                 format!("raise beyond to {needed}, or lower outstanding_limit")
             }
             Self::Apart { .. } => {
-                "lead to both what split_packet gives, at most through dup_find or mitigate".to_owned()
+                "connect both to split_packet, at most through dup_find or mitigate".to_owned()
             }
             Self::Unplaced { .. } => "set placement = true here and for host_receive".to_owned(),
         }

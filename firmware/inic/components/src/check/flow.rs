@@ -1,5 +1,5 @@
-//! Flow: what is joined delivers. Packets come from where they must, verdicts speak of the data that they come with,
-//! nothing is acknowledged that is dropped, and nothing that is missing is waited for without being sent again.
+//! Checks the flow of packets. Packets come from the right component, and verdicts match the data that they arrive
+//! with. No dropped packet is acknowledged, and no component waits for a missing packet that is never retransmitted.
 
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
@@ -29,8 +29,7 @@ fn kind(assembly: &Assembly, component: usize) -> Option<Kind> {
     assembly.components().get(component).map(|of| of.kind())
 }
 
-/// The components that hold back what is not in order, so that it must be sent again: they may drop what nobody was
-/// told of.
+/// The components that require order. They drop packets without an acknowledgement, so these must be retransmitted.
 fn sequencers(assembly: &Assembly) -> impl Iterator<Item = usize> {
     assembly.of_kind(Kind::SelectiveRepeat).chain(with_policy(assembly, Policy::GoBackN))
 }
@@ -41,8 +40,8 @@ fn with_policy(assembly: &Assembly, policy: Policy) -> impl Iterator<Item = usiz
         .filter(move |place| value(assembly, *place, Parameter::Policy).map(Policy::of) == Some(policy))
 }
 
-/// Packets, headers and data come from where they must: a packet that came from the network does not go back there as
-/// it is.
+/// Packets, headers and data come from the right component: a received packet must not return to the network
+/// unchanged.
 fn sources(assembly: &Assembly, faults: &mut Vec<Fault>) {
     for (component, of) in assembly.components().iter().enumerate() {
         let row = of.kind().row();
@@ -50,7 +49,7 @@ fn sources(assembly: &Assembly, faults: &mut Vec<Fault>) {
             let wanted = match what.carries {
                 PortType::Packet if row.block == Block::C => Kind::WireIn,
                 PortType::Packet => Kind::Xmit,
-                // Acknowledgements ride on packets that may be dropped: the generator sees every header.
+                // Acknowledgements are part of packets that may be dropped, so the generator must get every header.
                 PortType::Header | PortType::Data => Kind::SplitPacket,
                 _ => continue,
             };
@@ -66,7 +65,7 @@ fn sources(assembly: &Assembly, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Components that are useless or stuck without one of another kind.
+/// Components that are useless or block without a component of another kind.
 fn companions(assembly: &Assembly, faults: &mut Vec<Fault>) {
     let has = |kind| assembly.of_kind(kind).next().is_some();
     let mut need = |component, kind: Kind, why| {
@@ -79,7 +78,7 @@ fn companions(assembly: &Assembly, faults: &mut Vec<Fault>) {
         need(genp, Kind::BuildAcks, "the other node would wait for acknowledgements for ever");
     }
     for component in sequencers(assembly).chain(assembly.of_kind(Kind::DupFind)) {
-        need(component, Kind::Genp, "a packet that is lost is waited for, and nobody sends it again");
+        need(component, Kind::Genp, "it would wait for lost packets, which are never retransmitted");
     }
     let genp = assembly.of_kind(Kind::Genp).next();
     for (component, genp) in with_policy(assembly, Policy::Newer).zip(genp) {
@@ -89,14 +88,14 @@ fn companions(assembly: &Assembly, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Whether headers on their way to a component are all there, in the order in which they came.
+/// Whether a component gets all headers, in the order of arrival.
 fn sees_all(assembly: &Assembly, component: usize) -> bool {
     let path = assembly.path_to(component, PortType::Header);
     let passed = path.map(|path| path.passed).unwrap_or_default();
     passed.iter().all(|passed| kind(assembly, *passed) == Some(Kind::DupFind))
 }
 
-/// Where data meets verdicts or headers, both are about the same packets.
+/// If data meets verdicts or headers, both must be about the same packets.
 fn meetings(assembly: &Assembly, faults: &mut Vec<Fault>) {
     let meet = assembly.of_kind(Kind::DropPkt).chain(assembly.of_kind(Kind::SelectiveRepeat));
     for place in meet {
@@ -121,7 +120,7 @@ fn meetings(assembly: &Assembly, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Nothing is acknowledged that is dropped, and what is acknowledged one by one fits the mask.
+/// No dropped packet is acknowledged, and packets that are acknowledged one by one fit the mask.
 fn acknowledgements(assembly: &Assembly, faults: &mut Vec<Fault>) {
     for build_acks in assembly.of_kind(Kind::BuildAcks) {
         let path = assembly.path_to(build_acks, PortType::Header);
@@ -144,13 +143,13 @@ fn acknowledgements(assembly: &Assembly, faults: &mut Vec<Fault>) {
     }
 }
 
-/// What a component was set to.
+/// The value of a component's parameter.
 fn value(assembly: &Assembly, component: usize, parameter: Parameter) -> Option<u32> {
     assembly.components().get(component).and_then(|of| of.value(parameter))
 }
 
-/// Duplicates are told from what was dropped and comes again: beside go-back-N by the next number alone, else by all
-/// numbers that can come behind one that is missing.
+/// `dup_find` must distinguish duplicates from retransmissions of dropped packets: with go-back-N only by the next
+/// number, otherwise by all numbers that can follow a missing one.
 fn duplicates(assembly: &Assembly, faults: &mut Vec<Fault>) {
     let go_back_n = with_policy(assembly, Policy::GoBackN).next();
     for place in assembly.of_kind(Kind::DupFind) {
@@ -172,10 +171,10 @@ fn duplicates(assembly: &Assembly, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Where packets can be missing or out of order, they say themselves where they belong.
+/// Packets that can be missing or out of order must give their position.
 fn placement(assembly: &Assembly, faults: &mut Vec<Fault>) {
     let unplaced = assembly.of_kind(Kind::Genp).filter(|_| !assembly.promises().in_order);
-    // What is lost and not sent again leaves a gap, also where the rest is in order.
+    // Without retransmission, lost packets leave gaps even if the others are in order.
     for generator in unplaced.chain(assembly.of_kind(Kind::GenpUnreliable)) {
         if value(assembly, generator, Parameter::Placement) == Some(0) {
             let problem = Problem::Unplaced { generator: name(assembly, generator) };

@@ -1,4 +1,4 @@
-//! Joints: every port connected, once, to one of its type; and no circle of wires.
+//! Checks connections: every port is connected once, to a port of its type, and no cycle consists of wires only.
 
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
@@ -17,10 +17,10 @@ pub(super) fn check(assembly: &Assembly, faults: &mut Vec<Fault>) {
     for (place, connection) in assembly.connections().iter().enumerate() {
         ends_of(assembly, place, connection, faults);
     }
-    faults.extend(circle(assembly));
+    faults.extend(cycle(assembly));
 }
 
-/// Whether a port is connected as often as it must.
+/// Checks the number of a port's connections.
 fn port_of(assembly: &Assembly, end: End, faults: &mut Vec<Fault>) {
     let Some((component, port)) = assembly.port(end) else { return };
     let touches = |connection: &Connection| connection.from == end || connection.to == end;
@@ -56,7 +56,7 @@ fn port_of(assembly: &Assembly, end: End, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Whether the two ends of a connection go together.
+/// Checks that the ends of a connection fit.
 fn ends_of(assembly: &Assembly, place: usize, connection: &Connection, faults: &mut Vec<Fault>) {
     let Some((from, output)) = assembly.port(connection.from) else { return };
     let Some((to, input)) = assembly.port(connection.to) else { return };
@@ -76,20 +76,20 @@ fn ends_of(assembly: &Assembly, place: usize, connection: &Connection, faults: &
     }
 }
 
-/// A circle of connections of depth 0, if there is one.
-fn circle(assembly: &Assembly) -> Option<Fault> {
+/// A cycle of connections of depth 0, if there is one.
+fn cycle(assembly: &Assembly) -> Option<Fault> {
     let numbered = assembly.connections().iter().enumerate();
     let mut wires: Vec<_> = numbered.filter(|(_, connection)| connection.depth == 0).collect();
-    // By component, a bit for each that a wire leads to. A guest chooses the image, so that the work is bounded:
-    // rounds, times components squared.
+    // For each component, a bit for each component that a wire leads to. A guest chooses the image, so the work must
+    // be bounded: rounds, times components squared.
     let mut next = [0_u64; MAX_COMPONENTS];
     for (_, wire) in &wires {
         if let Some(next) = next.get_mut(wire.from.component) {
             *next |= 1_u64.checked_shl(wire.to.component as u32).unwrap_or(0);
         }
     }
-    // What no wire leads to, or no wire leads away from, is part of no circle. What remains is circles and what joins
-    // them.
+    // Removes components without a wire to them, or without a wire from them: they are in no cycle. Cycles remain, and
+    // paths between cycles.
     let is_in = |set: u64, component: usize| set.checked_shr(component as u32).unwrap_or(0) & 1 == 1;
     let mut rest = u64::MAX;
     loop {

@@ -1,4 +1,4 @@
-//! Values: each within its limits, and those that must go together.
+//! Checks values: each within its limits, and values that must be consistent.
 
 use alloc::borrow::ToOwned as _;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use crate::assembly::Assembly;
 use crate::check::{Fault, Place, Problem};
 use crate::kinds::{Format, KINDS, Kind, MAX_DATA_BYTES, Number, PLACEMENT_BYTES, Parameter};
 
-/// A component's place, its name, and the value of one of its parameters.
+/// A component's index, its name, and the value of one of its parameters.
 type Found<'a> = (usize, &'a str, u32);
 
 pub(super) fn check(assembly: &Assembly, faults: &mut Vec<Fault>) {
@@ -44,7 +44,7 @@ fn all<'a>(
     of_kind.filter_map(move |(place, component)| Some((place, component.name(), component.value(parameter)?)))
 }
 
-/// The limit of outstanding packets: large enough for the threshold, small enough for the packets' numbers.
+/// The limit of unacknowledged packets must be large enough for the threshold, and small enough for packet numbers.
 fn windows(assembly: &Assembly, faults: &mut Vec<Fault>) {
     for (place, genp, limit) in all(assembly, Kind::Genp, Parameter::OutstandingLimit) {
         let place = Place::Parameter(place, Parameter::OutstandingLimit);
@@ -79,7 +79,7 @@ fn formats(assembly: &Assembly, faults: &mut Vec<Fault>) {
     }
 }
 
-/// What host and generators say of placement words, and whether there is room for them.
+/// Host and generators must agree on placement words, and the words need room.
 fn placements(assembly: &Assembly, faults: &mut Vec<Fault>) {
     let generators = [Kind::Genp, Kind::GenpUnreliable];
     for (place, generator, placement) in

@@ -1,4 +1,4 @@
-//! The table.
+//! The table of components.
 
 use super::Direction::{Either, In, Out};
 use super::PortType::{Ack, Any, Data, Disable, Expiry, Header, Message, Next, Packet, Pinfo, Verdict};
@@ -12,7 +12,7 @@ const fn port(name: &'static str, direction: Direction, carries: PortType) -> Po
     Port { name, direction, carries, may_be_closed: false, takes_many: false }
 }
 
-/// The same port, which a stub may close.
+/// The port with a stub allowed.
 const fn optional(port: Port) -> Port {
     Port { may_be_closed: true, ..port }
 }
@@ -21,7 +21,7 @@ const fn number(parameter: Parameter, default: u32, least: u32, most: u32) -> Se
     Setting { parameter, values: Values::Number { least, most, step: 1 }, default }
 }
 
-/// A number of bytes that is whole words of 32 bits, as the header counts them (section 3).
+/// A number of bytes that is a multiple of a word of 32 bits, as the header counts them (section 3).
 const fn words(parameter: Parameter, default: u32, least: u32, most: u32) -> Setting {
     Setting { parameter, values: Values::Number { least, most, step: 4 }, default }
 }
@@ -36,8 +36,8 @@ const FORMAT: Setting = Setting {
     default: 0,
 };
 
-/// 1408 bytes were measured with (section 5.2); more than 2040 would not fit the header's nine bits of words (section
-/// 3).
+/// The paper measured with 1408 bytes (section 5.2). More than 2040 would not fit the header's length of nine bits, in
+/// words (section 3).
 const PACKET_BYTES: Setting = words(Parameter::PacketBytes, 1408, 4, 2040);
 
 const PLACEMENT: Setting = flag(Parameter::Placement, false);
@@ -48,31 +48,31 @@ const fn row(kind: Kind, name: &'static str, block: Block, ports: &'static [Port
     Row { kind, name, block, ports, parameters: &[], resources, source: Own, number: Number::Any }
 }
 
-/// The same row, of a component that every assembly has once.
+/// The row of a component that every assembly has exactly once.
 const fn once(row: Row) -> Row {
     Row { number: Number::One, ..row }
 }
 
-/// The same row with parameters.
+/// The row with parameters.
 const fn set(row: Row, parameters: &'static [Setting]) -> Row {
     Row { parameters, ..row }
 }
 
-/// The same row with what the component takes of the FPGAs.
+/// The row with the FPGA resources of the component.
 const fn cost(row: Row, flip_flops: u32, luts: u32, source: Source) -> Row {
     Row { resources: Resources { flip_flops, luts }, source, ..row }
 }
 
 /// Every kind, in the order of their numbers.
 ///
-/// Resources. Table 1 fixes sums: of CONF1's five components 1643 flip-flops and 1977 look-up tables; 522 and 1403 more
-/// for `genp`, `build_acks` and `timer` in the place of `genp_unreliable`; 369 and 404 for `dup_find` and `drop_pkt`;
-/// 116 and 149 for `order_pkts`. How a sum is divided is allotted by what each component must hold: for each of 16
-/// nodes a window (`genp`), a base and a mask (`build_acks`, `dup_find`), a time (`timer`). Edges are the board's and
-/// stubs are constants that synthesis removes: nothing. What the paper did not build is estimated from what it did:
-/// `selective_repeat` as `dup_find` and `order_pkts` together, and 64 look-up tables that hold an address of 32 bits
-/// for each of 32 packets; `rate_control` as a counter of 32 bits, its comparator and 6 bits of state; `mitigate` as
-/// two of these.
+/// Resources. Table 1 fixes sums: 1643 flip-flops and 1977 look-up tables for CONF1's five components; 522 and 1403
+/// more for `genp`, `build_acks` and `timer` instead of `genp_unreliable`; 369 and 404 for `dup_find` and `drop_pkt`;
+/// 116 and 149 for `order_pkts`. A sum is divided by the state that each component needs for each of 16 nodes: a
+/// window (`genp`), a base and a mask (`build_acks`, `dup_find`), a time (`timer`). Edges belong to the board, and
+/// synthesis removes stubs, which are constants: both take nothing. Components that the paper did not build are
+/// estimated from those that it did: `selective_repeat` as `dup_find` and `order_pkts` together, and 64 look-up tables
+/// that hold an address of 32 bits for each of 32 packets; `rate_control` as a counter of 32 bits, its comparator and
+/// 6 bits of state; `mitigate` as two of these.
 pub static KINDS: [Row; 19] = [
     once(row(Kind::HostSend, "host_send", Block::None, &[port("messages", Out, Message)])),
     set(once(row(Kind::HostReceive, "host_receive", Block::None, &[port("data", In, Data)])), &[PLACEMENT]),
@@ -120,7 +120,8 @@ const GENP: Row = cost(
                 port("disable", Out, Disable),
             ],
         ),
-        // A card keeps what is outstanding in its memory, for each node: the limit bounds what an image can ask for.
+        // A card stores unacknowledged packets in its memory, for each node. The limit bounds the memory that an image
+        // can use.
         &[PACKET_BYTES, number(Parameter::OutstandingLimit, 32, 1, 1024), PLACEMENT],
     ),
     512,
@@ -244,7 +245,7 @@ const SELECTIVE_REPEAT: Row = cost(
                 port("data", Out, Data),
             ],
         ),
-        // More than the mask's bits could not be acknowledged.
+        // The mask could not acknowledge more packets than it has bits.
         &[number(Parameter::BufferPackets, 32, 1, ACK_MASK_BITS)],
     ),
     385,
@@ -290,7 +291,7 @@ const RATE_CONTROL: Row = cost(
             Block::A,
             &[port("packets", In, Packet), port("packets", Out, Packet)],
         ),
-        // 50 us for packets of 1408 bytes is 225 Mb/s: below what the prototype's local bus carries (section 5.3).
+        // 50 us for packets of 1408 bytes is 225 Mb/s, below the rate of the prototype's internal bus (section 5.3).
         &[number(Parameter::IntervalUs, 50, 1, 1_000_000)],
     ),
     38,

@@ -1,9 +1,9 @@
-//! What a check lets pass, and what it promises.
+//! Recipes are valid, and their assemblies promise the recipe's properties.
 
 use niclab_components::{Flow, Promises, Recipe};
 
 #[test]
-fn every_recipe_makes_sense_and_promises_what_it_says() {
+fn every_recipe_is_valid_and_keeps_its_promises() {
     for flow in Flow::ALL {
         for choices in 0..8 {
             let [finds_duplicates, controls_rate, mitigates] = [1, 2, 4].map(|bit| choices & bit != 0);

@@ -1,11 +1,11 @@
-//! Images: what is written is read again, and no bytes do harm.
+//! Images round-trip, and any bytes are read without panic.
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 use niclab_components::assembly::{MAX_COMPONENTS, MAX_CONNECTIONS, MAX_DEPTH};
 use niclab_components::{Assembly, BUNDLED, Flow, ImageError, Kind, Parameter, Recipe};
 use proptest::prelude::*;
 
-/// A recipe, and values that go together.
+/// A recipe with consistent random values.
 fn legal() -> impl Strategy<Value = Assembly> {
     let recipe =
         (0..Flow::ALL.len(), any::<[bool; 3]>(), 1..=MAX_DEPTH).prop_map(|(flow, choices, depth)| {
@@ -15,7 +15,7 @@ fn legal() -> impl Strategy<Value = Assembly> {
     let values = (1..=16u32, 0..=96u32, 0..2u32, 1..=509u32, 1..=32u32, 0..=5000u32, 4096..=1u32 << 26);
     (recipe, values).prop_map(|(recipe, (threshold, more, format, words, buffer, chunk, memory))| {
         let mut assembly = recipe.assembly().unwrap();
-        // What is acknowledged in order is bounded by the packets' numbers, the rest by the mask.
+        // With go-back-N the range of packet numbers bounds the limit, otherwise the mask.
         let most = if recipe.flow == Flow::GoBackN { 127 } else { 32 };
         let limit = (2 * threshold + more).min(most);
         for (kind, parameter, value) in [
@@ -35,7 +35,7 @@ fn legal() -> impl Strategy<Value = Assembly> {
     })
 }
 
-/// The image with the check sequence that belongs to its bytes.
+/// The image with a matching check sequence.
 fn resealed(mut image: Vec<u8>) -> Vec<u8> {
     if image.len() >= 24 {
         let crc = Crc::<u32>::new(&CRC_32_ISO_HDLC);
@@ -45,7 +45,7 @@ fn resealed(mut image: Vec<u8>) -> Vec<u8> {
     image
 }
 
-/// Whatever is read of them is within bounds, can be checked, and is written as it was.
+/// An image that is read has valid indices, can be checked, and is written unchanged.
 fn harmless(image: &[u8]) -> Result<(), TestCaseError> {
     if let Ok(assembly) = Assembly::decode(image) {
         prop_assert!(assembly.components().len() <= MAX_COMPONENTS);
@@ -62,7 +62,7 @@ fn harmless(image: &[u8]) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn legal_assemblies_make_sense_and_come_back_from_their_images(assembly in legal()) {
+    fn legal_assemblies_are_valid_and_round_trip(assembly in legal()) {
         let image = assembly.encode();
         prop_assert_eq!(Assembly::decode(&image), Ok(assembly.clone()));
         let checked = assembly.clone().check();
@@ -79,14 +79,14 @@ proptest! {
     }
 
     #[test]
-    fn bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         harmless(&bytes)?;
         harmless(&resealed([b"nicparts\x01\0\0\0", bytes.as_slice()].concat()))?;
     }
 
-    /// The check sequence keeps no one away who makes images.
+    /// The check sequence does not stop an attacker who makes images.
     #[test]
-    fn damaged_and_sealed_images_do_no_harm(
+    fn damaged_and_resealed_images_are_read_without_panic(
         which in 0..BUNDLED.len(),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in any::<prop::sample::Index>(),
@@ -105,7 +105,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_wrong_with_an_image_is_named() {
+fn image_faults_are_named() {
     let good = BUNDLED[3].image;
     let changed = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut image = good.to_vec();
@@ -129,7 +129,7 @@ fn what_is_wrong_with_an_image_is_named() {
     assert_eq!(changed(&|image| image[28] = 0xff), ImageError::Name { component: 0 });
     let length = good.len();
     assert!(matches!(changed(&|image| image.truncate(length - 1)), ImageError::Truncated { .. }));
-    // The last connection: a component that is not there, an input as its output, a depth out of bounds.
+    // The last connection: a component that does not exist, an input as its output, a depth out of range.
     for (at, byte) in [(length - 8, 99), (length - 7, 1), (length - 3, 0xff)] {
         let error = changed(&|image| image[at] = byte);
         assert!(matches!(error, ImageError::Part { what: "connection", .. }), "{error}");

@@ -1,4 +1,4 @@
-//! All tests of the package from outside, in one program: linked once.
+//! The package's integration tests, in one program so that they are linked only once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 

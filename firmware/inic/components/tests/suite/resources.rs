@@ -1,4 +1,4 @@
-//! What components take of the FPGAs sums up to Table 1.
+//! The components' FPGA resources sum up to Table 1.
 
 use niclab_components::kinds::{KINDS, Source, TABLE_1};
 use niclab_components::{Flow, Kind, Recipe, Resources};
@@ -14,7 +14,7 @@ fn sum(kinds: &[Kind]) -> (i64, i64) {
 }
 
 #[test]
-fn the_four_configurations_take_what_table_1_says() {
+fn four_configurations_match_table_1() {
     let recipes =
         [(Flow::Unreliable, false), (Flow::Reliable, false), (Flow::Reliable, true), (Flow::GoBackN, true)];
     for (row, (flow, finds_duplicates)) in TABLE_1.iter().zip(recipes) {
@@ -25,7 +25,7 @@ fn the_four_configurations_take_what_table_1_says() {
 }
 
 #[test]
-fn two_of_the_shares_that_the_paper_prints_are_not_what_its_numbers_give() {
+fn two_printed_shares_differ_from_the_papers_numbers() {
     let shares = TABLE_1.map(|row| row.resources.shares());
     assert_eq!(shares, [[1310, 1576], [1726, 2695], [2020, 3017], [2113, 3135]]);
     let differ = TABLE_1.map(|row| row.printed != row.resources.shares());
@@ -33,7 +33,7 @@ fn two_of_the_shares_that_the_paper_prints_are_not_what_its_numbers_give() {
 }
 
 #[test]
-fn the_differences_of_table_1_are_what_is_exchanged() {
+fn differences_of_table_1_are_the_exchanged_components() {
     let with = sum(&[Kind::Genp, Kind::BuildAcks, Kind::Timer]);
     let without = sum(&[Kind::GenpUnreliable]);
     assert_eq!((with.0 - without.0, with.1 - without.1), (522, 1403), "reliability");

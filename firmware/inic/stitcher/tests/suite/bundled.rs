@@ -23,7 +23,7 @@ fn checked(name: &str, source: &str) -> Checked {
 }
 
 #[test]
-fn each_image_is_what_its_source_describes() {
+fn each_image_equals_its_built_source() {
     let mut names = BTreeSet::new();
     for entry in std::fs::read_dir(folder()).expect("the folder") {
         let path = entry.expect("an entry").path();
@@ -40,11 +40,11 @@ fn each_image_is_what_its_source_describes() {
     }
     assert_eq!(names, BUNDLED.iter().map(|bundled| bundled.name.to_owned()).collect());
     let identities: BTreeSet<u16> = BUNDLED.iter().map(|bundled| bundled.assembly().id()).collect();
-    assert_eq!(identities.len(), BUNDLED.len(), "what frames carry tells them apart");
+    assert_eq!(identities.len(), BUNDLED.len(), "identifiers in frames are distinct");
 }
 
 #[test]
-fn each_promises_what_its_recipe_does_and_takes_as_much() {
+fn each_matches_the_promises_and_resources_of_its_recipe() {
     for (name, flow, finds_duplicates, controls_rate) in [
         ("conf1", Flow::Unreliable, false, false),
         ("conf2", Flow::Reliable, false, false),
@@ -68,7 +68,7 @@ fn each_promises_what_its_recipe_does_and_takes_as_much() {
     assert_eq!(checked("conf1", &source("conf1")).promises(), Promises::default());
 }
 
-/// What leads where, without stubs.
+/// Connections without stubs.
 fn joints(assembly: &Assembly) -> BTreeSet<[String; 2]> {
     let name = |end| {
         let (of, port) = assembly.port(end).unwrap();
@@ -78,20 +78,20 @@ fn joints(assembly: &Assembly) -> BTreeSet<[String; 2]> {
     all.filter_map(|joint| Some([name(joint.from)?, name(joint.to)?])).collect()
 }
 
-/// The components but for stubs, with their values.
+/// Components without stubs, with their values.
 fn values(assembly: &Assembly) -> BTreeMap<&str, (Kind, &[u32])> {
     let of_use = assembly.components().iter().filter(|of| of.kind() != Kind::Stub);
     of_use.map(|of| (of.name(), (of.kind(), of.values()))).collect()
 }
 
-/// The blocks in which two assemblies differ: in components, in values, in what joins them, or in the ports by which
-/// they are joined to others.
+/// The blocks in which two assemblies differ: in components, values, connections, or ports with connections to other
+/// blocks.
 fn touched(one: &Assembly, other: &Assembly) -> BTreeSet<Block> {
     let all = [Block::A, Block::B, Block::C, Block::None];
     all.into_iter().filter(|block| part(one, *block) != part(other, *block)).collect()
 }
 
-/// A block: its components, the joints within it, and its ports that lead to other blocks.
+/// A block: its components, the connections within it, and its ports with connections to other blocks.
 fn part(assembly: &Assembly, block: Block) -> BTreeSet<String> {
     let is_inside = |end| {
         let kind = assembly.port(end).unwrap().0.kind();
@@ -114,7 +114,7 @@ fn part(assembly: &Assembly, block: Block) -> BTreeSet<String> {
 }
 
 #[test]
-fn another_format_touches_blocks_a_and_c_alone() {
+fn another_format_changes_only_blocks_a_and_c() {
     let conf4 = source("conf4");
     let other = checked("conf4", &conf4.replace("seq24_node4", "seq8_node12"));
     let format = |kind: Kind| {
@@ -127,11 +127,11 @@ fn another_format_touches_blocks_a_and_c_alone() {
 }
 
 #[test]
-fn another_flow_control_replaces_block_b_alone() {
+fn another_flow_control_replaces_only_block_b() {
     let [go_back_n, selective_repeat, newest] =
         ["conf4", "selective_repeat", "unreliable_ordered"].map(|name| checked(name, &source(name)));
     assert_eq!(touched(&go_back_n, &selective_repeat), [Block::B].into());
-    // What says where packets belong is at the host's edge as well.
+    // The host's edge also has the parameter for placement.
     assert_eq!(touched(&go_back_n, &newest), [Block::B, Block::None].into());
     let conf3 = checked("conf3", &source("conf3"));
     assert_eq!(touched(&go_back_n, &conf3), [Block::B, Block::None].into());
@@ -141,7 +141,7 @@ fn another_flow_control_replaces_block_b_alone() {
 }
 
 #[test]
-fn a_drawing_shows_blocks_values_connections_and_both_shares() {
+fn drawing_shows_blocks_values_connections_and_shares() {
     let text = show(&checked("conf4", &source("conf4")));
     for part in [
         "B: flow control",

@@ -1,4 +1,4 @@
-//! Everything that can be wrong with a source is found, at its line, with the fix.
+//! Every fault of a source is found, at its line, with the fix.
 
 use niclab_source::Rejected;
 use niclab_stitcher::{open, read};
@@ -13,8 +13,8 @@ fn source(name: &str) -> &'static str {
     }
 }
 
-/// A change of a bundled assembly: its name, what is replaced by what (all of them, one after the other), the beginning
-/// of the line that is named, and parts of message and fix.
+/// A change of a bundled assembly: its name, the replacements (applied in order), the start of the reported line, and
+/// parts of message and fix.
 type Change<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, [&'a str; 2]);
 
 fn changed(name: &str, replacements: &[(&str, &str)]) -> String {
@@ -39,7 +39,7 @@ fn hold(changes: &[Change<'_>]) {
 }
 
 #[test]
-fn values_that_do_not_go_together_are_found() {
+fn inconsistent_values_are_found() {
     let go_back_n_128 = [("limit = 32", "limit = 128"), ("seq24_node4", "seq8_node12")];
     hold(&[
         (
@@ -90,26 +90,23 @@ fn values_that_do_not_go_together_are_found() {
             "conf3",
             &[("beyond = 32", "beyond = 30")],
             "dup_find",
-            [
-                "`dup_find` remembers 30 packets behind one that is missing, and `genp` sends 31",
-                "beyond to 31",
-            ],
+            ["`dup_find` remembers 30 packets after a missing one, but `genp` sends 31", "beyond to 31"],
         ),
         (
             "conf4",
             &[("beyond = 0", "beyond = 1")],
             "dup_find",
-            ["what `order_pkts` has dropped", "beyond = 0 for `dup_find`"],
+            ["packets that `order_pkts` has dropped", "beyond = 0 for `dup_find`"],
         ),
     ]);
-    // What is acknowledged in order is bounded by the numbers alone.
+    // With go-back-N, only the range of packet numbers bounds the limit.
     assert!(
         read(&changed("conf4", &[("limit = 32", "limit = 127"), ("seq24_node4", "seq8_node12")])).is_ok()
     );
 }
 
 #[test]
-fn joints_that_are_none_are_found() {
+fn invalid_connections_are_found() {
     hold(&[
         (
             "conf4",
@@ -127,7 +124,7 @@ fn joints_that_are_none_are_found() {
             "conf4",
             &[("drop_pkt.data = \"host_receive.data\"", "drop_pkt.data = \"rcv_pkt.frames\"")],
             "drop_pkt.data",
-            ["`drop_pkt.data` carries data, and `rcv_pkt.frames` takes packet", "carries packet"],
+            ["`drop_pkt.data` carries data, but `rcv_pkt.frames` takes packet", "carries packet"],
         ),
         (
             "conf4",
@@ -157,7 +154,7 @@ fn joints_that_are_none_are_found() {
             "conf4",
             &[("timer.expiries = \"genp.expiries\"", "timer.expiries = \"no_headers.port\"")],
             "timer",
-            ["`timer.expiries` is closed by a stub", "leave `timer` away"],
+            ["`timer.expiries` is closed by a stub", "remove `timer`"],
         ),
         (
             "conf4",
@@ -169,16 +166,16 @@ fn joints_that_are_none_are_found() {
                 ),
             ],
             "",
-            ["a circle without a FIFO: genp -> timer -> genp", "depth of 1"],
+            ["a cycle without a FIFO: genp -> timer -> genp", "depth of 1"],
         ),
     ]);
-    // One wire in the circle is none.
+    // With only one wire there is no such cycle.
     let wire = ("genp.disable = \"timer.disable\"", "genp.disable = { to = \"timer.disable\", depth = 0 }");
     assert!(read(&changed("conf4", &[wire])).is_ok());
 }
 
 #[test]
-fn what_would_not_deliver_is_found() {
+fn assemblies_that_would_not_deliver_are_found() {
     let no_order = [
         ("order_pkts.headers = \"build_acks.headers\"", ""),
         ("\"order_pkts.headers\", \"genp", "\"build_acks.headers\", \"order_pkts.headers\", \"genp"),
@@ -190,7 +187,8 @@ fn what_would_not_deliver_is_found() {
         ("genp_unreliable = { packet_bytes = 1408, placement = true }", order),
         (
             "\"no_headers.port\"",
-            "\"order_pkts.headers\"\norder_pkts.headers = \"no_headers.port\"\norder_pkts.verdicts = \"drop_pkt.verdicts\"\ndrop_pkt.data = \"host_receive.data\"",
+            "\"order_pkts.headers\"\norder_pkts.headers = \"no_headers.port\"\n\
+             order_pkts.verdicts = \"drop_pkt.verdicts\"\ndrop_pkt.data = \"host_receive.data\"",
         ),
         ("split_packet.data = \"host_receive.data\"", "split_packet.data = \"drop_pkt.data\""),
     ];
@@ -199,7 +197,7 @@ fn what_would_not_deliver_is_found() {
             "conf4",
             &[("policy = \"go_back_n\"", "policy = \"newer\"")],
             "order_pkts",
-            ["drops what is older", "go_back_n"],
+            ["drops packets older", "go_back_n"],
         ),
         (
             "conf4",
@@ -212,14 +210,15 @@ fn what_would_not_deliver_is_found() {
     let mut duplicated = unreliable.to_vec();
     let dup_find = unreliable.map(|(_, to)| to.replace("order_pkts", "dup_find"));
     duplicated.iter_mut().zip(&dup_find).for_each(|(change, to)| change.1 = to);
-    hold(&[("conf1", &duplicated, "dup_find", ["`dup_find` needs a genp", "leave `dup_find` away"])]);
+    hold(&[("conf1", &duplicated, "dup_find", ["`dup_find` needs a genp", "remove `dup_find`"])]);
     let mut without = unreliable.to_vec();
-    without[0].1 = "genp_unreliable = { packet_bytes = 1408, placement = true }\norder_pkts = { policy = \"newer\" }\ndrop_pkt = {}";
+    without[0].1 = "genp_unreliable = { packet_bytes = 1408, placement = true }\n\
+                    order_pkts = { policy = \"newer\" }\ndrop_pkt = {}";
     assert!(read(&changed("conf1", &without)).is_ok());
 }
 
 #[test]
-fn what_takes_a_wrong_way_is_found() {
+fn wrong_paths_are_found() {
     let loop_back = [
         ("xmit.packets = \"wire_out.packets\"", "xmit.packets = \"rcv_pkt.frames\""),
         ("wire_in.packets = \"rcv_pkt.frames\"", "wire_in.packets = \"wire_out.packets\""),
@@ -231,7 +230,8 @@ fn what_takes_a_wrong_way_is_found() {
         ),
         (
             "split_packet.headers = [",
-            "dup_find.headers = \"no_headers.port\"\ndup_find.verdicts = \"drop_pkt.verdicts\"\nsplit_packet.headers = [\"dup_find.headers\", ",
+            "dup_find.headers = \"no_headers.port\"\ndup_find.verdicts = \"drop_pkt.verdicts\"\n\
+             split_packet.headers = [\"dup_find.headers\", ",
         ),
         ("split_packet.data = \"", "split_packet.data = \"drop_pkt.data\"\ndrop_pkt.data = \""),
     ];
@@ -240,19 +240,19 @@ fn what_takes_a_wrong_way_is_found() {
             "conf1",
             &loop_back,
             "wire_out",
-            ["`wire_out.packets` does not come from xmit", "lead what xmit gives"],
+            ["`wire_out.packets` does not come from xmit", "connect the output of xmit"],
         ),
         (
             "conf1",
             &loop_back,
             "rcv_pkt",
-            ["`rcv_pkt.frames` does not come from wire_in", "lead what wire_in gives"],
+            ["`rcv_pkt.frames` does not come from wire_in", "connect the output of wire_in"],
         ),
         (
             "selective_repeat",
             &twice,
             "selective_repeat",
-            ["`selective_repeat` does not speak of the same packets", "split_packet"],
+            ["`selective_repeat` does not see the same packets", "split_packet"],
         ),
         (
             "conf4",
@@ -274,13 +274,13 @@ fn what_takes_a_wrong_way_is_found() {
                 ),
             ],
             "drop_pkt",
-            ["`dup_find` does not speak of the same packets", "at most through dup_find"],
+            ["`dup_find` does not see the same packets", "at most through dup_find"],
         ),
     ]);
 }
 
 #[test]
-fn words_that_mean_nothing_are_found() {
+fn unknown_names_are_found() {
     hold(&[
         ("conf4", &[("[components]", "[components")], "[components", ["", "docs/use/ASSEMBLIES.md"]),
         (
@@ -305,7 +305,7 @@ fn words_that_mean_nothing_are_found() {
             "conf4",
             &[("drop_pkt = {}", "drop_pkt = 3")],
             "drop_pkt",
-            ["the component `drop_pkt` is no table", "drop_pkt = {}"],
+            ["the component `drop_pkt` is not a table", "drop_pkt = {}"],
         ),
         (
             "conf4",
@@ -347,13 +347,13 @@ fn words_that_mean_nothing_are_found() {
             "conf4",
             &[("drop_pkt = {}", "Drop = { kind = \"drop_pkt\" }")],
             "Drop",
-            ["`Drop` is no name", "another name"],
+            ["`Drop` is not a valid name", "another name"],
         ),
     ]);
 }
 
 #[test]
-fn connections_of_what_there_is_not_are_found() {
+fn connections_of_unknown_ports_are_found() {
     hold(&[
         (
             "conf4",
@@ -377,13 +377,13 @@ fn connections_of_what_there_is_not_are_found() {
             "conf4",
             &[("= \"genp.messages\"", "= \"genp\"")],
             "host_send.messages",
-            ["`genp` names no input", "component.input"],
+            ["`genp` is not the name of an input", "component.input"],
         ),
         (
             "conf4",
             &[("= \"genp.messages\"", "= 7")],
             "host_send.messages",
-            ["this names no input", "component.input"],
+            ["this is not the name of an input", "component.input"],
         ),
         (
             "conf4",
@@ -401,13 +401,13 @@ fn connections_of_what_there_is_not_are_found() {
             "conf4",
             &[("host_send.messages =", "host_send =")],
             "host_send =",
-            ["`host_send` is no output", "component.output"],
+            ["`host_send` is not an output", "component.output"],
         ),
     ]);
 }
 
 #[test]
-fn a_source_with_many_mistakes_says_so_in_bounds() {
+fn output_for_a_source_with_many_faults_is_bounded() {
     let many: String = (0..5000).map(|number| format!("x{number} = 1\n")).collect();
     let rejected = read(&format!("[components]\n{many}")).unwrap_err();
     assert_eq!((rejected.errors, rejected.diagnostics.len()), (5000, niclab_source::MAX_DIAGNOSTICS));

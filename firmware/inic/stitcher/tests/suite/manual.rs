@@ -1,4 +1,5 @@
-//! The assembly in docs/use/ASSEMBLIES.md is one, and its table of components is the table of kinds.
+//! Checks that the assembly in docs/use/ASSEMBLIES.md is CONF1, and that its table of components matches the table of
+//! kinds.
 
 use niclab_components::kinds::{Direction, KINDS, Port, Row, Source, Values};
 use niclab_components::{Block, Bundled};
@@ -6,7 +7,7 @@ use niclab_components::{Block, Bundled};
 const MANUAL: &str = include_str!("../../../../../docs/use/ASSEMBLIES.md");
 
 #[test]
-fn the_assembly_of_the_manual_is_conf1() {
+fn assembly_of_the_manual_is_conf1() {
     let source = MANUAL.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
     let assembly = niclab_stitcher::read(source.expect("an assembly between ```toml and ```"));
     let assembly = assembly.unwrap_or_else(|rejected| panic!("{rejected:?}"));
@@ -19,7 +20,7 @@ fn the_assembly_of_the_manual_is_conf1() {
     assert_eq!(components(&assembly), components(&conf1));
 }
 
-/// A kind's ports of one direction; of those that are not named after what they carry, what that is.
+/// A kind's ports of one direction. A port whose name differs from its type is shown with its type.
 fn ports(row: &Row, direction: Direction) -> String {
     let name = |port: &Port| {
         let carries = port.carries.name();
@@ -47,7 +48,7 @@ fn parameters(row: &Row) -> String {
 }
 
 #[test]
-fn the_table_of_the_manual_is_the_table_of_kinds() {
+fn table_of_the_manual_equals_the_table_of_kinds() {
     let rows = KINDS.iter().map(|row| {
         let block = match row.block {
             Block::None => String::new(),

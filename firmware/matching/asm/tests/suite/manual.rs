@@ -1,11 +1,12 @@
-//! The program in docs/use/match/MACHINE.md is one, and its table of statements holds only what the assembler reads.
+//! Checks that the program in docs/use/match/MACHINE.md is valid, and that the assembler accepts its table of
+//! statements.
 
 use niclab_asm::assemble;
 
 const MANUAL: &str = include_str!("../../../../../docs/use/match/MACHINE.md");
 
 #[test]
-fn the_program_of_the_manual_assembles_without_a_warning() {
+fn program_of_the_manual_assembles_without_warnings() {
     let program =
         MANUAL.split("```\n").nth(1).expect("docs/use/match/MACHINE.md shows a program between ``` lines");
     let assembled = assemble(program).unwrap_or_else(|rejected| panic!("{rejected:?}"));
@@ -14,7 +15,7 @@ fn the_program_of_the_manual_assembles_without_a_warning() {
 }
 
 #[test]
-fn the_statements_of_the_manual_are_statements() {
+fn statements_of_the_manual_are_valid() {
     let table = MANUAL.split("### Statements").nth(1).and_then(|rest| rest.split("\n\n").nth(1));
     let rows = table.expect("docs/use/match/MACHINE.md has a table of statements").lines().skip(2);
     let mut statements = 0;

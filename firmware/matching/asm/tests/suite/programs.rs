@@ -9,7 +9,7 @@ fn folder() -> PathBuf {
 }
 
 #[test]
-fn each_image_is_what_its_source_assembles_to() {
+fn each_image_equals_its_assembled_source() {
     let mut sources = 0;
     for entry in std::fs::read_dir(folder()).expect("the folder") {
         let path = entry.expect("an entry").path();

@@ -1,18 +1,17 @@
-//! Sends and receives with the semantics of MPI, on a port that matches messages itself.
+//! Sends and receives with the semantics of MPI, on a port whose NIC matches messages.
 //!
-//! * A receive names a source or takes any, and a tag or takes any. Of the messages that fit it takes the one that was
-//!   sent first, as far as they come from one source; receives take messages in the order in which they were posted.
-//! * Messages up to so many bytes are sent at once. Whose receive is posted, the NIC writes into its memory; the others
-//!   it writes into overflow entries, from which they are copied when the receive comes.
-//! * Of longer messages only the header is sent; the receive that it matches fetches the rest, into its memory and with
-//!   no copy on either side (rendezvous).
-//! * A sender may be a number of messages ahead of each receiver, which gives that credit back as it takes them. So
-//!   much room for unexpected messages there is, so that none is ever refused.
+//! * A receive names a source or accepts any, and a tag or accepts any. Of matching messages of one source it takes the
+//!   one sent first. Receives take messages in posting order.
+//! * Messages up to `eager_bytes` are sent at once. If a receive is posted, the NIC writes them into its memory.
+//!   Otherwise it writes them into overflow entries, from which they are copied when the receive is posted.
+//! * Of longer messages only the header is sent. The matching receive fetches the rest into its memory, without a copy
+//!   on either side (rendezvous).
+//! * A sender may be a limited number of messages ahead of each receiver, which returns this credit as it takes
+//!   messages. There is room for that many unexpected messages, so none is ever refused.
 //!
-//! [`Messages`] is polled. It launches nothing, reads nothing and waits for nothing: what is to be launched next it
-//! says by [`Messages::command`], the events of its port it is told by [`Messages::on_event`], and
-//! [`Messages::take_ended`] has what became of a send or a receive. A peer whose port is not open yet is asked anew
-//! when [`Messages::greet_again`] says so.
+//! [`Messages`] is polled. It posts nothing, reads nothing and waits for nothing. [`Messages::command`] names the next
+//! command to post, [`Messages::on_event`] takes the events of its port, and [`Messages::take_ended`] returns the
+//! result of a send or a receive. [`Messages::greet_again`] retries peers whose ports were not open yet.
 
 mod overflow;
 mod peers;
@@ -32,25 +31,25 @@ const MEMORY: u32 = 1;
 /// Portal of credits.
 const CREDITS: u32 = 2;
 
-/// Match bits: the message is long, its header data says where it is fetched.
+/// Match bits: the message is long, and its header data says how to fetch it.
 const LONG: u64 = 1 << 63;
 /// Match bits of the tag.
 const TAG: u64 = 0xffff_ffff;
-/// Header data of a long message: its bytes. Above is the number by which its memory is known.
+/// Header data of a long message: its length. The bits above hold the serial number of its memory.
 const LONG_BYTES: u64 = (1 << LONG_SERIAL_SHIFT) - 1;
 const LONG_SERIAL_SHIFT: u32 = 40;
 
-/// User value of what belongs to no request; requests count from 1.
+/// User value without a request; requests count from 1.
 const NO_REQUEST: u64 = 0;
 /// User value: a slab, whose number is in the lower half.
 const OF_SLAB: u64 = 1 << 62;
 /// User value: a greeting, to the node in the lower half.
 const OF_GREETING: u64 = 1 << 63;
 
-/// Memory that messages are sent from and stored in, as whoever runs the machine holds it. What the machine holds stays
-/// registered.
+/// Memory that messages are sent from and stored in, as held by the code that runs this state machine. Memory that the
+/// state machine holds stays registered.
 pub trait Buffer: Clone {
-    /// Copies the bytes of `from`, which lies in this memory, to the first bytes of `to`, which lies in the other.
+    /// Copies the bytes of `from`, a part of this memory, to the first bytes of `to`, a part of the other memory.
     fn copy(&self, from: Part, other: &Self, to: Part);
 }
 
@@ -59,28 +58,28 @@ pub trait Buffer: Clone {
 pub struct Place<B> {
     /// The memory.
     pub buffer: B,
-    /// Which part of it, as the NIC knows it.
+    /// The part, in the NIC's terms.
     pub part: Part,
 }
 
 impl<B> Place<B> {
-    /// So many of its bytes, which are there, from `offset` on.
+    /// `bytes` bytes from `offset` on, which must exist.
     const fn sub(&self, offset: u64, bytes: u64) -> Part {
         Part { region: self.part.region, offset: self.part.offset + offset, bytes }
     }
 }
 
-/// The port has too few events for so many nodes, or the credits are too few.
+/// The port has too few events for this number of nodes, or there are too few credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at least 2 credits and {events} events for {nodes} nodes")]
 pub struct TooFew {
-    /// Events that there must be.
+    /// Minimum number of events.
     pub events: u64,
     /// Nodes.
     pub nodes: u32,
 }
 
-/// What all messages between some nodes keep to.
+/// Parameters of all messages between some nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     nodes: u32,
@@ -89,18 +88,18 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Terms for a port of so many events, between nodes 0 to `nodes - 1`: messages up to `eager_bytes` are sent at
-    /// once, and a sender is ahead of each receiver by as many messages as `wanted`, while each of them, wherever it is
-    /// on its way, finds room for its events. A message causes at most three at its receiver (stored in a slab, which
-    /// is unlinked; claimed), and a reply; two at its sender (acknowledged, fetched).
+    /// Terms for a port of `events` events, between nodes 0 to `nodes - 1`. Messages up to `eager_bytes` are sent at
+    /// once. A sender may be `wanted` messages ahead of each receiver, or fewer, so that every message in flight finds
+    /// room for its events. A message causes at most three events at its receiver (stored in a slab, slab unlinked,
+    /// claimed) and a reply, and two at its sender (acknowledged, fetched).
     ///
     /// # Errors
     /// [`TooFew`].
     pub fn new(events: u32, nodes: u32, eager_bytes: u64, wanted: u32) -> Result<Self, TooFew> {
         const EVENTS_OF_A_MESSAGE: u64 = 6;
-        /// Greetings and credits of all peers together, and a command or two of our own.
+        /// For greetings and credits of all peers, and one or two commands of this node.
         const SPARE: u64 = 16;
-        /// Most messages of all peers together: what a card keeps in mind of unexpected ones is bounded.
+        /// Maximum number of messages of all peers: a card stores a bounded number of unexpected ones.
         const MOST: u64 = 256;
         let others = u64::from(nodes).saturating_sub(1).max(1);
         let found = u64::from(events).saturating_sub(SPARE + 3 * others) / (EVENTS_OF_A_MESSAGE * others);
@@ -111,26 +110,26 @@ impl Terms {
         Ok(Self { nodes, eager_bytes, credits })
     }
 
-    /// Bytes of the memory for messages that come before their receives.
+    /// Bytes of memory for messages that arrive before their receives.
     #[must_use]
     pub const fn overflow_bytes(&self) -> u64 {
         self.slab_bytes().saturating_mul(self.slabs())
     }
 
-    /// Room for two messages, so that few slabs are held up by one.
+    /// Room for two messages, so that few slabs are held by a single message.
     const fn slab_bytes(&self) -> u64 {
         let bytes = if self.eager_bytes < 8 { 8 } else { self.eager_bytes };
         bytes.saturating_mul(2)
     }
 
-    /// Two more than messages that can be unclaimed, so that two are linked at any time, be it that each of the others
-    /// is held up by one message alone.
+    /// Two more slabs than messages that can be unclaimed. So two slabs are always linked, even if each other slab is
+    /// held by a single message.
     const fn slabs(&self) -> u64 {
         self.credits * (self.nodes.saturating_sub(1)) as u64 + 2
     }
 }
 
-/// A send or a receive that was begun.
+/// A send or a receive in progress.
 #[must_use = "a request ends when its outcome is taken"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request(u64);
@@ -143,44 +142,44 @@ impl Request {
     }
 }
 
-/// What was received or sent.
+/// A received or sent message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The other node.
     pub node: u32,
     /// The tag.
     pub tag: u32,
-    /// Bytes that were moved.
+    /// Bytes transferred.
     pub bytes: usize,
     /// Whether the message was longer than the memory of the receive.
     pub is_cut: bool,
 }
 
-/// How far a request is.
+/// State of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It goes on.
+    /// It is in progress.
     No,
-    /// This was moved. The request is forgotten.
+    /// It has succeeded with this message, and is forgotten.
     Done(Message),
-    /// Nothing was moved. The request is forgotten.
+    /// It has failed without effect, and is forgotten.
     Failed(Outcome),
-    /// There is no such request any more.
+    /// The request does not exist any more.
     Unknown,
 }
 
-/// What a request is waiting for.
+/// Internal state of a request.
 #[derive(Debug)]
 enum State<B> {
-    /// A receive, for its message; or, once that is known, for the rest of it.
+    /// A receive that waits for its message, or, if `message` is known, for the rest of it.
     Receive { place: Place<B>, message: Option<Message> },
-    /// A send, for its acknowledgement; a long one, to be fetched. The memory must outlive it.
+    /// A send that waits for its acknowledgement, or, if long, until it is fetched. The memory must outlive it.
     Send { _buffer: B, message: Message, is_long: bool },
-    /// Nothing.
+    /// The request has ended.
     Ended(Result<Message, Outcome>),
 }
 
-/// One node's end of the messages between all nodes that have the same port open.
+/// A node's endpoint for messages between all nodes that have the same port open.
 #[derive(Debug)]
 pub struct Messages<B> {
     own: Address,
@@ -190,12 +189,12 @@ pub struct Messages<B> {
     requests: BTreeMap<u64, State<B>>,
     last_request: u64,
     last_serial: u64,
-    /// What is to be launched, in this order.
+    /// Commands to post, in order.
     commands: VecDeque<Encoded>,
 }
 
 impl<B: Buffer> Messages<B> {
-    /// An end at port `own`, which nobody used yet, with memory of [`Terms::overflow_bytes`] for what comes unexpected.
+    /// An endpoint at the unused port `own`, with [`Terms::overflow_bytes`] of memory for unexpected messages.
     pub fn new(own: Address, terms: Terms, overflow: Place<B>) -> Self {
         let mut this = Self {
             own,
@@ -208,37 +207,37 @@ impl<B: Buffer> Messages<B> {
             commands: VecDeque::new(),
         };
         (0..terms.slabs()).for_each(|slab| this.link_slab(slab));
-        // Last: who can be greeted can be sent to.
+        // Posted last: a node that answers greetings must be ready to receive messages.
         this.push(&Append::put(CREDITS, this.overflow.nothing()).persistent().user(NO_REQUEST));
         this
     }
 
-    /// Nodes that can send to each other.
+    /// Number of nodes that can send to each other.
     #[must_use]
     pub const fn nodes(&self) -> u32 {
         self.terms.nodes
     }
 
-    /// Whether this is another node, to which messages can be sent.
+    /// Whether `node` is another node, to which messages can be sent.
     #[must_use]
     pub const fn has_peer(&self, node: u32) -> bool {
         node < self.terms.nodes && node != self.own.node
     }
 
-    /// What is to be launched next. Whoever has no slot for it reads events first, for whose places in the queue the
-    /// device may be waiting.
+    /// The next command to post. A caller without a free slot must read events first, because the device may wait for
+    /// their slots in the event queue.
     #[must_use]
     pub fn command(&self) -> Option<&Encoded> {
         self.commands.front()
     }
 
-    /// [`Self::command`] is launched.
+    /// The caller has posted [`Self::command`].
     pub fn on_launched(&mut self) {
         self.commands.pop_front();
     }
 
-    /// Begins to send the bytes of `place` to a peer. They must stay as they are until the request has ended, which it
-    /// does when the message was stored at the receiver, or fetched by it.
+    /// Begins to send the bytes of `place` to a peer. They must not change until the request has ended. It ends when
+    /// the message was stored at the receiver, or fetched by it.
     pub fn send(&mut self, node: u32, tag: u32, place: Place<B>) -> Request {
         let id = self.next_request();
         let bytes = place.part.bytes;
@@ -252,8 +251,8 @@ impl<B: Buffer> Messages<B> {
         Request(id)
     }
 
-    /// Begins to receive into the bytes of `place`, from a peer or from any, with a tag or with any. They belong to the
-    /// request until it has ended.
+    /// Begins to receive into the bytes of `place`, from a peer or from any, with a tag or with any. The bytes belong
+    /// to the request until it has ended.
     pub fn receive(&mut self, node: Option<u32>, tag: Option<u32>, place: Place<B>) -> Request {
         let ignore = LONG | if tag.is_some() { 0 } else { TAG };
         let id = self.next_request();
@@ -269,7 +268,7 @@ impl<B: Buffer> Messages<B> {
         Request(id)
     }
 
-    /// What became of a request.
+    /// The state of a request; removes a request that has ended.
     pub fn take_ended(&mut self, request: &Request) -> Ended {
         match self.requests.get(&request.0) {
             Some(State::Ended(_)) | None => {}
@@ -282,10 +281,10 @@ impl<B: Buffer> Messages<B> {
         }
     }
 
-    /// The next event of the port.
+    /// Processes the next event of the port.
     ///
     /// # Errors
-    /// A command that belongs to no request was refused.
+    /// The result of a refused command that belongs to no request.
     pub fn on_event(&mut self, event: &Event) -> Result<(), Outcome> {
         let id = event.user;
         match event.kind {
@@ -307,7 +306,7 @@ impl<B: Buffer> Messages<B> {
         Ok(())
     }
 
-    /// A receive has its message: in its memory, or in a slab.
+    /// A receive has got its message: in its memory, or in a slab.
     fn on_message(&mut self, event: &Event, slab: Option<u64>) {
         let is_long = event.match_bits & LONG != 0;
         if let Some(State::Receive { place, message }) = self.requests.get_mut(&event.user) {
@@ -332,7 +331,7 @@ impl<B: Buffer> Messages<B> {
             }
         }
         if let Some(slab) = slab {
-            // Before credit is given for it: whoever has credit finds room.
+            // Before the credit is returned: a sender with credit must find room.
             self.on_slab(slab, -1, false);
         }
         self.on_taken(event.initiator.node);
@@ -372,7 +371,7 @@ impl<B: Buffer> Messages<B> {
             return;
         };
         if outcome.is_done() {
-            // A long message has only been announced.
+            // For a long message, this acknowledges only the header.
             if !is_long {
                 self.end_send(id);
             }
@@ -380,7 +379,7 @@ impl<B: Buffer> Messages<B> {
         }
         self.end(id, Err(outcome));
         if let Some(peer) = self.peers.get_mut(node as usize) {
-            // The receiver never saw it, and will never give credit for it.
+            // The receiver never saw the message, and will never return credit for it.
             peer.sent -= 1;
         }
         self.send_to(node);
@@ -395,7 +394,7 @@ impl<B: Buffer> Messages<B> {
         self.last_request
     }
 
-    /// A command to launch. All its values have room: nodes, ports, portals and parts are those that there are.
+    /// Queues a command to post. Its values always fit: nodes, ports, portals and parts exist.
     fn push(&mut self, command: &impl Command<(), BadValue>) {
         let encoded = command.encode(&());
         debug_assert!(encoded.is_ok(), "{encoded:?}");

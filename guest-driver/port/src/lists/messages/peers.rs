@@ -1,4 +1,4 @@
-//! The other nodes: who can be sent to, and how far ahead of it this node is.
+//! The state of the other nodes: whether they are ready, and the credit that each has given.
 
 use alloc::collections::VecDeque;
 
@@ -12,11 +12,11 @@ pub(super) struct Peer {
     greeting: Greeting,
     /// Messages sent to it.
     pub(super) sent: u64,
-    /// Of these, taken by its receives, as far as it said.
+    /// Messages of these that its receives have taken, as far as it has reported.
     taken_by_it: u64,
-    /// Messages of it that our receives have taken.
+    /// Messages of it that this node's receives have taken.
     taken: u64,
-    /// Of these, told to it.
+    /// Messages of these that were reported to it.
     told: u64,
     /// Sends that wait for credit.
     pub(super) backlog: VecDeque<Send>,
@@ -25,12 +25,12 @@ pub(super) struct Peer {
 /// Whether its port is known to be open.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Greeting {
-    /// Nobody asked yet.
+    /// No greeting was sent yet.
     #[default]
     None,
-    /// It was asked.
+    /// A greeting is in flight.
     UnderWay,
-    /// It was not open; it will be asked again.
+    /// It was not open; it will be greeted again.
     Due,
     /// It is open.
     Answered,
@@ -50,13 +50,13 @@ impl<B: Buffer> Messages<B> {
         Target { port: Address { node, port: self.own.port }, portal }
     }
 
-    /// Whether a peer that is to be sent to was not there when it was asked.
+    /// Whether a peer with pending sends was absent when it was greeted.
     #[must_use]
     pub fn waits_for_greeting(&self) -> bool {
         self.peers.iter().any(|peer| peer.greeting == Greeting::Due)
     }
 
-    /// Asks those again that were not there.
+    /// Greets absent peers again.
     pub fn greet_again(&mut self) {
         for node in 0..self.nodes() {
             if self.peers.get(node as usize).is_some_and(|peer| peer.greeting == Greeting::Due) {
@@ -65,7 +65,7 @@ impl<B: Buffer> Messages<B> {
         }
     }
 
-    /// Sends what waits for `node`, as far as there is credit. The first time it is asked whether it is there.
+    /// Sends pending messages to `node`, as far as there is credit. Greets the node first, once.
     pub(super) fn send_to(&mut self, node: u32) {
         loop {
             let credits = self.terms.credits;
@@ -102,7 +102,7 @@ impl<B: Buffer> Messages<B> {
         self.push(&header);
     }
 
-    /// Asks whether the port of `node` is open: an empty credit, acknowledged.
+    /// Greets `node`: an empty credit with acknowledgement shows whether its port is open.
     fn greet(&mut self, node: u32) {
         let Some(peer) = self.peers.get_mut(node as usize) else { return };
         peer.greeting = Greeting::UnderWay;
@@ -117,17 +117,17 @@ impl<B: Buffer> Messages<B> {
         self.send_to(node);
     }
 
-    /// `node` says how many of our messages its receives have taken.
+    /// `node` reports how many of this node's messages its receives have taken.
     pub(super) fn on_credit(&mut self, node: u32, taken: u64) {
         let Some(peer) = self.peers.get_mut(node as usize) else { return };
-        // Never more than were sent, whatever it says.
+        // Attack: a peer may claim more than were sent.
         peer.taken_by_it = peer.taken_by_it.max(taken.min(peer.sent));
         if !peer.backlog.is_empty() {
             self.send_to(node);
         }
     }
 
-    /// A receive has taken a message of `node`: it is told once half its credit is used up.
+    /// A receive has taken a message of `node`. The node gets a report once half of its credit is used up.
     pub(super) fn on_taken(&mut self, node: u32) {
         let step = self.terms.credits / 2;
         let Some(peer) = self.peers.get_mut(node as usize) else { return };
@@ -139,7 +139,7 @@ impl<B: Buffer> Messages<B> {
         }
     }
 
-    /// How many messages of `node` our receives have taken, as it was last told.
+    /// The report to `node` of how many of its messages were taken.
     fn credit(&self, node: u32) -> Put<Part> {
         let told = self.peers.get(node as usize).map_or(0, |peer| peer.told);
         Put::new(self.peer_target(node, CREDITS), self.overflow.nothing()).header_data(told)

@@ -1,4 +1,4 @@
-//! The machine alone: what it has launched, and what it makes of events. `niclab-tests` runs it over cards.
+//! The state machine alone: its posts, and its reactions to events. `niclab-tests` runs it over cards.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -38,7 +38,7 @@ impl Buffer for Bytes {
     }
 }
 
-/// What was launched.
+/// Posted commands.
 #[derive(Debug)]
 enum Launched {
     Append(u32, AppendCommand),
@@ -46,7 +46,7 @@ enum Launched {
     Get(TransferCommand),
 }
 
-/// Node 0 of two, each of which may be four messages ahead; all that it has launched at first is gone.
+/// Node 0 of two, each of which may be four messages ahead. Its initial posts are already taken.
 struct Node {
     messages: Messages<Bytes>,
     overflow: Bytes,
@@ -66,7 +66,7 @@ impl Node {
         this
     }
 
-    /// Node 1 has said that it is there.
+    /// A node to which node 1 has answered.
     fn greeted() -> Self {
         let mut this = Self::new();
         let memory = Bytes::new(8);
@@ -124,7 +124,7 @@ impl Node {
 }
 
 #[test]
-fn credits_are_as_many_as_the_events_have_room_for() {
+fn credits_are_limited_by_the_room_for_events() {
     let credits = |events, nodes, wanted| Terms::new(events, nodes, EAGER, wanted).map(|terms| terms.credits);
     assert_eq!(credits(256, 2, 16), Ok(16));
     assert_eq!(credits(64, 2, 16), Ok(7));
@@ -132,7 +132,7 @@ fn credits_are_as_many_as_the_events_have_room_for() {
 }
 
 #[test]
-fn who_was_never_greeted_is_sent_to_once_it_is_there() {
+fn an_absent_peer_is_greeted_until_it_is_ready() {
     let mut node = Node::new();
     let memory = Bytes::new(8);
     let request = node.messages.send(1, 5, memory.place(1, 0, 8));
@@ -156,23 +156,23 @@ fn who_was_never_greeted_is_sent_to_once_it_is_there() {
 }
 
 #[test]
-fn a_sender_is_ahead_by_its_credit_and_no_more() {
+fn a_sender_is_never_ahead_by_more_than_its_credit() {
     let mut node = Node::greeted();
     let memory = Bytes::new(8);
     for _ in 0..6 {
         let _request = node.messages.send(1, 0, memory.place(1, 0, 8));
     }
-    // One of four was sent to greet.
+    // One of the four was sent before, by `greeted`.
     assert_eq!(node.launched().len(), 3);
     node.event(Kind::Put, NO_REQUEST, |event| event.header_data = 2);
     assert_eq!(node.launched().len(), 2);
-    // Whatever it says, no more were taken than were sent.
+    // Attack: the peer claims more than were sent.
     node.event(Kind::Put, NO_REQUEST, |event| event.header_data = u64::MAX);
     assert_eq!(node.launched().len(), 1);
 }
 
 #[test]
-fn a_message_that_was_refused_costs_no_credit() {
+fn a_refused_message_costs_no_credit() {
     let mut node = Node::greeted();
     let memory = Bytes::new(8);
     for _ in 0..10 {
@@ -214,7 +214,7 @@ fn a_long_message_is_announced_and_fetched() {
 }
 
 #[test]
-fn what_came_unexpected_is_copied_and_its_slab_linked_again_before_credit_is_given() {
+fn a_claimed_slab_is_linked_again_before_credit_is_returned() {
     let mut node = Node::new();
     let memory = Bytes::new(100);
     node.overflow.0.borrow_mut()[2 * 16 + 4..][..3].copy_from_slice(b"abc");
@@ -239,9 +239,9 @@ fn what_came_unexpected_is_copied_and_its_slab_linked_again_before_credit_is_giv
     assert_eq!((credit.portal, credit.header_data), (CREDITS as u8, 2));
 }
 
-/// A faulty device may say anything.
+/// A faulty device may report any value.
 #[test]
-fn a_claim_of_what_is_in_no_slab_ends_the_receive_and_copies_nothing() {
+fn a_claim_outside_of_all_slabs_fails_and_copies_nothing() {
     for (slab, offset) in [(1, 30), (0, u64::MAX), (1 << 40, 0)] {
         let mut node = Node::new();
         let memory = Bytes::new(8);
@@ -252,7 +252,7 @@ fn a_claim_of_what_is_in_no_slab_ends_the_receive_and_copies_nothing() {
 }
 
 #[test]
-fn a_refused_command_ends_its_request_or_is_told() {
+fn a_refused_command_ends_its_request_or_is_reported() {
     let mut node = Node::new();
     let memory = Bytes::new(8);
     let request = node.messages.receive(None, None, memory.place(2, 0, 8));

@@ -1,15 +1,16 @@
-//! What the paper says of the processors (section 6.1), beside what three sets of them do here, and why that is
-//! something else.
+//! The paper's statements about processors (section 6.1), next to the results of three sets of processors here, with
+//! the reasons for differences.
 //!
-//! The paper prints curves whose values its text gives at a few places only; those are the claims here. Words stand for
-//! ranges, the same everywhere: "almost" and "nearly" a number, from a fifth below it up to it; "over" it, more than
-//! it; "approaches" and "virtually constant", within a fifth; "slightly", up to a tenth; "not dramatically", less than
-//! twice. Each claim says of each set why it differs, or that it does not: one that begins to hold is found as well.
+//! The paper prints curves, and its text has only a few of their values; these are the claims here. Words mean ranges,
+//! which are the same for all claims: "almost" and "nearly" a number, from a fifth below it up to it; "over" a number,
+//! more than it; "approaches" and "virtually constant", within a fifth; "slightly", up to a tenth; "not dramatically",
+//! less than twice. For each set, a claim has the reason for its difference, or none. A claim that begins to hold is an
+//! error, too.
 
 use super::{IDEAL, Ideal, List, Machine, Measurements};
 use crate::figures::compared::{Compared, Published};
 
-/// A set of processors, beside the match unit.
+/// A set of processors, and the match unit.
 #[derive(Clone, Copy)]
 struct Set<'a> {
     measured: &'a Measurements,
@@ -17,7 +18,7 @@ struct Set<'a> {
     processors: &'a [Machine],
 }
 
-/// The places of processors in a [`Set`].
+/// The indices of processors in a [`Set`].
 const EMBEDDED: usize = 0;
 const ONE: usize = 1;
 const TWO: usize = 2;
@@ -38,7 +39,7 @@ impl Set<'_> {
         self.measured.full(self.lists(processor), items)
     }
 
-    /// The same of the match unit.
+    /// Cycles of one match at the end of a list, of the match unit.
     fn unit(&self, items: u32) -> f64 {
         self.measured.full(&self.measured.match_unit.lists, items)
     }
@@ -47,20 +48,20 @@ impl Set<'_> {
         self.measured.first(&self.measured.match_unit.lists)
     }
 
-    /// How far a processor is behind the match unit.
+    /// How many more cycles than the match unit a processor takes.
     fn gap(&self, processor: usize, items: u32) -> f64 {
         self.full(processor, items) - self.unit(items)
     }
 }
 
-/// Which processors.
+/// A choice of processors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Which {
-    /// The tables, kindly.
+    /// As the paper's tables describe them, with open questions decided in the processors' favour.
     AsDescribed,
-    /// The same with two decisions taken the other way.
+    /// The same with two decisions changed.
     Otherwise,
-    /// Items, locks and headers where the paper's figures have them.
+    /// Items, locks and headers in the memories of the paper's figures.
     FromMemory,
 }
 
@@ -73,7 +74,7 @@ impl Which {
         }
     }
 
-    /// Its place in [`Claim::why`].
+    /// Its index in [`Claim::why`].
     const fn index(self) -> usize {
         match self {
             Self::AsDescribed => 0,
@@ -83,44 +84,45 @@ impl Which {
     }
 }
 
-/// What the paper says.
+/// The paper's statement.
 #[derive(Clone, Copy)]
 enum Said {
-    /// A number in percent, of which ours may miss a point.
+    /// A number in percent; the model's may differ by a percentage point.
     Percent(f64),
-    /// A number of cycles, of which ours may miss one.
+    /// A number of cycles; the model's may differ by one.
     Cycles(f64),
-    /// Words, and what they stand for: not below the first, not above the second.
+    /// Words, and the range that they mean: minimum and maximum.
     Words(&'static str, f64, f64),
 }
 
-/// A sentence of the paper with a number, or with a word in its place.
+/// A statement of the paper with a number or with words.
 struct Claim {
     place: &'static str,
     subject: &'static str,
     unit: &'static str,
     said: Said,
-    /// The same of a simulation.
+    /// The value in a simulation.
     of: fn(&Set) -> f64,
-    /// Whether the match unit's time, or the ideal that it is measured with, stands in it.
+    /// Whether the value depends on the match unit's time, or on the ideal that was chosen with it.
     rests_on_unit: bool,
-    /// Of each set, why it comes to something else; empty where it does not.
+    /// For each set, the reason for the difference; empty if there is none.
     why: [&'static str; 3],
 }
 
-/// What no source gives, and was chosen for no number.
-const OPEN: &str = "what the paper leaves open of processors; docs/design/PROCESSORS.md has each decision";
+/// The assumption of all rows: open questions that no source answers, decided without a fit to a number.
+const OPEN: &str = "open questions about processors; docs/design/PROCESSORS.md has each decision";
 
 const AGREES: &str = "";
-const LEARNED: &str = "with learned branches an item takes 11 cycles: 15 instructions, 7 of them loads of two issue slots \
-                       each; the paper's numbers imply 21";
+const LEARNED: &str = "with learned branches an item takes 11 cycles: 15 instructions, 7 of them loads of two issue \
+                       slots each; the paper's numbers imply 21";
 const NOT_LEARNED: &str = "predicted not taken, an item takes 25 cycles; the paper's numbers imply 21";
-const FREE_LOCKS: &str = "only the matching item's lock holds 16 cores back, for 72 cycles a header";
-const SLOTS: &str = "16 issue slots for 19 instructions are little more than a cycle for an item; what held the paper's back \
-                     to 8 is not in its tables";
-const SPINNING_SLOTS: &str = "threads that spin take slots only from their neighbours, and on a long list few wait: two cycles for an item";
-const NEAR_SLOTS: &str = "once the thread that reads headers has handed one on, within some 190 cycles, an item takes little \
-                          more than a cycle";
+const FREE_LOCKS: &str = "only the matching item's lock limits 16 cores, for 72 cycles a header";
+const SLOTS: &str = "with 16 issue slots, 19 instructions take little more than a cycle per item; the paper's tables \
+                     do not explain its 8 cycles";
+const SPINNING_SLOTS: &str = "spinning threads take issue slots only from their neighbours, and on a long list few \
+                              threads wait: two cycles per item";
+const NEAR_SLOTS: &str = "once the thread that reads headers has passed one on, after about 190 cycles, an item takes \
+                          little more than a cycle";
 const ONE_SLOT: &str =
     "19 instructions for an item on one issue slot cannot beat the embedded processor's 11 cycles";
 const PULLED: &str = "a header is read word by word from its FIFO, 16 reads of 10 cycles' latency, four at a time, \
@@ -147,7 +149,7 @@ const CLAIMS: [Claim; 17] = [
         why: [
             FREE_LOCKS,
             FREE_LOCKS,
-            "nearly: the one thread that reads headers sets the pace, and shares its core with three that match",
+            "nearly: the one thread that reads headers is the bottleneck, and shares its core with three that match",
         ],
     },
     Claim {
@@ -158,9 +160,9 @@ const CLAIMS: [Claim; 17] = [
         of: |m| m.first(EMBEDDED) / m.unit_first(),
         rests_on_unit: true,
         why: [
-            "a header costs two cache misses, partly hidden behind the match before; the paper's code around match() is not \
-             shown",
-            "as described, and a wrong prediction or two more",
+            "a header costs two cache misses, partly overlapped with the previous match; the paper does not show the \
+             code around match()",
+            "as in the first set, plus one or two wrong predictions",
             PULLED,
         ],
     },
@@ -172,7 +174,8 @@ const CLAIMS: [Claim; 17] = [
         of: |m| m.first(SIXTEEN) / m.unit_first(),
         rests_on_unit: true,
         why: [
-            "the first item's lock passes from core to core in one cycle, and the thread that has it has its core alone",
+            "the first item's lock passes from core to core in one cycle, and the thread with the lock does not share \
+             its core",
             AGREES,
             PULLED,
         ],
@@ -205,7 +208,7 @@ const CLAIMS: [Claim; 17] = [
         why: [
             AGREES,
             "spinning threads take issue slots from the one that has the first item's lock",
-            "a thread of its own reads the next header while others match; the embedded processor does one behind the other",
+            "a separate thread reads the next header while others match; the embedded processor does both in sequence",
         ],
     },
     Claim {
@@ -215,7 +218,7 @@ const CLAIMS: [Claim; 17] = [
         said: Said::Words("slightly", 0.0, 10.0),
         of: |m| 100.0 * (1.0 - m.full(ONE, 10) / m.full(EMBEDDED, 10)),
         rests_on_unit: false,
-        why: [ONE_SLOT, "threads that spin take its only issue slot", ONE_SLOT],
+        why: [ONE_SLOT, "spinning threads take its only issue slot", ONE_SLOT],
     },
     Claim {
         place: "section 6.1",
@@ -243,8 +246,8 @@ const CLAIMS: [Claim; 17] = [
         of: |m| m.full(TWO, 30) / m.full(SIXTEEN, 30),
         rests_on_unit: false,
         why: [
-            "2 cores are bound by their issue slots from some 5 items on, 16 by the matching item's lock up to 30",
-            "as described: where few threads wait, few spin",
+            "issue slots limit 2 cores from about 5 items on; the matching item's lock limits 16 cores up to 30 items",
+            "as in the first set: few threads wait, so few spin",
             AGREES,
         ],
     },
@@ -273,7 +276,7 @@ const CLAIMS: [Claim; 17] = [
         said: Said::Words("approaches 1", 0.8, 1.2),
         of: |m| m.full(TWO, 300) / m.unit(300),
         rests_on_unit: true,
-        why: ["19 instructions for an item on two issue slots are 9.5 cycles, 8 for the match unit"; 3],
+        why: ["19 instructions per item on two issue slots take 9.5 cycles; the match unit takes 8"; 3],
     },
     Claim {
         place: "section 6.1",
@@ -286,17 +289,17 @@ const CLAIMS: [Claim; 17] = [
     },
     Claim {
         place: "section 6.1",
-        subject: "embedded behind the match unit at 300 items, as it is at 10",
+        subject: "embedded: time above the match unit's at 300 items, over that at 10",
         unit: "times",
         said: Said::Words("virtually constant", 0.8, 1.2),
         of: |m| m.gap(EMBEDDED, 300) / m.gap(EMBEDDED, 10),
         rests_on_unit: true,
-        why: ["no constant gap goes with more cycles for each item than the match unit's 8, of which the same section speaks";
-            3],
+        why: ["a constant difference contradicts more cycles per item than the match unit's 8, which the same section \
+               states"; 3],
     },
     Claim {
         place: "derived",
-        subject: "embedded: for each item more, (104 / 0.34 - 3 x 38) / 9",
+        subject: "embedded: cycles per additional item, (104 / 0.34 - 3 x 38) / 9",
         unit: "cycles",
         said: Said::Cycles(21.3),
         of: |m| (m.full(EMBEDDED, 300) - m.full(EMBEDDED, 10)) / 290.0,
@@ -323,7 +326,7 @@ impl Claim {
     }
 }
 
-/// What the paper says of processors, beside one set of them.
+/// The paper's statements about processors, next to one set of them.
 pub(super) fn rows(measured: &Measurements, which: Which) -> Vec<Compared> {
     let set = Set { measured, processors: which.processors(measured) };
     CLAIMS.iter().map(|claim| claim.row(&set, which)).collect()
@@ -335,8 +338,8 @@ mod tests {
     use crate::figures::compared::Verdict;
 
     #[test]
-    fn a_claim_that_begins_to_hold_or_ceases_to_is_found() {
-        // Every machine takes the match unit's time: what is declared to differ by that holds after all.
+    fn claim_that_begins_or_ceases_to_hold_is_found() {
+        // Every machine has the match unit's time, so claims that are declared to differ hold.
         let measured = super::super::tests::sample();
         let verdict = |which, part: &str| {
             let rows = rows(&measured, which);

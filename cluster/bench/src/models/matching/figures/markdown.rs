@@ -12,17 +12,18 @@ use crate::figures::compared::{self, Compared};
 const ABOUT: &str = "\
 # The match unit beside other machines
 
-The benchmark of the paper's Figure 5: 64 identical headers against lists of 10, 30, 100 and 300 items, first to the list's end
-to fill caches, then from its first item to its last in tenths. All times are model time, at 500 MHz for every machine. The
-match unit is the NIC's own, engine and list manager, cycle by cycle; [what the processors are](../../design/PROCESSORS.md). Written by
-`niclab validation --into docs/reference`; a test holds it. The drawing has the processors with items from memory.
+The benchmark of the paper's Figure 5: 64 identical headers against lists of 10, 30, 100 and 300 items. The first pass
+goes to the end of the list and fills caches; the next passes match from the first item to the last in tenths. All times
+are model time, at 500 MHz for every machine. The match unit is the NIC's own, engine and list manager, cycle by cycle;
+[PROCESSORS.md](../../design/PROCESSORS.md) describes the processors. `niclab validation --into docs/reference` writes
+this page, and a test compares it. The drawing has the processors with items from memory.
 
 ![Time and ratio to ideal hardware over the items traversed](match.svg)
 ";
 
 // Writing to a string does not fail.
 
-/// All of it.
+/// All tables.
 pub(super) fn text(figures: &MatchFigures) -> String {
     let measured = &figures.measured;
     let mut text = ABOUT.to_owned();
@@ -43,13 +44,14 @@ fn match_unit(text: &mut String, rows: &[Compared]) {
     *text += &compared::markdown(rows);
 }
 
-/// What lies between two headers: nothing, what the paper's steps come to, and what was fitted.
+/// The time between two headers: zero, the paper's steps, and the fitted time.
 fn between(text: &mut String, measured: &Measurements) {
-    *text += "\n## What lies between two headers\n\n\
-              From `done` to the next header's first word. Section 3.2 says what the list manager does then and not how long \
-              it takes; [INSIDE.md](../../use/match/INSIDE.md) has the steps with their cycles. The DMA command, the event and \
-              what is written back lie within the flush. The first row is what no list manager could go below: the unit's \
-              own cycles, and those until they are heard. Over ideal hardware of 24 cycles and 8 an item.\n\n\
+    *text += "\n## The time between two headers\n\n\
+              From `done` to the first word of the next header. Section 3.2 lists the list manager's steps in this \
+              time, but not their duration; [INSIDE.md](../../use/match/INSIDE.md) has the steps with their cycles. \
+              The DMA command, the event and the write-back overlap with the flush. The first row is the lower bound \
+              for any list manager: the unit's own cycles, and those until the list manager is notified. Ideal \
+              hardware takes 24 cycles, and 8 per item.\n\n\
               | from done to the next header | a match takes | 64 matches | 1 item | 10 items | 30 items |\n\
               |---|---|---|---|---|---|\n";
     let unit = &measured.match_unit;
@@ -57,7 +59,7 @@ fn between(text: &mut String, measured: &Measurements) {
     let alone = |items: u32| (counts.header + counts.heard) as f64 + 8.0 * f64::from(items - 1);
     let rows: [(&str, &dyn Fn(u32) -> f64); 3] = [
         ("nothing", &alone),
-        ("heard, pulled: as derived", &|items| measured.cycles(&unit.lists, items)),
+        ("notified, pulled: as derived", &|items| measured.cycles(&unit.lists, items)),
         ("four cycles: fitted to the paper's ratios", &|items| measured.cycles(&unit.fitted_lists, items)),
     ];
     for (what, cycles) in rows {
@@ -76,14 +78,15 @@ fn between(text: &mut String, measured: &Measurements) {
     text.push('\n');
 }
 
-/// The published ratios under each reading of ideal hardware.
+/// The published ratios for each interpretation of ideal hardware.
 fn readings(text: &mut String, measured: &Measurements) {
     *text += "\n## Which ideal hardware the published ratios mean\n\n\
-              How much longer than ideal hardware the match unit takes. The paper states 8 cycles for the header and 8 for \
-              each item, and says that the unit needs 6 more for each match; its ratios fit neither that, nor what its unit \
-              takes, but 24 and 8.\n\n\
-              | items | paper | engine over 24 + 8 | difference | engine over 8 + 8 | difference | 6 cycles over 8 + 8 | \
-              difference |\n|---|---|---|---|---|---|---|---|\n";
+              How much longer than ideal hardware the match unit takes. The paper gives 8 cycles for the header and 8 \
+              for each item, and says that the unit needs 6 more for each match. Its ratios do not fit these numbers, \
+              nor the cycles of its unit; they fit 24 and 8.\n\n\
+              | items | paper | engine over 24 + 8 | difference | engine over 8 + 8 | difference | 6 cycles over 8 + \
+              8 | difference |\n\
+              |---|---|---|---|---|---|---|---|\n";
     for (items, paper, _) in PUBLISHED_OVERHEADS {
         let cycles = measured.cycles(&measured.match_unit.lists, items);
         let stated = Ideal::Stated.cycles(items);
@@ -96,37 +99,39 @@ fn readings(text: &mut String, measured: &Measurements) {
     }
 }
 
-/// The three sets, in the order in which they are shown.
+/// The three sets, in the order of the page.
 const SETS: [(Which, &str, &str); 3] = [
     (
         Which::FromMemory,
         "From memory",
-        "Headers from a FIFO, items of two lines with their locks in them, caches that invalidate one another.",
+        "Headers from a FIFO, items of two cache lines with their locks in them, caches that invalidate each other.",
     ),
     (
         Which::AsDescribed,
         "As described",
-        "Everything looked at of an item on one line, locks beside memory; branches learned, waiting threads asleep.",
+        "All fields that matching reads are on one cache line, locks outside of memory; learned branches, waiting \
+         threads sleep.",
     ),
     (
         Which::Otherwise,
         "Otherwise",
-        "The same with branches predicted not taken, and waiting threads that spin.",
+        "As described, but with branches predicted not taken, and waiting threads that spin.",
     ),
 ];
 
 fn claims(text: &mut String, measured: &Measurements) {
-    *text += "\n## The paper's claims about processors\n\nThree sets of processors, whose decisions \
-              [stand here](../../design/PROCESSORS.md). Shares of ideal hardware after the reading that fits the paper's ratios, 24 + 8 \
-              cycles for each item. What differs is known to: the figures fail where a claim ceases to hold, and where one \
-              begins to that is said to differ.\n";
+    *text += "\n## The paper's claims about processors\n\n\
+              Three sets of processors, whose decisions are in [PROCESSORS.md](../../design/PROCESSORS.md). Shares of \
+              ideal hardware use the interpretation that fits the paper's ratios, 24 cycles + 8 per item. Differences \
+              are declared: the figures fail if a claim ceases to hold, or if a claim with a declared difference \
+              begins to hold.\n";
     for (which, title, what) in SETS {
         let _ = write!(text, "\n### {title}\n\n{what}\n\n");
         *text += &compared::markdown(&rows(measured, which));
     }
 }
 
-/// Table 4: machine, square millimetres, and how many times the match unit that is, as printed.
+/// Table 4: machine, square millimetres, and ratio to the match unit, as printed.
 const AREAS: [(&str, f64, f64); 5] = [
     ("match unit, with list manager", 1.3, 1.0),
     ("PPC 440", 6.0, 4.6),
@@ -134,14 +139,16 @@ const AREAS: [(&str, f64, f64); 5] = [
     ("multithreaded, 2 cores", 10.0, 7.7),
     ("multithreaded, 16 cores", 80.0, 61.5),
 ];
-/// Section 6.2: what CACTI says of the unit's memories, in square millimetres at 90 nm.
+/// Section 6.2: area of the unit's memories by CACTI, in square millimetres at 90 nm.
 const MEMORIES_MM2: f64 = 0.326;
 
 fn areas(text: &mut String, measured: &Measurements) {
     let unit_mm2 = AREAS.first().map_or(f64::NAN, |(_, mm2, _)| *mm2);
-    *text += "\n## Area\n\nThe areas are the paper's (Table 4, 90 nm); niclab estimates none. The ratios are recomputed \
-              from them.\n\n\
-              | machine | mm² | ratio, paper | ratio, recomputed | difference |\n|---|---|---|---|---|\n";
+    *text += "\n## Area\n\n\
+              The areas are the paper's (Table 4, 90 nm); niclab estimates none. The ratios are recomputed from \
+              them.\n\n\
+              | machine | mm² | ratio, paper | ratio, recomputed | difference |\n\
+              |---|---|---|---|---|\n";
     for (machine, mm2, printed) in AREAS {
         let ratio = mm2 / unit_mm2;
         let _ = writeln!(text, "| {machine} | {mm2} | {printed} | {ratio:.2} | {:+.2} |", ratio - printed);
@@ -149,7 +156,7 @@ fn areas(text: &mut String, measured: &Measurements) {
     let doubled = 4.0 * MEMORIES_MM2;
     let bits = &measured.match_unit.bits;
     let memories = [
-        ("program, as long as it is", bits.program),
+        ("program, at its actual length", bits.program),
         ("ALU registers", bits.alu_registers),
         ("ternary registers", bits.ternary_registers),
         ("predicates", bits.predicates),
@@ -158,21 +165,22 @@ fn areas(text: &mut String, measured: &Measurements) {
     ];
     let _ = write!(
         text,
-        "\nThe paper's {unit_mm2} mm² is what CACTI says of the unit's memories, {MEMORIES_MM2} mm², doubled for the \
-         functional units and doubled again for the list manager: {doubled:.3}. How large each memory was taken to be it does \
-         not say. The engine's, for whoever wants to estimate them anew ({} words of {} bits are the program):\n\n\
-         | memory | bits |\n|---|---|\n",
+        "\nThe paper's {unit_mm2} mm² is CACTI's area of the unit's memories, {MEMORIES_MM2} mm², doubled for the \
+         functional units and doubled again for the list manager: {doubled:.3}. It does not give the size of each \
+         memory. The engine's sizes, for other estimates ({} words of {} bits are the program):\n\n\
+         | memory | bits |\n\
+         |---|---|\n",
         measured.match_unit.program_words,
         bits.program / measured.match_unit.program_words.max(1),
     );
     for (memory, bits) in memories {
         let _ = writeln!(text, "| {memory} | {bits} |");
     }
-    let _ = writeln!(text, "| all | {} |", memories.iter().map(|(_, bits)| bits).sum::<u64>());
+    let _ = writeln!(text, "| total | {} |", memories.iter().map(|(_, bits)| bits).sum::<u64>());
 }
 
 fn decisions(text: &mut String, measured: &Measurements) {
-    *text += "\n## What hangs on each decision\n\nWhat the paper leaves open about processors. Cycles of one match.\n\n\
+    *text += "\n## The effect of each decision\n\nOpen questions about processors. Cycles of one match.\n\n\
               | machine | first item | 10 items | 100 items | 300 items |\n|---|---|---|---|---|\n";
     for Machine { name, lists } in &measured.variations {
         let [ten, hundred, three_hundred] = [10, 100, 300].map(|items| measured.full(lists, items));
@@ -181,7 +189,7 @@ fn decisions(text: &mut String, measured: &Measurements) {
     }
 }
 
-/// What the paper's Figures 6 and 7 show of each list.
+/// The values for each list, as in the paper's Figures 6 and 7.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum View {
     Total,
@@ -220,7 +228,7 @@ fn heading(text: &mut String, view: View, items: u32, names: &[&str]) {
     let _ = write!(text, "\n{items} items: {what}.\n\n| {names} |\n{rules}|\n");
 }
 
-/// One pass on all machines; none for the pass that fills caches.
+/// One pass on all machines.
 fn table_row(text: &mut String, view: View, measured: &Measurements, lists: &[&List], row: usize) {
     let passes: Vec<_> = lists.iter().filter_map(|list| list.passes.get(row)).collect();
     let Some((percent, items)) = passes.first().and_then(|pass| Some((pass.percent?, pass.items_traversed)))

@@ -15,7 +15,7 @@ use crate::parts::effects::WORD_BYTES;
 use crate::parts::host_interface::BusTransfer;
 use crate::time::Time;
 
-/// Bytes that one unit of work copies into the memory of a peer device. Ours: how work is counted.
+/// Bytes that one work unit copies into the memory of a peer device. Ours: how work is counted.
 const STORED_BYTES_IN_UNIT: u64 = 64;
 
 impl Grim {
@@ -28,7 +28,7 @@ impl Grim {
         self.peripherals.iter_mut().find(|peripheral| usize::from(peripheral.number) == port)
     }
 
-    /// The outbound queue of a program or of a card beside this one.
+    /// The outbound queue of a program or of a peer device.
     pub(super) fn channel(&self, index: usize) -> Option<&Channel> {
         match self.ports.get(index)? {
             Some(port) => Some(&port.channel),
@@ -138,7 +138,7 @@ impl Grim {
     }
 }
 
-/// The outbound queue of a program or of a card beside this one.
+/// The outbound queue of a program or of a peer device.
 pub(super) fn channel_of<'a>(
     ports: &'a mut [Option<Port>],
     peripherals: &'a mut [PeripheralPort],

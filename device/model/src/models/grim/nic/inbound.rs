@@ -117,8 +117,8 @@ impl Grim {
         self.effects.attribute(message);
     }
 
-    /// Accepts the next frame in order: stores it at its endpoint, or keeps it in card memory. Returns false if neither
-    /// has room.
+    /// Accepts the next frame in order: stores it at its endpoint, or keeps it in card memory. Returns false if
+    /// neither has room.
     fn accept(&mut self, at: Time, place: usize, held: Held) -> bool {
         let is_first_in_line = self.links[place].queue.is_empty();
         if is_first_in_line && self.judge(&held.fragment) != Verdict::Wait {
@@ -265,7 +265,9 @@ impl Grim {
                     sink = Sink::Peripheral(Vec::with_capacity(fragment.bytes as usize));
                 }
             }
-            (Verdict::Now, None, _) | (Verdict::Wait, ..) => debug_assert!(false, "room was looked for"),
+            (Verdict::Now, None, _) | (Verdict::Wait, ..) => {
+                debug_assert!(false, "the caller has found room")
+            }
         }
         self.links[place].joining = Some(Joining { fragment: *fragment, joined: 0, sink, visible: at });
     }
@@ -282,7 +284,7 @@ impl Grim {
         self.links[place].fail(fragment.owner, reason);
     }
 
-    /// The next fragment of a message that has begun.
+    /// Adds the next fragment of a message that has begun.
     fn join(&mut self, at: Time, place: usize, held: &Held) {
         let bytes = held.payload_bytes();
         let link = &mut self.links[place];

@@ -131,12 +131,12 @@ impl Grim {
         self.mind_timer(place);
     }
 
-    /// The payload of a frame is here, behind its head. It goes before all that was decided meanwhile.
+    /// Sends a frame whose payload has been read. It precedes all effects that were decided meanwhile.
     pub(super) fn on_payload(&mut self, token: u64, bytes: FrameBytes, is_whole: bool) {
         let place = self.readings.iter().position(|(known, _)| *known == token);
         let Some((_, reading)) = place.and_then(|place| self.readings.remove(place)) else { return };
         let Reading { place, number, passage, message } = reading;
-        debug_assert!(is_whole, "a card's own window is there for as long as the card is");
+        debug_assert!(is_whole, "the card's own window always exists");
         let mut bytes = bytes;
         seal(&mut bytes);
         let frame = SharedFrame::from(bytes);
@@ -187,15 +187,16 @@ impl Grim {
             self.effects.counters.stray_acknowledgements += u64::from(!is_refusal);
             return self.mind_timer(place);
         }
-        let is_line_due = self.settle(place);
+        let is_line_due = self.count_left_messages(place);
         self.tell(at, place, failures, is_line_due);
         self.send_owed(at, place);
         self.mind_timer(place);
         self.pump(now);
     }
 
-    /// Messages leave when a link's window moves. Returns whether the card must write a status line for them.
-    fn settle(&mut self, place: usize) -> bool {
+    /// Counts messages as left after a link's window moved. Returns whether the card must write a status line for
+    /// them.
+    fn count_left_messages(&mut self, place: usize) -> bool {
         let Self { links, ports, peripherals, .. } = self;
         let link = &mut links[place];
         let oldest = link.frames.oldest();
@@ -226,7 +227,7 @@ impl Grim {
         if refused == 0 && !is_line_due {
             return;
         }
-        // This line and lines of later posts use the bus in the order in which the card writes them.
+        // Wall time decides the order of this line and the lines of later posts on the bus.
         effects.card().unordered += 1;
         if refused > 0 {
             // One status line for all failures.
@@ -301,7 +302,7 @@ impl Grim {
     }
 }
 
-/// Bytes of a fragment as places in memory.
+/// A range of payload bytes as a range in memory.
 fn range_of(bytes: &Range<u64>) -> Range<usize> {
     bytes.start as usize..bytes.end as usize
 }

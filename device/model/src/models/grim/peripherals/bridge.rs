@@ -22,7 +22,7 @@ const HEADER_BYTES: usize = 20 + 8;
 const MAX_BINDINGS: usize = 64;
 /// Maximum routers on a datagram's route.
 const TIME_TO_LIVE: u8 = 64;
-/// Stands for a sender that is no node of the cluster.
+/// Marks a sender that is not a node of the cluster.
 const NO_NODE: u32 = 0xffff;
 
 /// The owner of an address and port of the bridge, who gets their datagrams.
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn it_answers_who_asks_for_its_addresses_alone() {
+    fn bridge_answers_arp_requests_only_for_its_addresses() {
         let mut bridge = Bridge::new(SEAT);
         act(|work| bridge.send(&message(vec![1]), work));
         let asks = |address: [u8; 4]| {

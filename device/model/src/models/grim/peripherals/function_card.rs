@@ -45,7 +45,7 @@ impl<F: Function> Peripheral for FunctionCard<F> {
     }
 }
 
-/// The function of the bundled card: four bytes, the most significant first, the CRC-32 of the message.
+/// The function of the bundled card: the CRC-32 of the message in four bytes, most significant byte first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CheckSequence;
 

@@ -30,7 +30,7 @@ pub struct Arrival {
     pub arguments: [u32; 4],
     /// Payload, at most 48 KiB.
     pub payload: Vec<u8>,
-    /// Replies shall interrupt the sender.
+    /// Whether replies interrupt the sender.
     pub interrupt: bool,
 }
 

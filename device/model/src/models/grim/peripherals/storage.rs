@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_is_loaded_and_what_never_was_is_zero() {
+    fn stored_blocks_are_loaded_and_other_blocks_are_zero() {
         let mut storage = Storage::new(4 * 512);
         let stored = answer(|work| storage.store(&asks([1, 7, 8, 9], vec![5; 600]), work));
         assert_eq!(stored, ([2, 7, 8, 9], Vec::new()));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_there_are_not_are_neither_stored_nor_loaded() {
+    fn blocks_out_of_range_are_neither_stored_nor_loaded() {
         let mut storage = Storage::new(4 * 512);
         for (first, bytes) in [(4, 1), (3, 513), (u32::MAX, 512), (0, 49 << 10)] {
             let request = asks([first, 1, 2, 3], vec![1; bytes]);

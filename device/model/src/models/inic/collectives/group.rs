@@ -35,7 +35,7 @@ const MOST_AHEAD: u32 = 64;
 /// when it left the group may still be in flight, and contain results.
 const MOST_RESETS: u32 = 2;
 
-/// A message that is counted, with its data.
+/// A numbered message, with its data.
 #[derive(Clone, Debug)]
 struct Counted {
     head: Head,
@@ -63,7 +63,7 @@ pub(super) struct Link {
     is_parent: bool,
     /// The membership that the neighbour has announced; zero before.
     theirs: u32,
-    /// Of the next message to it, and of the next one from it.
+    /// Number of the next message to it. `due` is the number of the next message from it.
     sequence: u32,
     due: u32,
     ahead: BTreeMap<u32, Counted>,
@@ -78,9 +78,9 @@ pub(super) struct Group {
     pub(super) own: u32,
     members: Vec<u16>,
     position: usize,
-    /// A sum over the members, in their order.
+    /// A hash over the members, in their order.
     check: u32,
-    /// The parent first, where there is one, then the children.
+    /// First the parent, if there is one, then the children.
     pub(super) links: Vec<Link>,
     is_ready: bool,
     pub(super) is_started: bool,
@@ -91,7 +91,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// One of these nodes, of which the card's own is one.
+    /// A group of these members, which include the card's own node.
     pub(super) fn new(name: u32, own: u32, members: Vec<u16>, node: u16) -> Self {
         let position = members.iter().position(|member| *member == node).unwrap_or(0);
         let link = |place: usize, is_parent| {
@@ -103,7 +103,7 @@ impl Group {
         let children = (1..=CHILDREN).filter_map(|child| link(position * CHILDREN + child, false));
         let links: Vec<Link> = parent.into_iter().chain(children).collect();
         let children = links.iter().filter(|link| !link.is_parent).count();
-        // FNV-1a, by whole numbers.
+        // FNV-1a over member numbers.
         let check = members
             .iter()
             .fold(0x811c_9dc5_u32, |sum, member| (sum ^ u32::from(*member)).wrapping_mul(0x0100_0193));
@@ -127,7 +127,7 @@ impl Group {
         self.position == 0
     }
 
-    /// Where children begin among the links.
+    /// Index of the first child among the links.
     pub(super) fn first_child(&self) -> usize {
         usize::from(!self.is_root())
     }
@@ -179,7 +179,7 @@ impl Group {
         }
     }
 
-    /// A child has made the group, as was told before this card's host made it.
+    /// Records a child's announcement that arrived before this card's host made the group.
     pub(super) fn remember(&mut self, node: u16, theirs: u32, check: u32) -> Result<(), u32> {
         let Some(link) = self.links.iter_mut().find(|link| link.node == node && !link.is_parent) else {
             return Ok(());
@@ -193,7 +193,7 @@ impl Group {
         self.links.iter().filter(|link| !link.is_parent).map(|link| link.node)
     }
 
-    /// Goes on as far as it can.
+    /// Advances all operations as far as possible.
     pub(super) fn advance(&mut self, io: &mut Io<'_>) {
         if self.ended.is_none()
             && let Err(result) = self.try_advance(io)
@@ -226,7 +226,7 @@ impl Group {
         }
     }
 
-    /// A message has come that names this group.
+    /// Takes a message that names this group.
     pub(super) fn on_message(&mut self, io: &mut Io<'_>, source: u16, head: &Head, data: &[u8]) -> Fate {
         let Some(place) = self.links.iter().position(|link| link.node == source) else {
             let has_made_it = matches!(head.kind, Kind::Ready | Kind::Probe) && head.to == 0;
@@ -235,9 +235,10 @@ impl Group {
         let Some(link) = self.links.get_mut(place) else { return Fate::Ignored };
         let is_over = self.ended.is_some();
         match (link.is_parent, head.kind) {
-            // It takes this member for its own parent.
+            // The sender takes this member for its own parent.
             (true, Kind::Ready) => return Fate::Refused(POST_UNALIKE),
-            // The group was over before all had made it. What has been in one that began makes another.
+            // The group ended before all members had made it. A member of a group that had started is making the next
+            // one.
             (_, Kind::Ready | Kind::Probe) if is_over && link.theirs == 0 && !self.is_started => {
                 return Fate::Refused(told_of(self.ended.unwrap_or(POST_LEFT)));
             }
@@ -249,17 +250,17 @@ impl Group {
                 link.theirs = head.from;
             }
             (false, Kind::Ready) if link.theirs != head.from => {
-                // The child's program has made the group once more: the one that it was in is over.
+                // The child's program has made the group again, so its previous group has ended.
                 self.end(io, POST_LEFT, None);
                 return Fate::Early;
             }
-            // It has the group, and another parent.
+            // The child has the group, but with another parent.
             (false, Kind::Leave) if !is_over && link.theirs == 0 && head.to == self.own => {
                 link.theirs = head.from
             }
-            // What comes before a membership was told is not answered: it may have overtaken that.
+            // Messages before the announcement are not answered, because they may have overtaken it.
             _ if is_over || (!link.is_parent && link.theirs == 0) => return Fate::Ignored,
-            // A parent knows this membership by having been told.
+            // The parent learned this membership from its announcement.
             _ if link.is_parent && link.theirs == 0 && head.to == self.own => link.theirs = head.from,
             _ if link.theirs != head.from => return Fate::Stranger,
             (false, Kind::Ready | Kind::Leave | Kind::Probe) if head.to == 0 => {}
@@ -279,7 +280,7 @@ impl Group {
         Fate::Taken
     }
 
-    /// A message that has a number among those of its neighbour.
+    /// Takes a numbered message of a neighbour.
     fn on_counted(&mut self, io: &mut Io<'_>, place: usize, head: &Head, data: &[u8]) {
         let Some(link) = self.links.get_mut(place) else { return };
         let ahead = head.sequence.wrapping_sub(link.due);
@@ -367,17 +368,17 @@ impl Group {
     }
 }
 
-/// What others are told where this member's result is that: its own memory says nothing to them.
+/// The result to report to others for this member's result: details of its own memory do not concern them.
 const fn told_of(result: u32) -> u32 {
     if result == POST_BAD_REGION { POST_LEFT } else { result }
 }
 
-/// A head of which only the kind is said.
+/// A header with only a kind.
 pub(super) const fn head(kind: Kind) -> Head {
     Head { kind, code: 0, root: 0, group: 0, to: 0, from: 0, sequence: 0, number: 0, total: 0 }
 }
 
-/// The place of the member above, in the order of members.
+/// Index of the parent, in the order of members.
 const fn parent_of(place: usize) -> Option<usize> {
     match place.checked_sub(1) {
         Some(before) => Some(before / CHILDREN),

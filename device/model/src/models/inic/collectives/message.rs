@@ -63,13 +63,13 @@ impl Kind {
         Self::Reset,
     ];
 
-    /// Whether messages of this kind are counted, and taken in the order of their numbers.
+    /// Whether messages of this kind are numbered, and taken in the order of their numbers.
     pub(super) const fn is_counted(self) -> bool {
         !matches!(self, Self::Probe | Self::Reset)
     }
 }
 
-/// What stands before the data.
+/// The header before the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) kind: Kind,
@@ -109,7 +109,7 @@ impl Head {
         (head.from != 0 && head.is_sound(data.len())).then_some((head, data))
     }
 
-    /// Whether the fields that its kind does not have are zero, and the others can be.
+    /// Whether fields that its kind does not use are zero, and the others are in range.
     fn is_sound(&self, data_bytes: usize) -> bool {
         let Self { kind, code, root, number, total, .. } = *self;
         let is_some_of = total as u64 <= POST_MAX_COLLECTIVE_BYTES && data_bytes <= total as usize;
@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_what_was_said((head, data) in any_head()) {
+        fn messages_round_trip((head, data) in any_head()) {
             let message = head.emit(&data);
             if let Some(read) = Head::parse(&message) {
                 prop_assert_eq!(read, (head, &*data));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_message_says_is_refused() {
+    fn invalid_messages_are_rejected() {
         let up = Head {
             kind: Kind::Up,
             code: 0x15,

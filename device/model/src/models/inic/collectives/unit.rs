@@ -22,7 +22,7 @@ pub(super) struct Local {
     pub(super) user: u64,
     pub(super) memory: Memory,
     pub(super) interrupt: bool,
-    /// Of its event.
+    /// Promised slice of its event.
     pub(super) place: Promise,
 }
 
@@ -42,10 +42,10 @@ impl Local {
     }
 }
 
-/// Name of a multicast: its root, and which of its own.
+/// Name of a multicast: its root, and the root's number for it.
 pub(super) type Name = (u16, u32);
 
-/// What was read of host memory.
+/// Purpose of a read of host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     /// Values of an operation, by its number.
@@ -54,7 +54,7 @@ pub(super) enum Of {
     Cast(u32),
 }
 
-/// A read that is not answered.
+/// A pending read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     /// Name of the group, and this card's membership.
@@ -71,15 +71,15 @@ pub(super) struct Outgoing {
     pub(super) message: SharedFrame,
 }
 
-/// What all groups share.
+/// State that all groups share.
 #[derive(Debug)]
 pub(super) struct Unit {
     machine: Machine,
-    /// Most bytes of a message.
+    /// Max bytes of a message.
     message_bytes: usize,
     pub(super) send_queue: VecDeque<Outgoing>,
     pub(super) reads: BTreeMap<u64, Reading>,
-    /// Multicasts that are whole and wait for room, by group and membership.
+    /// Complete multicasts that wait for room, by group and membership.
     pub(super) whole: VecDeque<(u32, u32, Name)>,
 }
 
@@ -99,19 +99,19 @@ impl Unit {
         self.message_bytes = bytes;
     }
 
-    /// Most bytes of data in a message: a whole number of the longest values.
+    /// Max bytes of data in a message: a whole number of the longest values.
     pub(super) fn piece_bytes(&self) -> usize {
         let room = self.message_bytes.saturating_sub(HEAD_BYTES).max(LEAST_PIECE_BYTES);
         room / size_of::<u64>() * size_of::<u64>()
     }
 
-    /// A multicast waits for room.
+    /// Adds a multicast that waits for room.
     pub(super) fn wait_for_room(&mut self, group: u32, own: u32, name: Name) {
         self.whole.push_back((group, own, name));
     }
 }
 
-/// What a group acts on, at an instant that moves on with the unit's work.
+/// The environment of a group. Its instant advances with the unit's work.
 pub(super) struct Io<'a> {
     pub(super) card: &'a mut Card,
     pub(super) unit: &'a mut Unit,
@@ -132,7 +132,7 @@ impl Io<'_> {
         self.unit.send_queue.push_back(Outgoing { at: self.at, node, message });
     }
 
-    /// Has host memory read.
+    /// Reads host memory.
     pub(super) fn read(&mut self, memory: Memory, group: (u32, u32), of: Of) {
         let ranges = self.card.ranges(&memory, 0, memory.bytes);
         let effects = &mut self.card.effects;
@@ -149,7 +149,7 @@ impl Io<'_> {
         }
     }
 
-    /// Stores a message of another host into the room that was posted first.
+    /// Stores another host's message into the room that was posted first.
     pub(super) fn deliver(&mut self, source: u16, data: &[u8]) {
         let Some(room) = self.card.take_room() else { return };
         let at = self.at.max(room.ready);

@@ -8,11 +8,11 @@ use crate::models::inic::token::{AckInfo, Header, Next, Token};
 const HEADERS: usize = 0;
 const NEXT: usize = 1;
 
-/// What has come from a node.
+/// Packets from a node.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     arrivals: Arrivals,
-    /// The packet that is furthest ahead of all that were acknowledged; before there was any, the one before the first.
+    /// The packet that is furthest ahead of all acknowledged ones; initially the number before the first.
     told: Number,
     has_sent: bool,
 }
@@ -25,7 +25,7 @@ impl Begin for Peer {
 }
 
 impl Peer {
-    /// What is to be said now.
+    /// The current acknowledgement.
     fn tell(&mut self, node: u16, is_forced: bool) -> AckInfo {
         self.told = self.arrivals.furthest();
         let ack = self.has_sent.then(|| self.arrivals.acknowledged());
@@ -34,10 +34,10 @@ impl Peer {
 }
 
 pub(in crate::models::inic) struct BuildAcks {
-    /// Packets that may be not acknowledged before one must be (section 3).
+    /// Max unacknowledged packets before an acknowledgement is required (section 3).
     threshold: u32,
-    /// Whether the last packet of a message is acknowledged at once. The paper has no such rule: with it alone, the
-    /// tail of each message waits for its sender's timer.
+    /// Whether the last packet of a message is acknowledged at once. The paper has no such rule; with the paper's
+    /// rules alone, the sender's timer must expire for the last packets of each message.
     acknowledge_last: bool,
     peers: Numbered<Peer>,
 }
@@ -47,12 +47,12 @@ impl BuildAcks {
         Self { threshold, acknowledge_last, peers: Numbered::new(first) }
     }
 
-    /// Whether a packet that came must be answered by itself.
+    /// Whether a received packet requires a separate acknowledgement.
     fn must_tell(&mut self, header: &Header, number: Number) -> bool {
         let peer = self.peers.of(header.source);
         peer.has_sent = true;
         if header.is_dropped {
-            // Sent again, it asks what is missing.
+            // A retransmission asks which packets are missing.
             return header.is_again;
         }
         match peer.arrivals.arrive(number, MASK_BITS - 1) {

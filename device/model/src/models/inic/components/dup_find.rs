@@ -16,8 +16,8 @@ impl Begin for Arrivals {
 }
 
 pub(in crate::models::inic) struct DupFind {
-    /// Packets that it remembers behind one that is missing. With `order_pkts` beside it none: what that drops comes
-    /// again and is no duplicate, and the two do not communicate (section 4.7).
+    /// Packets that it remembers after a missing one. Zero if the assembly has `order_pkts`: packets that `order_pkts`
+    /// drops are retransmitted and are not duplicates, and the two components do not communicate (section 4.7).
     beyond: u32,
     arrivals: Numbered<Arrivals>,
 }
@@ -44,7 +44,7 @@ impl Component for DupFind {
                     io.card.effects.counters.duplicates += 1;
                     Verdict::Drop
                 }
-                // Beside `order_pkts` that is for it to say; without it such a packet could come twice.
+                // With `order_pkts`, that component decides. Without it such a packet could be delivered twice.
                 Arrival::Beyond if self.beyond == 0 => Verdict::Pass,
                 Arrival::Beyond => {
                     io.card.effects.counters.out_of_order += 1;
@@ -53,7 +53,7 @@ impl Component for DupFind {
             };
             io.put(VERDICTS, worked, Token::Verdict(verdict));
             if verdict == Verdict::Drop && arrival == Arrival::Beyond {
-                // Not acknowledged: it must come again.
+                // Not acknowledged, so that the sender retransmits it.
                 return true;
             }
         }

@@ -3,7 +3,7 @@
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::token::Token;
 
-/// Where the host's messages come in, and where frames do: the card puts them there.
+/// The inputs for the host's messages and for frames. The card puts them here.
 pub(in crate::models::inic) struct Source;
 
 impl Component for Source {
@@ -12,7 +12,7 @@ impl Component for Source {
     }
 }
 
-/// Where frames leave for the network.
+/// The output of frames to the network.
 pub(in crate::models::inic) struct WireOut;
 
 impl Component for WireOut {

@@ -31,12 +31,12 @@ const PINFO: usize = 0;
 const NEXT: usize = 1;
 const DISABLE: usize = 2;
 
-/// Bytes of the word that says which packet of which message the data is of.
+/// Bytes of the word that names the message and the packet of the data.
 pub(in crate::models::inic) const PLACE_BYTES: u64 = 8;
-/// Bytes of a frame beside its data, rounded up.
+/// Bytes of a frame in addition to its data, rounded up.
 const FRAME_OVERHEAD: usize = 64;
 
-/// What an assembly says of it.
+/// The assembly's values for this component.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::models::inic) struct Parameters {
     pub(in crate::models::inic) packet_bytes: u64,
@@ -49,47 +49,47 @@ pub(in crate::models::inic) struct Parameters {
 /// An unacknowledged packet.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
-    /// The message; none where it failed.
+    /// The message; none if it failed.
     send: Option<u64>,
     is_last: bool,
     for_card: bool,
     message: Option<TraceTag>,
-    /// A mask has acknowledged it while earlier packets are missing.
+    /// Whether a mask has acknowledged it while earlier packets are missing.
     is_there: bool,
-    /// It waits for its retransmission.
+    /// Whether it waits for its retransmission.
     is_queued: bool,
-    /// Its place among all that was sent to the node, the last time it was.
+    /// Its position among all transmissions to the node, at its last transmission.
     order: u64,
 }
 
 impl Outstanding {
-    /// Whether `xmit` is done with it: the card's memory has what it sent, but of one that is over.
+    /// Whether `xmit` has sent it: then the card's memory has its frame, except for a packet of an ended message.
     fn has_left(&self, node: u16, number: Number, card: &Card) -> bool {
         self.send.is_none() || card.kept.get(node, number.get()).is_some()
     }
 }
 
-/// What is sent to a node.
+/// State of the traffic to a node.
 #[derive(Clone, Debug, Default)]
 struct Link {
     messages: VecDeque<u64>,
-    /// The first message is begun.
+    /// Whether the first message has started.
     is_begun: bool,
     oldest: Number,
     outstanding: VecDeque<Outstanding>,
     /// Packets to retransmit.
     again: VecDeque<Number>,
-    /// Packets sent so far, each time counted.
+    /// Number of transmissions so far, retransmissions included.
     sent: u64,
-    /// Expiries since the node was heard of.
+    /// Expiries since the last acknowledgement of the node.
     expiries: u32,
-    /// The last packet was retransmitted, to make the receiver report missing packets.
+    /// Whether the last packet was retransmitted, to make the receiver report missing packets.
     is_probing: bool,
-    /// The node does not answer, and its messages have failed.
+    /// Whether the node does not answer, so that its messages have failed.
     is_down: bool,
-    /// It is among those that take turns.
+    /// Whether it is in the round-robin queue.
     is_waiting: bool,
-    /// When there was something new to send.
+    /// When new data to send arrived.
     ready: Time,
 }
 
@@ -109,7 +109,7 @@ impl Link {
         self.outstanding.get_mut(index)
     }
 
-    /// Has all packets go again that are not there, up to the first `count`.
+    /// Queues the missing packets among the first `count` for retransmission.
     fn send_again(&mut self, count: usize, unless_after: Option<u64>) {
         let oldest = self.oldest;
         for (index, packet) in self.outstanding.iter_mut().enumerate().take(count) {
@@ -122,7 +122,7 @@ impl Link {
     }
 }
 
-/// A packet is there: its memory is free, and its message may be over.
+/// A packet has arrived: frees its memory, and possibly ends its message.
 fn end(node: u16, number: Number, packet: &mut Outstanding, card: &mut Card) {
     card.kept.free(node, number.get());
     if let Some(send) = packet.send.take() {
@@ -133,7 +133,7 @@ fn end(node: u16, number: Number, packet: &mut Outstanding, card: &mut Card) {
 pub(in crate::models::inic) struct Genp {
     parameters: Parameters,
     links: Numbered<Link>,
-    /// Nodes to which there may be something to send, in turns.
+    /// Nodes that may have data to send, in round-robin order.
     turns: VecDeque<u16>,
 }
 
@@ -159,17 +159,17 @@ impl Genp {
         self.wait(message.node, at);
     }
 
-    /// A node says what it has. Returns whether that is all, where it is more than before.
+    /// Takes a node's acknowledgement. If it acknowledges anything new, returns whether it acknowledges all.
     fn on_ack(&mut self, at: Time, node: u16, (base, mask): (Number, u32), card: &mut Card) -> Option<bool> {
         let Some(link) = self.links.known(node) else {
             card.effects.counters.stray_acknowledgements += 1;
             return None;
         };
         let acknowledged = base.next().ahead_of(link.oldest) as usize;
-        // The lowest bit of a mask is that of the missing packet, and must be zero. (The attack: a node sets it, so
-        // that all packets have arrived and none is acknowledged. Then no packet is retransmitted, no timer runs, and
-        // messages never end.) An acknowledgement of a packet that was not sent is invalid as well: its data is still
-        // to be read, and would then stay in memory.
+        // The lowest bit of a mask is that of the missing packet, and must be zero. (Attack: a node sets it. Then all
+        // packets have arrived and none is acknowledged, so that no packet is retransmitted, no timer runs, and
+        // messages never end.) An acknowledgement of a packet that was not sent is invalid as well: its data would be
+        // read later, and would stay in memory.
         let (oldest, mut first) = (link.oldest, link.outstanding.iter().take(acknowledged).zip(0..));
         let has_left = first.all(|(packet, index)| packet.has_left(node, oldest.plus(index), card));
         if acknowledged > link.outstanding.len() || mask & 1 != 0 || !has_left {
@@ -237,7 +237,7 @@ impl Genp {
             return;
         }
         link.is_probing = true;
-        // The last packet that has not arrived: memory of arrived ones is free.
+        // The last missing packet: the memory of arrived packets is free.
         let oldest = link.oldest;
         let last = link.outstanding.iter_mut().enumerate().rev().find(|(_, packet)| !packet.is_there);
         if let Some((index, packet)) = last
@@ -248,7 +248,7 @@ impl Genp {
         self.wait(node, at);
     }
 
-    /// The next packet to a node, if there is any that may go.
+    /// The next packet to a node, if one may be sent.
     fn packet(&mut self, node: u16, card: &mut Card) -> Option<Pinfo> {
         let Parameters { packet_bytes, outstanding_limit, is_placed, .. } = self.parameters;
         let link = self.links.known(node)?;
@@ -260,7 +260,7 @@ impl Genp {
             if packet.is_there {
                 continue;
             }
-            // One that has not left for the first time is in the card's memory when its turn comes again.
+            // Before this retransmission, the first transmission puts the packet into the card's memory.
             let payload = if packet.send.is_some() { Payload::Card } else { Payload::Void };
             packet.order = order;
             card.effects.counters.retransmissions += 1;
@@ -304,12 +304,12 @@ impl Genp {
         }
     }
 
-    /// Sends one packet to the node whose turn it is, of those to which one may go.
+    /// Sends one packet to the next node in round-robin order that may get one.
     fn send(&mut self, io: &mut Io<'_>) -> bool {
         for _ in 0..self.turns.len() {
             let Some(node) = self.turns.pop_front() else { return false };
             let Some(pinfo) = self.packet(node, io.card) else {
-                // It is back in turn when something is acknowledged, expires, or is posted.
+                // The node returns to the queue after an acknowledgement, an expiry, or a post.
                 let link = self.links.of(node);
                 link.is_waiting = false;
                 continue;
@@ -324,7 +324,7 @@ impl Genp {
         false
     }
 
-    /// The card's memory has room again: all that wait for it are back in turn.
+    /// The card's memory has room again: queues all nodes with data.
     fn wait_all(&mut self, at: Time) {
         let waiting = self.links.iter_mut().filter(|(_, link)| !link.is_waiting && !link.messages.is_empty());
         let nodes: alloc::vec::Vec<u16> = waiting.map(|(node, _)| node).collect();
@@ -366,7 +366,7 @@ impl Component for Genp {
 
     fn on_close(&mut self, io: &mut Io<'_>) {
         let now = io.now;
-        // Messages that were begun end with a packet that says so.
+        // A message that has started ends with a packet that reports the failure.
         self.wait_all(now);
     }
 }

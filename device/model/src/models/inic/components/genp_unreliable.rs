@@ -1,4 +1,5 @@
-//! Cuts posted messages into packets and keeps none of them (section 5). It replaces `genp` without acknowledgements.
+//! Cuts posted messages into packets and stores none of them (section 5). It replaces `genp` in assemblies without
+//! acknowledgements.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -14,7 +15,7 @@ pub(in crate::models::inic) struct GenpUnreliable {
     packet_bytes: u64,
     is_placed: bool,
     next: Numbered<Number>,
-    /// Messages that are not cut to their end, and whether the first is begun.
+    /// Messages that are not completely cut, and whether the first one has started.
     messages: VecDeque<(Time, Message)>,
     is_begun: bool,
 }
@@ -42,7 +43,7 @@ impl Component for GenpUnreliable {
         }
         let Some(&(at, Message { node, send })) = self.messages.front() else { return false };
         let cut = io.card.cut(send, self.packet_bytes, self.is_placed);
-        // A message whose memory went away ends with a packet that says so.
+        // A message whose memory was closed ends with a packet that reports this.
         let cut = match cut {
             Some(cut) => cut,
             None if self.is_begun => Cut { payload: Payload::Void, is_last: true, message: None },
@@ -52,7 +53,8 @@ impl Component for GenpUnreliable {
             }
         };
         if matches!(cut.payload, Payload::Own(_)) {
-            // It delivers nothing, so that cards say nothing to one another by it. It waited from before.
+            // This assembly delivers nothing reliably, so it sends no messages between cards. This one waited since
+            // before the reload.
             self.messages.pop_front();
             io.card.on_packet_over(send);
             return true;

@@ -32,14 +32,14 @@ const MAX_AHEAD: usize = 4_096;
 /// missing packet, because the mask of an acknowledgement has 32 bits.
 const MESSAGES_BEHIND: u32 = 64;
 
-/// A message of which packets are missing.
+/// A message with missing packets.
 #[derive(Debug)]
 struct Open {
     room: Room,
-    /// Packets before which none is missing, and those that came behind.
+    /// The first missing packet, and the recorded packets after it.
     packets: u32,
     ahead: BTreeSet<u32>,
-    /// How many there are, once that is known.
+    /// Number of packets, once it is known.
     last: Option<u32>,
     bytes: u64,
     visible: Time,
@@ -66,7 +66,7 @@ impl Open {
         self.last == Some(self.packets)
     }
 
-    /// A packet has come. False when it came before.
+    /// Counts a received packet. False if it arrived before.
     fn count(&mut self, packet: u32) -> bool {
         if packet < self.packets || !self.ahead.insert(packet) {
             return false;
@@ -81,11 +81,11 @@ impl Open {
 /// Packets of a node.
 #[derive(Debug, Default)]
 struct Peer {
-    /// By number of the message, in the order of numbers; one at most, numbered zero, where packets come in order.
+    /// By number of the message, sorted. If packets arrive in order, at most one, with number zero.
     open: BTreeMap<u32, Open>,
-    /// If packets arrive in order: the card drops the rest of the current message.
+    /// If packets arrive in order: whether the card drops the rest of the current message.
     is_skipping: bool,
-    /// Messages of several packets that ended.
+    /// Ended messages with several packets.
     ended: VecDeque<u32>,
     /// The latest message that has begun.
     latest: u32,
@@ -99,14 +99,14 @@ impl Begin for Peer {
     }
 }
 
-/// Which packet of which message a packet's data is of.
+/// Message and packet number of a packet's data.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     message: u32,
     packet: u32,
 }
 
-/// What the word before a packet's data says; nothing where the packet is void.
+/// The word before a packet's data; none if the packet is void.
 fn place_of(data: &Data) -> Option<Place> {
     let word = data.frame.get(data.bytes.clone())?.first_chunk::<8>()?;
     let word = u64::from_be_bytes(*word);
@@ -115,12 +115,12 @@ fn place_of(data: &Data) -> Option<Place> {
 
 pub(in crate::models::inic) struct HostReceive {
     is_placed: bool,
-    /// Bytes of a message in each of its packets but the last.
+    /// Bytes of a message in each of its packets except the last.
     packet_bytes: u64,
     peers: Numbered<Peer>,
-    /// Nodes whose packets wait, in the order in which the first of them came.
+    /// Nodes with waiting packets, in the order of their first waiting packet.
     waiting: VecDeque<u16>,
-    /// How many of these are still to be asked whether their packets go on, since room was posted.
+    /// How many of these nodes are still to be checked since room was posted.
     left_to_ask: usize,
 }
 
@@ -136,7 +136,7 @@ impl HostReceive {
         }
     }
 
-    /// Takes a packet, or gives it back when there is no room for its message.
+    /// Takes a packet, or returns it if there is no room for its message.
     fn on_data(&mut self, at: Time, data: Box<Data>, card: &mut Card) -> Option<Box<Data>> {
         let peer = self.peers.known(data.source)?;
         card.effects.attribute(data.message);
@@ -147,8 +147,8 @@ impl HostReceive {
         }
     }
 
-    /// Packets come in order, and none is missing: an assembly that loses some, or lets them overtake, must say in each
-    /// where it goes (the check's `Unplaced`).
+    /// Takes a packet in order. An assembly that loses or reorders packets must place each packet instead (the check's
+    /// `Unplaced`).
     fn on_ordered(peer: &mut Peer, at: Time, data: Box<Data>, card: &mut Card) -> Option<Box<Data>> {
         if peer.is_skipping {
             peer.is_skipping = !data.is_last;
@@ -156,7 +156,7 @@ impl HostReceive {
             return None;
         }
         if data.is_void() {
-            // The rest of the message never comes.
+            // The rest of the earlier message never arrives.
             if let Some(open) = peer.open.remove(&0) {
                 end(at, open, data.source, 0, POST_INCOMPLETE, card);
             }
@@ -178,7 +178,7 @@ impl HostReceive {
         None
     }
 
-    /// Each packet says where it goes.
+    /// Takes a packet that names its message and position.
     fn on_placed(
         peer: &mut Peer,
         packet_bytes: u64,
@@ -190,7 +190,7 @@ impl HostReceive {
             // A void packet does not name its message. Later packets reveal what that message misses.
             return None;
         };
-        // A packet behind which there can be no number would make a message of none of its packets whole.
+        // A packet with the maximum number would complete a message of which no packet has arrived.
         let Some(count) = packet.checked_add(1) else {
             card.effects.card().malformed += 1;
             return None;
@@ -237,7 +237,7 @@ impl HostReceive {
         peer.ended.push_back(message);
     }
 
-    /// Messages that are too far behind never end, nor those of which too much came behind what is missing.
+    /// Ends messages that are too far behind, and those with too many packets after a missing one.
     fn give_up(peer: &mut Peer, at: Time, source: u16, card: &mut Card) {
         let latest = Number::new(peer.latest);
         let is_late = |message: u32| latest.ahead_of(Number::new(message)) > MESSAGES_BEHIND;
@@ -252,9 +252,9 @@ impl HostReceive {
         }
     }
 
-    /// One packet that waits goes on, where there is room now. A guest that posts no room for long has a whole memory
-    /// of packets waiting: each is a step, so that the circuit can pause between them.
-    fn go_on(&mut self, io: &mut Io<'_>) -> bool {
+    /// Takes one waiting packet, if there is room now. A guest that posts no room for long fills the memory with
+    /// waiting packets. Each is a step, so that the circuit can pause between them.
+    fn resume_waiting(&mut self, io: &mut Io<'_>) -> bool {
         if self.left_to_ask == 0 && io.card.has_room_posted() {
             self.left_to_ask = self.waiting.len();
         }
@@ -300,7 +300,7 @@ fn store(
     }
 }
 
-/// A message ends.
+/// Ends a message.
 fn end(at: Time, open: Open, source: u16, number: u32, result: u32, card: &mut Card) {
     let Open { room, bytes, visible, message, interrupts, .. } = open;
     let received = Received { source, number, bytes, result, message, interrupts };
@@ -309,21 +309,21 @@ fn end(at: Time, open: Open, source: u16, number: u32, result: u32, card: &mut C
 
 impl Component for HostReceive {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        // What waited goes before what comes now.
-        if self.left_to_ask > 0 && self.go_on(io) {
+        // Waiting packets precede new ones.
+        if self.left_to_ask > 0 && self.resume_waiting(io) {
             return true;
         }
-        let Some((at, Token::Data(data))) = io.take(0) else { return self.go_on(io) };
+        let Some((at, Token::Data(data))) = io.take(0) else { return self.resume_waiting(io) };
         let worked = io.work(at, data.bytes.len());
         if data.for_card {
-            // It waits for nothing that hosts have sent, and they see nothing of it.
+            // A message between cards: it does not wait for hosts' packets, and no host sees it.
             io.card.on_message(worked, &data);
             return true;
         }
         let source = data.source;
         let peer = self.peers.of(source);
         let has_waiting = !peer.waiting.is_empty();
-        // A packet of a message with room must not wait for other packets, which may wait for this very message's room.
+        // A packet of a message with room must not wait for other packets, which may wait for this message's room.
         let has_room =
             self.is_placed && place_of(&data).is_some_and(|place| peer.open.contains_key(&place.message));
         let kept = if has_waiting && !has_room { Some(data) } else { self.on_data(worked, data, io.card) };
@@ -341,7 +341,7 @@ impl Component for HostReceive {
         self.waiting.is_empty()
     }
 
-    /// Messages of which packets are missing never get them.
+    /// Ends all messages with missing packets.
     fn on_hand_over(&mut self, io: &mut Io<'_>) {
         self.waiting.clear();
         self.left_to_ask = 0;
@@ -366,7 +366,7 @@ impl Component for HostReceive {
             for (_, data) in peer.waiting.drain(..) {
                 io.card.waiting.remove(data.source, data.frame.len());
                 io.card.effects.counters.discarded += 1;
-                // What follows of its message is nobody's, and what follows that is the next program's.
+                // The rest of this message belongs to no program, and the next message belongs to the next program.
                 peer.is_skipping = !data.is_last;
             }
         }

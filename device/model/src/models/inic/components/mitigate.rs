@@ -7,7 +7,7 @@ use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::per_node::PerNode;
 use crate::models::inic::token::{Data, Token};
 
-/// The rules. Zero turns one off.
+/// The rules. Zero disables a rule.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::models::inic) struct Rules {
     /// An interrupt for each such number of received bytes. Excess bytes count for the next interrupt.
@@ -16,17 +16,17 @@ pub(in crate::models::inic) struct Rules {
     pub(in crate::models::inic) min_message_bytes: u64,
     /// An interrupt at the end of a message when bytes are pooled.
     pub(in crate::models::inic) at_end: bool,
-    /// Of messages of this node alone; [`POST_ANY_SOURCE`]: of all.
+    /// The rules apply only to messages of this node; [`POST_ANY_SOURCE`]: of all nodes.
     pub(in crate::models::inic) source: u64,
 }
 
 pub(in crate::models::inic) struct Mitigate {
     rules: Rules,
-    /// Bytes before the data of each packet that are not the message's.
+    /// Bytes before the data of each packet that do not belong to the message.
     place_bytes: u64,
-    /// Bytes that came since the last interrupt for them.
+    /// Bytes received since the last interrupt for them.
     pooled: u64,
-    /// Bytes of the message of each node that has not ended.
+    /// Bytes so far of each node's current message.
     message: PerNode<u64>,
 }
 

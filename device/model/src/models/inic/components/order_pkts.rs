@@ -16,25 +16,25 @@ const VERDICTS: usize = 1;
 /// Which packets pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::models::inic) enum Policy {
-    /// The one whose number is next: what is behind a gap comes again.
+    /// Only the next number: the sender retransmits packets after a gap.
     GoBackN,
-    /// All that are newer than those before: what is late is lost, and nothing comes again.
+    /// Every packet that is newer than the earlier ones: late packets are lost, without retransmission.
     Newer,
 }
 
 pub(in crate::models::inic) struct OrderPkts {
     policy: Policy,
-    /// The number that is due.
+    /// The next expected number.
     due: Numbered<Number>,
 }
 
 impl OrderPkts {
-    /// One of this policy.
+    /// A component with this policy.
     pub(in crate::models::inic) fn new(policy: Policy, first: Number) -> Self {
         Self { policy, due: Numbered::new(first) }
     }
 
-    /// Whether the data passes, and the header that goes on, if it does.
+    /// Whether the data passes, and the header to pass on, if any.
     fn judge(&mut self, header: &Header, number: Number) -> (Verdict, Option<Header>) {
         let due = self.due.of(header.source);
         let is_ahead = number.is_after(*due);

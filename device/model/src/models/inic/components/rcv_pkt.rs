@@ -9,7 +9,7 @@ use crate::fabric::ethernet::{self, node_of_mac};
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::token::Token;
 
-/// The least share of a node: what the mask of an acknowledgement can be ahead, in the longest packets. Ours: a bound.
+/// Minimum share of a node: the range of an acknowledgement's mask, in the longest packets. Ours: a bound.
 const LEAST_SHARE_BYTES: usize = 64 << 10;
 
 pub(in crate::models::inic) struct RcvPkt {
@@ -31,7 +31,7 @@ impl Component for RcvPkt {
         let Some((at, Token::Packet(mut packet))) = io.take(0) else { return false };
         let bytes = packet.frame.len();
         let worked = io.work(at, bytes);
-        // The node is that of the Ethernet header: the packet's own is not known here.
+        // The node in the Ethernet header: this component does not read the packet's header.
         let source =
             ethernet::Frame::new_checked(&packet.frame).and_then(|frame| node_of_mac(&frame.source()));
         packet.is_too_much =

@@ -17,7 +17,7 @@ const DATA: usize = 1;
 #[derive(Clone, Debug)]
 struct Peer {
     due: Number,
-    /// By how far they are ahead of number zero, which no two of them share.
+    /// By their distance from number zero, which is unique.
     kept: BTreeMap<u32, Box<Data>>,
 }
 
@@ -28,10 +28,10 @@ impl Begin for Peer {
 }
 
 pub(in crate::models::inic) struct SelectiveRepeat {
-    /// Packets that are kept of each node.
+    /// Max stored packets of each node.
     buffer_packets: u32,
     peers: Numbered<Peer>,
-    /// What passes, when there is room.
+    /// Packets to pass on when there is room.
     passing: VecDeque<(Time, Box<Data>)>,
 }
 

@@ -17,7 +17,7 @@ use crate::models::inic::wire::{self, CHECK_BYTES, Dialect, WireError, head_byte
 const HEADERS: usize = 0;
 const DATA: usize = 1;
 
-/// The numbers that a node has used last, as wide as they are inside of the card.
+/// The last numbers that a node has used, at the card's internal width.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     sequence: Number,
@@ -43,11 +43,11 @@ impl SplitPacket {
         Self { dialect, nodes, last: Numbered::new(first) }
     }
 
-    /// The number that has these lowest bits and is the nearest to `last`, which follows it.
+    /// The number with these lowest bits that is nearest to `last`; it becomes the new `last`.
     fn widen(&self, last: &mut Number, cut: u32) -> Number {
         let bits = self.dialect.format.sequence_bits();
         let above = u32::BITS - bits;
-        // Sign-extended: half of all numbers are ahead, half are behind.
+        // Sign-extended: half of all numbers are ahead, half are before.
         let distance = (cut.wrapping_sub(last.get()) << above) as i32 >> above;
         let number = Number::new(last.get().wrapping_add(distance as u32));
         if distance > 0 {
@@ -87,8 +87,8 @@ impl Component for SplitPacket {
         let ack = header.ack.map(|ack| (self.widen(&mut last.base, ack.base), ack.mask));
         *self.last.of(source) = last;
         let wire::Header { is_last, is_again, .. } = header;
-        // What it acknowledges is taken from a packet for which there is no memory, too.
-        // What cards say to one another waits for no room in the host's memory.
+        // The acknowledgement is valid even for a packet without memory. Messages between cards do not wait for room
+        // in the host's memory.
         let is_dropped = packet.is_too_much && header.has_data && !header.for_card;
         let told = Header { source, number, is_last, is_again, is_dropped, ack };
         io.put(HEADERS, worked, Token::Header(told));

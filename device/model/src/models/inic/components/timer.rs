@@ -15,14 +15,14 @@ use crate::time::{Span, Time};
 const NEXT: usize = 0;
 const DISABLE: usize = 1;
 
-/// How long a wait becomes at most by doubling.
+/// Maximum of the doubling timeout.
 const LONGEST_WAIT: Span = Span::from_ns(100_000_000);
 const MOST_DOUBLINGS: u32 = 20;
 
 /// The timer of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
-    /// The last packet to it was not acknowledged in time.
+    /// The node did not acknowledge the last packet in time.
     Silence,
 }
 
@@ -34,7 +34,7 @@ pub(in crate::models::inic) struct Timer {
     timeout: Span,
     timers: Timers<Name>,
     is_blocked: bool,
-    /// Expiries of each node since it acknowledged something.
+    /// Expiries of each node since its last acknowledgement.
     expiries: PerNode<u32>,
 }
 
@@ -60,7 +60,7 @@ impl Component for Timer {
             return true;
         }
         let now = io.now;
-        // Without room there is nothing that it could do at a deadline: it is asked again when there is.
+        // Without room the component can do nothing at a deadline; it runs again when there is room.
         self.is_blocked = self.timers.next().is_some_and(|due| due <= now) && !io.has_room(0);
         if self.is_blocked {
             return false;

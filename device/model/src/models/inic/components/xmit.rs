@@ -22,16 +22,16 @@ struct Reading {
     send: u64,
     pinfo: Box<Pinfo>,
     ack: Option<AckInfo>,
-    /// When the data is here.
+    /// When the data has arrived.
     here: Time,
 }
 
 pub(in crate::models::inic) struct Xmit {
     dialect: Dialect,
-    /// Whether anything says what is acknowledged, or a stub says nothing.
+    /// Whether `build_acks` provides acknowledgements; otherwise a stub.
     has_acks: bool,
     reading: Option<Reading>,
-    /// What to send when there is room.
+    /// A packet to send when there is room.
     finished: Option<(Time, Box<Packet>)>,
 }
 
@@ -40,7 +40,7 @@ impl Xmit {
         Self { dialect, has_acks, reading: None, finished: None }
     }
 
-    /// An acknowledgement by itself.
+    /// Sends a separate acknowledgement.
     fn acknowledge(&mut self, at: Time, ack: &AckInfo, io: &mut Io<'_>) {
         let header = Header {
             source: io.card.node,
@@ -60,7 +60,7 @@ impl Xmit {
         self.finished = Some((sent, Box::new(packet)));
     }
 
-    /// Works on a frame, and carries it over the card's own bus.
+    /// Charges a frame on the machine and on the card's internal bus.
     fn cross(&self, at: Time, frame: &FrameBytes, io: &mut Io<'_>) -> Time {
         let mut at = io.work(at, frame.len());
         for _ in 0..io.card.crossings[0] {
@@ -69,7 +69,7 @@ impl Xmit {
         at
     }
 
-    /// Begins the next packet.
+    /// Starts the next packet.
     fn begin(&mut self, at: Time, pinfo: Box<Pinfo>, ack: Option<AckInfo>, io: &mut Io<'_>) {
         let head_bytes = head_bytes(self.dialect.format);
         io.card.effects.attribute(pinfo.message);
@@ -112,19 +112,19 @@ impl Xmit {
         }
     }
 
-    /// A packet without data: its message failed. Where it would go again from the card's memory, nothing is there.
+    /// Sends a packet without data, because its message failed. A retransmission needs no data in the card's memory.
     fn finish_void(&mut self, at: Time, pinfo: &Pinfo, ack: Option<AckInfo>, io: &mut Io<'_>) {
         let frame = FrameBytes::from_elem(0, head_bytes(self.dialect.format));
         if pinfo.is_kept && !pinfo.is_again {
             io.card.kept.keep(pinfo.node, pinfo.number.get(), &SharedFrame::default());
         }
-        // Without data, a packet that is not its message's last has a number by being sent again.
+        // Without data, a packet that is not its message's last has a number only as a retransmission.
         let is_again = pinfo.is_again || !pinfo.is_last;
         let pinfo = Pinfo { is_again, is_kept: false, for_card: false, message: None, ..pinfo.clone() };
         self.finish(at, &pinfo, ack, frame, io);
     }
 
-    /// Writes the head, in front of the data.
+    /// Writes the head before the data.
     fn finish(
         &mut self,
         at: Time,
@@ -177,7 +177,7 @@ impl Component for Xmit {
                 self.acknowledge(at, &ack, io);
                 true
             }
-            // What is acknowledged with the next packet: both were put at once.
+            // The acknowledgement for the next packet: both tokens were put at once.
             Some(_) if io.peek(PINFO).is_some() => {
                 let (Some((told, Token::Ack(ack))), Some((at, Token::Pinfo(pinfo)))) =
                     (io.take(ACKS), io.take(PINFO))

@@ -34,7 +34,7 @@ use crate::time::{Span, Time};
 /// room may only be without a core.
 const DRAIN_LIMIT: Span = Span::from_ns(2_000_000_000);
 
-/// How long received messages alone may count as progress. Cards that do not reload may send messages without end.
+/// How long received messages alone may count as progress. Cards that do not reload may send messages without limit.
 const LONGEST_WAIT: Span = Span::from_ns(30_000_000_000);
 
 /// The machine that programs the FPGAs, in profiles and in timelines.
@@ -83,7 +83,7 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// The reason as the reply to a driver gives it.
+    /// The reason in the reply to a driver.
     pub(super) const fn status(&self) -> u32 {
         match self {
             Self::Image(error) => match error {
@@ -177,7 +177,7 @@ impl Inic {
         Ok(loaded)
     }
 
-    /// Messages that have ended here, complete or not.
+    /// Messages to this card that have ended, complete or not.
     const fn messages_that_came(&self) -> u64 {
         let counters = &self.card.effects.counters;
         counters.card.messages_received + counters.incomplete
@@ -193,8 +193,8 @@ impl Inic {
         let came = self.messages_that_came();
         if let Stage::Drains(next, limit) = &mut self.stage {
             let left = self.card.left_before(next.first_held);
-            // Received messages complete what another card still sends. Its messages would be lost if this card went
-            // on.
+            // Received messages complete the work of another card, whose messages would be lost if this card
+            // continued.
             if left < next.left || (came > next.came && now < next.latest) {
                 (next.left, next.came, *limit) = (left, came, now + DRAIN_LIMIT);
             }
@@ -236,7 +236,7 @@ impl Inic {
         self.begin_held(now, held);
     }
 
-    /// Messages that waited are sent.
+    /// Sends the messages that waited.
     fn begin_held(&mut self, now: Time, held: VecDeque<(Time, Message)>) {
         let host_send = self.assembled.host_send;
         for (ready, message) in held {

@@ -27,38 +27,38 @@ struct Cast {
     bytes: Vec<u8>,
     /// Neighbours that have not confirmed it.
     waits: BTreeSet<usize>,
-    /// This host's memory contains it, or the root's card has read it.
+    /// Whether this host's memory contains it, or for the root, whether the card has read it.
     is_here: bool,
 }
 
-/// Those of a group.
+/// The multicasts of a group.
 #[derive(Debug, Default)]
 pub(in crate::models::inic::collectives) struct Casts {
     open: BTreeMap<Name, Cast>,
-    /// Number of each root's next.
+    /// Number of each root's next multicast.
     next: BTreeMap<u16, u32>,
     /// Posted multicasts of this host that are not in flight.
     wanted: VecDeque<Local>,
 }
 
 impl Casts {
-    /// The host asks for one more.
+    /// The host posts a multicast.
     pub(in crate::models::inic::collectives) fn ask(&mut self, local: Local) {
         self.wanted.push_back(local);
     }
 
-    /// Whether the host waits for any.
+    /// Whether the host waits for a multicast.
     pub(in crate::models::inic::collectives) fn has_own(&self) -> bool {
         !self.wanted.is_empty() || self.open.values().any(|cast| cast.local.is_some())
     }
 
-    /// All are over. Returns those that the host has asked for.
+    /// Ends all multicasts. Returns those that the host has posted.
     pub(in crate::models::inic::collectives) fn end(&mut self) -> Vec<Local> {
         let open = core::mem::take(&mut self.open).into_values().filter_map(|cast| cast.local);
         open.chain(self.wanted.drain(..)).collect()
     }
 
-    /// Whether any reads memory of this region.
+    /// Whether a multicast reads memory of this region.
     pub(in crate::models::inic::collectives) fn uses(&self, region: u32) -> bool {
         let open = self.open.values().filter(|cast| !cast.is_here).filter_map(|cast| cast.local.as_ref());
         open.chain(&self.wanted).any(|local| local.memory.region == region)
@@ -68,7 +68,7 @@ impl Casts {
         self.open.range((root, 0)..=(root, u32::MAX)).count()
     }
 
-    /// The number of a root's next, which is taken.
+    /// Begins a multicast with the root's next number, which it returns.
     fn begin(&mut self, root: u16, cast: Cast) -> u32 {
         let next = self.next.entry(root).or_insert(0);
         let number = *next;
@@ -79,7 +79,7 @@ impl Casts {
 }
 
 impl Group {
-    /// Begins what this host wants sent, as far as it may.
+    /// Begins this host's posted multicasts, up to the limit.
     pub(in crate::models::inic::collectives) fn advance_casts(&mut self, io: &mut Io<'_>) -> Result<(), u32> {
         let root = io.card.node;
         while self.casts.count_of(root) < MOST_OPEN
@@ -100,7 +100,7 @@ impl Group {
         Ok(())
     }
 
-    /// The data of one of this host's was read.
+    /// Takes the data of one of this host's multicasts.
     pub(in crate::models::inic::collectives) fn on_cast_read(
         &mut self,
         io: &mut Io<'_>,
@@ -115,7 +115,7 @@ impl Group {
         self.finish_cast(io, name);
     }
 
-    /// Data of a multicast. Returns whether it can be.
+    /// Takes data of a multicast. Returns whether it is valid.
     pub(in crate::models::inic::collectives) fn on_cast(
         &mut self,
         io: &mut Io<'_>,
@@ -157,8 +157,7 @@ impl Group {
         true
     }
 
-    /// Stores a multicast that is whole into the room that is posted next. Returns whether there still is such a
-    /// multicast.
+    /// Stores a complete multicast into the next posted room. Returns whether the multicast still exists.
     pub(in crate::models::inic::collectives) fn store_cast(&mut self, io: &mut Io<'_>, name: Name) -> bool {
         let Some(cast) = self.casts.open.get_mut(&name) else { return false };
         cast.is_here = true;
@@ -168,7 +167,7 @@ impl Group {
         true
     }
 
-    /// All behind a neighbour have a multicast. Returns whether that can be.
+    /// Takes a confirmation: all members behind a neighbour have a multicast. Returns whether it is valid.
     pub(in crate::models::inic::collectives) fn on_cast_taken(
         &mut self,
         io: &mut Io<'_>,
@@ -182,7 +181,7 @@ impl Group {
         is_waited_for
     }
 
-    /// Says that all have a multicast, here and behind.
+    /// Confirms that all members here and behind have a multicast.
     fn finish_cast(&mut self, io: &mut Io<'_>, name: Name) {
         let is_over = |cast: &Cast| cast.is_here && cast.waits.is_empty();
         if !self.casts.open.get(&name).is_some_and(is_over) {

@@ -18,10 +18,10 @@ use crate::models::inic::collectives::group::{Group, head};
 use crate::models::inic::collectives::message::{Head, Kind};
 use crate::models::inic::collectives::unit::{Io, Local, Of};
 
-/// Operations of which a card has values, the oldest that is open among them. Ours: a bound.
+/// Max open operations whose values a card stores, counted from the oldest. Ours: a bound.
 const MOST_OPEN: usize = 4;
 
-/// What a member asks for.
+/// The operation that a member posts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asked {
     task: Task,
@@ -34,7 +34,7 @@ impl Asked {
     }
 }
 
-/// Values of a child, and of all below it.
+/// Values of a child's subtree.
 #[derive(Clone, Debug, Default)]
 struct Part {
     asked: Option<Asked>,
@@ -44,30 +44,30 @@ struct Part {
 /// An operation.
 #[derive(Debug, Default)]
 struct Round {
-    /// What the host has asked for.
+    /// The host's operation.
     local: Option<(Local, Asked)>,
     is_reading: bool,
     own: Option<Vec<u8>>,
     parts: Vec<Part>,
-    /// Bytes that were combined and passed on; all of them.
+    /// Bytes that were combined and sent on, and whether these are all.
     sent: usize,
     is_sent: bool,
-    /// Bytes of the result that are there.
+    /// Bytes of the result that have arrived.
     stored: usize,
 }
 
-/// Those of a group.
+/// The barriers and reductions of a group.
 #[derive(Debug)]
 pub(in crate::models::inic::collectives) struct Rounds {
-    /// Number of the first that is open.
+    /// Number of the first open operation.
     first: u32,
     open: VecDeque<Round>,
-    /// How many of them the host has asked for: the first ones.
+    /// How many of the open operations the host has posted; they are the first ones.
     asked: usize,
     children: usize,
 }
 
-/// How far an operation came.
+/// Progress of an operation.
 enum Gathered {
     Waits,
     Sent,
@@ -79,18 +79,18 @@ impl Rounds {
         Self { first: 0, open: VecDeque::new(), asked: 0, children }
     }
 
-    /// Whether the host waits for any.
+    /// Whether the host waits for an operation.
     pub(in crate::models::inic::collectives) const fn has_asked(&self) -> bool {
         self.asked > 0
     }
 
-    /// All are over. Returns those that the host has asked for.
+    /// Ends all operations. Returns those that the host has posted.
     pub(in crate::models::inic::collectives) fn end(&mut self) -> Vec<Local> {
         self.asked = 0;
         self.open.drain(..).filter_map(|round| round.local).map(|(local, _)| local).collect()
     }
 
-    /// Whether any reads or writes memory of this region.
+    /// Whether an operation reads or writes memory of this region.
     pub(in crate::models::inic::collectives) fn uses(&self, region: u32) -> bool {
         let mut locals = self.open.iter().filter_map(|round| round.local.as_ref());
         locals.any(|(local, asked)| asked.bytes > 0 && local.memory.region == region)
@@ -103,7 +103,7 @@ impl Rounds {
         self.open.get_mut(index)
     }
 
-    /// The host asks for one more.
+    /// The host posts an operation.
     pub(in crate::models::inic::collectives) fn ask(&mut self, local: Local, task: Task) {
         let (index, bytes) = (self.asked, local.memory.bytes as u32);
         self.asked += 1;
@@ -112,7 +112,7 @@ impl Rounds {
         }
     }
 
-    /// Own values were read.
+    /// Takes the host's own values.
     pub(in crate::models::inic::collectives) fn on_read(&mut self, number: u32, bytes: &[u8]) {
         if let Some(round) = self.open.get_mut(number.wrapping_sub(self.first) as usize) {
             round.own = Some(bytes.to_vec());
@@ -121,7 +121,7 @@ impl Rounds {
 }
 
 impl Group {
-    /// Has own values read of all operations that may begin.
+    /// Reads the host's values of all operations that may begin.
     fn read_values(&mut self, io: &mut Io<'_>) {
         let (first, of) = (self.rounds.first, (self.name, self.own));
         for (round, number) in self.rounds.open.iter_mut().take(MOST_OPEN).zip(0..) {
@@ -137,7 +137,7 @@ impl Group {
         }
     }
 
-    /// Goes on with operations, in their order.
+    /// Continues operations, in their order.
     pub(in crate::models::inic::collectives) fn advance_rounds(
         &mut self,
         io: &mut Io<'_>,
@@ -154,7 +154,7 @@ impl Group {
         Ok(())
     }
 
-    /// Combines what is there of an operation, and passes it on.
+    /// Combines the values of an operation that have arrived, and sends them on.
     fn gather(&mut self, io: &mut Io<'_>, index: usize) -> Result<Gathered, u32> {
         let number = self.rounds.first.wrapping_add(index as u32);
         let Some(round) = self.rounds.open.get_mut(index) else { return Ok(Gathered::Waits) };
@@ -192,7 +192,7 @@ impl Group {
         Ok(if is_sent { Gathered::Sent } else { Gathered::Waits })
     }
 
-    /// Values of a child. Returns whether they can be.
+    /// Takes values of a child. Returns whether they are valid.
     pub(in crate::models::inic::collectives) fn on_up(
         &mut self,
         child: usize,
@@ -221,7 +221,7 @@ impl Group {
         true
     }
 
-    /// A part of a result. Returns whether it can be.
+    /// Takes a part of a result. Returns whether it is valid.
     pub(in crate::models::inic::collectives) fn on_down(
         &mut self,
         io: &mut Io<'_>,
@@ -238,8 +238,8 @@ impl Group {
         true
     }
 
-    /// A part of the first operation's result: it goes down, and into the host's memory. Returns whether that was the
-    /// last of it.
+    /// Passes a part of the first operation's result to the children, and stores it into the host's memory. Returns
+    /// whether it was the last part.
     fn on_result(&mut self, io: &mut Io<'_>, data: &[u8]) -> bool {
         let Some(round) = self.rounds.open.front_mut() else { return false };
         let Some((local, Asked { task, bytes })) = &round.local else { return false };
