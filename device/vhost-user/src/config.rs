@@ -18,9 +18,9 @@ use thiserror::Error;
 
 use crate::shell::NodeInfo;
 use crate::shell::adversary::{AT_LIMIT_MS, MARGIN_MS};
+use crate::shell::cluster::Cluster;
 use crate::shell::pages::{Pages, PagesError};
 use crate::shell::wait::Policy;
-use crate::shell::cluster::Cluster;
 
 /// Longest time a control request may take, by which drivers know a dead device. Requests take microseconds; the rest
 /// is for a host that is out of processors.
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn drivers_read_what_the_cluster_file_says() {
-        let (world, infos) = build(&config(), 2).unwrap();
-        assert_eq!((world.len(), infos.len()), (2, 2));
+        let (cluster, infos) = build(&config(), 2).unwrap();
+        assert_eq!((cluster.lock_all().nodes.len(), infos.len()), (2, 2));
         let device = infos[1].config;
         assert_eq!((device.node, device.nodes, device.ports), (1, 2, 8));
         assert_eq!(device.mac.to_le_bytes()[..6], config().nodes[1].mac.0);

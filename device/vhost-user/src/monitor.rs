@@ -42,8 +42,8 @@ use crate::connection::listen_remedy;
 use crate::ethernet::QUEUES_PER_PAIR;
 use crate::shell::card::{Card, Traffic};
 use crate::shell::events::cause_name;
-use crate::shell::locks::LockedNodes;
 use crate::shell::firmware_reload::LoadError;
+use crate::shell::locks::LockedNodes;
 use crate::shell::{Connected, Shell};
 
 /// The monitor socket cannot be served.

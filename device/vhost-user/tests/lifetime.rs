@@ -138,7 +138,7 @@ fn dies_with_its_parent() {
 fn play_stuck() {
     let lifetime = Lifetime::begin().unwrap();
     let lab = Lab::new(2, |_| ()).unwrap();
-    std::mem::forget(lab.daemon().shell().world());
+    std::mem::forget(lab.daemon().shell().lock_all());
     println!("{READY_LINE}");
     lifetime.wait().unwrap();
     drop(lab);

@@ -9,6 +9,8 @@ use niclab_abi::channels::{
 use niclab_abi::control::{OP_PORT_CLOSE, OP_PORT_OPEN, OP_RESET, PortName};
 use niclab_abi::receive::{SLICE_BYTES, SLICE_STATUS_WORD, SliceStatus};
 use niclab_abi::region::{OP_REGION_CLOSE, OP_REGION_OPEN, RegionName};
+use niclab_device::shell::idle::deadlines;
+use niclab_device::shell::service;
 use niclab_model::models::grim::wire::{Failures, Fragment, Header, Kind, Purpose, seal};
 use niclab_model::nic::FrameBytes;
 
@@ -59,7 +61,7 @@ impl Programs {
         slot.iter_mut().skip(end).zip(word.to_le_bytes()).for_each(|(place, byte)| *place = byte);
         let place = u64::from(slot_of(sequence)) * u64::from(SLOT_BYTES);
         self.scene.write_bar(node, |pages| pages.requester_page(0), place, &slot);
-        self.scene.world().serve_pages(node);
+        service::serve_pages(&mut self.scene.lock_all(), node);
     }
 
     fn send(&mut self, from: usize, node: u16, bytes: u32) {
@@ -69,14 +71,14 @@ impl Programs {
 
     fn ask(&mut self, request: &[u8]) {
         self.scene.ask(request);
-        self.scene.world().pass_time();
+        deadlines::pass_time(&mut self.scene.lock_all());
     }
 
     /// Two nodes that had no part in it still pass a message of several frames.
     fn check_bystanders(&mut self) {
         self.send(2, 3, 4_000);
         for _ in 0..64 {
-            self.scene.world().pass_time();
+            deadlines::pass_time(&mut self.scene.lock_all());
         }
         let status = |slice: u64| {
             let place = SLICES + slice * SLICE_BYTES + SLICE_STATUS_WORD as u64 * 8;
@@ -120,7 +122,7 @@ fn commands(data: &[u8]) -> Programs {
             programs.scene.write_bar(0, |pages| pages.completer_page(0), 0, released);
         }
         if last & 8 == 0 {
-            programs.scene.world().pass_time();
+            deadlines::pass_time(&mut programs.scene.lock_all());
         }
     }
     programs
@@ -255,7 +257,7 @@ mod tests {
     /// What the card that is attacked has counted by this name.
     fn count(programs: &Programs, name: &str) -> u64 {
         let counters =
-            programs.scene.world().nodes.card(0).map(|card| card.nic.counters()).unwrap_or_default();
+            programs.scene.lock_all().nodes.card(0).map(|card| card.nic.counters()).unwrap_or_default();
         counters.iter().find(|(known, _)| *known == name).map_or(u64::MAX, |(_, count)| *count)
     }
 
@@ -263,7 +265,7 @@ mod tests {
     fn sound_inputs_do_something() {
         for input in frame_seeds() {
             let programs = frames(&input);
-            let cards = programs.scene.world().nodes.card(0).map(|card| card.statistics());
+            let cards = programs.scene.lock_all().nodes.card(0).map(|card| card.statistics());
             assert_eq!((count(&programs, "memory_received"), count(&programs, "bad_memory")), (1, 0));
             // Its own, node 1's, and the one in three fragments.
             assert!(cards.is_some_and(|card| card.packets_received >= 2), "{cards:?}");
@@ -276,7 +278,8 @@ mod tests {
         }
         for input in control_seeds() {
             let programs = control(&input);
-            let refused = programs.scene.world().nodes.card(0).map(|card| card.statistics().control_refused);
+            let refused =
+                programs.scene.lock_all().nodes.card(0).map(|card| card.statistics().control_refused);
             // There is payload in the region before.
             assert_eq!(refused, Some(1));
         }

@@ -14,6 +14,11 @@ mod scene;
 
 use niclab_abi::QUEUE_EVENT;
 use niclab_abi::bar::{SLOT_BYTES, SLOT_LAUNCH_WORD, launch_word, slot_of};
+use niclab_device::shell::idle::deadlines;
+use niclab_device::shell::service;
+use niclab_device::shell::service::device;
+use niclab_device::shell::service::ethernet_function;
+use niclab_device::shell::service::queues;
 use niclab_model::nic::{DescriptorQueue, FrameBytes};
 
 pub use channels::{fuzz_channel_commands, fuzz_channel_control, fuzz_channel_frames};
@@ -79,13 +84,13 @@ pub fn fuzz_ring(data: &[u8]) {
     let mut scene = Scene::new();
     scene.write(scene::RINGS, data);
     for _ in 0..4 {
-        scene.world().serve_control(0);
-        if let Some(card) = scene.world().nodes.card_mut(0) {
+        queues::serve_control(&mut scene.lock_all(), 0);
+        if let Some(card) = scene.lock_all().nodes.card_mut(0) {
             card.raise(1, 0);
         }
-        scene.world().serve_events(0);
-        scene.world().transmit(0, 0);
-        scene.world().refill(0, 0);
+        queues::serve_events(&mut scene.lock_all(), 0);
+        ethernet_function::transmit(&mut scene.lock_all(), 0, 0);
+        ethernet_function::refill(&mut scene.lock_all(), 0, 0);
         // A frame of somebody else's into the broken receive queue.
         scene.transmit(1, &[0; 12], &[0xff; 60]);
         // And the rings once more, moved: indices that change under the device's eyes.
@@ -101,10 +106,10 @@ pub fn fuzz_chains(data: &[u8]) {
     for shift in [0, 2, 4, 6] {
         scene.write(scene::RINGS + shift, data);
         for queue in DescriptorQueue::ALL {
-            scene.world().serve_descriptors(0, queue);
+            queues::serve_descriptors(&mut scene.lock_all(), 0, queue);
         }
     }
-    scene.world().host_reset(0);
+    device::reset(&mut scene.lock_all(), 0);
     scene.check_bystanders();
 }
 
@@ -117,10 +122,10 @@ pub fn fuzz_descriptors(data: &[u8]) {
     for shift in [0, 0, 8, 16, 4] {
         scene.write(DATA + shift, data);
         for queue in DescriptorQueue::ALL {
-            scene.world().serve_descriptors(0, queue);
+            queues::serve_descriptors(&mut scene.lock_all(), 0, queue);
         }
     }
-    scene.world().host_reset(0);
+    device::reset(&mut scene.lock_all(), 0);
     scene.check_bystanders();
 }
 
@@ -151,7 +156,7 @@ pub fn fuzz_launch(data: &[u8]) {
         if last & 2 == 0 {
             scene.write_bar(0, |pages| pages.completer_page(port), 0, slot.get(..16).unwrap_or(slot));
         }
-        scene.world().serve_pages(0);
+        service::serve_pages(&mut scene.lock_all(), 0);
     }
     scene.check_bystanders();
 }
@@ -175,7 +180,7 @@ pub fn fuzz_frame(data: &[u8]) {
         scene.transmit(0, header, &[&addressed[..], frame].concat());
     }
     scene.offer(QUEUE_EVENT, &[Piece { address: DATA, bytes: 16, writable: true }]);
-    scene.world().serve_events(0);
-    scene.world().pass_time();
+    queues::serve_events(&mut scene.lock_all(), 0);
+    deadlines::pass_time(&mut scene.lock_all());
     scene.check_bystanders();
 }

@@ -13,6 +13,8 @@ use niclab_abi::posts::{
 use niclab_abi::receive::SLICE_BYTES;
 use niclab_abi::region::{OP_REGION_CLOSE, OP_REGION_EXTEND, OP_REGION_OPEN, RegionName};
 use niclab_components::{Assembly, BUNDLED, Bundled, Flow, Format, Kind, Parameter, Recipe};
+use niclab_device::shell::idle::deadlines;
+use niclab_device::shell::service;
 use niclab_model::models::inic::wire::{Ack, Dialect, Header, head_bytes};
 use niclab_model::nic::FrameBytes;
 
@@ -108,7 +110,7 @@ impl Programs {
         slot.iter_mut().skip(end).zip(word.to_le_bytes()).for_each(|(place, byte)| *place = byte);
         let place = u64::from(slot_of(sequence)) * u64::from(SLOT_BYTES);
         self.scene.write_bar(node, |pages| pages.requester_page(0), place, &slot);
-        self.scene.world().serve_pages(node);
+        service::serve_pages(&mut self.scene.lock_all(), node);
     }
 
     fn region(&self, node: usize) -> u64 {
@@ -131,7 +133,7 @@ impl Programs {
         (0..4).for_each(|place| self.receive(3, place));
         self.send(2, 3, BYTES);
         for _ in 0..64 {
-            self.scene.world().pass_time();
+            deadlines::pass_time(&mut self.scene.lock_all());
         }
         let came = (0..64).any(|place| {
             let event = self.scene.read(3, SLICES + place * SLICE_BYTES, PostEvent::BYTES);
@@ -169,7 +171,7 @@ fn commands(data: &[u8]) -> Programs {
             let released = slot.get(..16).unwrap_or(slot);
             programs.scene.write_bar(0, |pages| pages.completer_page(0), 0, released);
         }
-        programs.scene.world().pass_time();
+        deadlines::pass_time(&mut programs.scene.lock_all());
     }
     programs
 }
@@ -189,7 +191,7 @@ fn control(data: &[u8]) -> Programs {
         programs.send(0, 1, 1_500);
         let scene = &mut programs.scene;
         scene.ask(request);
-        scene.world().pass_time();
+        deadlines::pass_time(&mut scene.lock_all());
     }
     programs
 }
@@ -371,7 +373,7 @@ mod tests {
     /// What the card that is attacked has counted by this name.
     fn count(programs: &Programs, name: &str) -> u64 {
         let counters =
-            programs.scene.world().nodes.card(0).map(|card| card.nic.counters()).unwrap_or_default();
+            programs.scene.lock_all().nodes.card(0).map(|card| card.nic.counters()).unwrap_or_default();
         counters.iter().find(|(known, _)| *known == name).map_or(u64::MAX, |(_, count)| *count)
     }
 
@@ -393,7 +395,8 @@ mod tests {
         }
         for input in control_seeds() {
             let programs = control(&input);
-            let refused = programs.scene.world().nodes.card(0).map(|card| card.statistics().control_refused);
+            let refused =
+                programs.scene.lock_all().nodes.card(0).map(|card| card.statistics().control_refused);
             // Regions are whole, so that none is extended; and not every assembly has rules, or groups.
             assert!(refused.is_some_and(|refused| refused <= 12), "{refused:?}");
         }

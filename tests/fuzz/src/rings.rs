@@ -7,6 +7,9 @@ use niclab_abi::rings::{
     OP_RING_STOP, OP_RING_TERMS, RING_END, RING_FIRST, RING_LAST, RING_OWN, RING_RECEIVE, RING_SIZE_SHIFT,
     RING_STATUS_LAST, RING_TRANSMIT, RingInterrupts, RingName, RingStart,
 };
+use niclab_device::shell::idle::deadlines;
+use niclab_device::shell::service::device;
+use niclab_device::shell::service::queues;
 use niclab_model::models::gamma::wire::{PROTOCOL, seal};
 use niclab_model::nic::{DescriptorQueue, FrameBytes};
 
@@ -55,7 +58,7 @@ impl Drivers {
         let (address, words) = descriptor(0, place, frame.len() as u64, RING_FIRST | RING_LAST);
         self.scene.write_to(from, buffer(0, place), &frame);
         self.scene.write_to(from, address, &words);
-        self.scene.world().serve_descriptors(from, DescriptorQueue::Transmit);
+        queues::serve_descriptors(&mut self.scene.lock_all(), from, DescriptorQueue::Transmit);
     }
 
     /// Whether a whole frame of so many bytes behind its head has come to a node.
@@ -74,7 +77,7 @@ impl Drivers {
     fn check_bystanders(&mut self) {
         self.send(2, 3, BYTES);
         for _ in 0..64 {
-            self.scene.world().pass_time();
+            deadlines::pass_time(&mut self.scene.lock_all());
         }
         assert!(self.has_come(3, BYTES), "the bystanders' frame did not arrive");
     }
@@ -116,11 +119,11 @@ pub fn fuzz_ring_memory(data: &[u8]) {
         drivers.scene.write(RINGS + shift, data);
         drivers.send(1, 0, BYTES);
         for queue in DescriptorQueue::ALL {
-            drivers.scene.world().serve_descriptors(0, queue);
+            queues::serve_descriptors(&mut drivers.scene.lock_all(), 0, queue);
         }
-        drivers.scene.world().pass_time();
+        deadlines::pass_time(&mut drivers.scene.lock_all());
     }
-    drivers.scene.world().host_reset(0);
+    device::reset(&mut drivers.scene.lock_all(), 0);
     drivers.check_bystanders();
 }
 
@@ -137,7 +140,7 @@ pub fn fuzz_ring_control(data: &[u8]) {
         drivers.send(0, 1, BYTES);
         drivers.send(1, 0, BYTES);
         drivers.scene.ask(request);
-        drivers.scene.world().pass_time();
+        deadlines::pass_time(&mut drivers.scene.lock_all());
     }
     // Without rings the bystanders' drivers send nothing.
     if !is_cpu_driven {
@@ -221,7 +224,7 @@ mod tests {
     fn sound_inputs_do_what_they_say() {
         let mut drivers = Drivers::of("");
         drivers.send(2, 3, BYTES);
-        (0..8).for_each(|_| drivers.scene.world().pass_time());
+        (0..8).for_each(|_| deadlines::pass_time(&mut drivers.scene.lock_all()));
         assert!(drivers.has_come(3, BYTES) && !drivers.has_come(3, BYTES + 1));
     }
 }

@@ -1,5 +1,9 @@
 //! A cluster of four without sockets: node 0 is hostile, node 1 its partner, 2 and 3 are not concerned.
 
+use niclab_device::shell::idle::deadlines;
+use niclab_device::shell::service;
+use niclab_device::shell::service::ethernet_function;
+use niclab_device::shell::service::queues;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,10 +15,10 @@ use niclab_device::config;
 use niclab_device::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
 use niclab_device::memory::DmaMemory;
 use niclab_device::shell::card::Card;
+use niclab_device::shell::cluster::Cluster;
 use niclab_device::shell::lent::Carried;
+use niclab_device::shell::locks::LockedNodes;
 use niclab_device::shell::pages::Pages;
-use niclab_device::shell::world::World;
-use niclab_device::shell::world::cluster::Cluster;
 use niclab_device::vring::Vring;
 use niclab_model::fabric::ethernet::{ETHER_TYPE_CLUSTER, Header, mac_of_node};
 use niclab_model::nic::{FrameBytes, Nic};
@@ -67,8 +71,8 @@ pub struct Scene {
 
 impl Scene {
     /// All of its nodes.
-    pub fn world(&self) -> World<'_> {
-        self.cluster.world()
+    pub fn lock_all(&self) -> LockedNodes<'_> {
+        self.cluster.lock_all()
     }
 
     /// A cluster with all queues set up.
@@ -109,11 +113,11 @@ impl Scene {
             vring.set_enabled(true);
             vring
         };
-        if let Some(card) = self.world().nodes.card_mut(node) {
+        if let Some(card) = self.lock_all().nodes.card_mut(node) {
             card.memory = Arc::clone(&dma);
             card.vrings = (0..u64::from(QUEUES)).map(ring).collect();
         }
-        if let Some(function) = self.world().common.ethernet.functions.get_mut(node) {
+        if let Some(function) = self.lock_all().common.ethernet.functions.get_mut(node) {
             function.memory = dma;
             function.vrings = (0..2).map(|queue| ring(u64::from(QUEUES) + queue)).collect();
             function.negotiated = Negotiated::new(Negotiated::OFFERED);
@@ -124,7 +128,7 @@ impl Scene {
 
     /// Gives node 0 another card, whose driver has begun.
     pub fn set_card(&mut self, nic: impl Nic + Send + 'static) {
-        if let Some(card) = self.world().nodes.card_mut(0) {
+        if let Some(card) = self.lock_all().nodes.card_mut(0) {
             (card.nic, card.is_running) = (Box::new(nic), true);
         }
     }
@@ -154,7 +158,7 @@ impl Scene {
 
     /// Writes into a page of the BAR of a node.
     pub fn write_bar(&mut self, node: usize, page: impl FnOnce(&Pages) -> u32, offset: u64, bytes: &[u8]) {
-        if let Some(Card { pages, .. }) = self.world().nodes.card(node) {
+        if let Some(Card { pages, .. }) = self.lock_all().nodes.card(node) {
             let _ = pages.file().write_all_at(bytes, u64::from(page(pages)) * PAGE_BYTES + offset);
         }
     }
@@ -195,17 +199,17 @@ impl Scene {
         self.write_to(node, DATA, &bytes);
         let piece = Piece { address: DATA, bytes: bytes.len() as u32, writable: false };
         self.offer_to(node, QUEUES as usize + QUEUE_TRANSMIT, &[piece]);
-        self.world().transmit(node, 0);
+        ethernet_function::transmit(&mut self.lock_all(), node, 0);
     }
 
     /// Puts a frame on the wire at node 1, as a card that is out of its mind would.
     pub fn inject(&mut self, frame: FrameBytes) {
-        let mut world = self.world();
-        let World { nodes, common } = &mut world;
+        let mut world = self.lock_all();
+        let LockedNodes { nodes, common } = &mut world;
         let frame = Carried::Whole(frame.into());
         common.network.keep(nodes, Time::ZERO.into(), 1, frame, None);
-        world.serve_pages(0);
-        world.pass_time();
+        service::serve_pages(&mut world, 0);
+        deadlines::pass_time(&mut world);
     }
 
     fn request<T: ToBytes>(&mut self, node: usize, operation: u32, body: &T) {
@@ -220,7 +224,7 @@ impl Scene {
             Piece { address: REPLY, bytes: 144, writable: true },
         ];
         self.offer(QUEUE_CONTROL, &chain);
-        self.world().serve_control(0);
+        queues::serve_control(&mut self.lock_all(), 0);
     }
 
     /// A control request of a node's driver.
@@ -233,7 +237,7 @@ impl Scene {
             Piece { address: REPLY, bytes: 144, writable: true },
         ];
         self.offer_to(node, QUEUE_CONTROL as usize, &chain);
-        self.world().serve_control(node);
+        queues::serve_control(&mut self.lock_all(), node);
     }
 
     /// Opens port 0 of two nodes, and lets the first send to the second; their port numbers.
@@ -261,8 +265,8 @@ impl Scene {
         self.launched += 1;
         let word = launch_word(8 << CODE_LENGTH_SHIFT, 1).to_le_bytes();
         self.write_bar(2, |pages| pages.requester_page(0), SLOT_LAUNCH_WORD as u64 * 8, &word);
-        self.world().serve_pages(2);
-        let received = self.world().nodes.card(3).map(|card| card.statistics().packets_received);
+        service::serve_pages(&mut self.lock_all(), 2);
+        let received = self.lock_all().nodes.card(3).map(|card| card.statistics().packets_received);
         assert_eq!(received, Some(1), "the bystanders' message did not arrive");
     }
 }

@@ -1,5 +1,6 @@
 //! The same seed gives the same faults, frame by frame, whichever shell the links are in.
 
+use niclab_device::shell::observers;
 use std::time::{Duration, Instant};
 
 use niclab_device::ethernet::Negotiated;
@@ -129,11 +130,11 @@ fn send_live(links: Links, frames: &[Vec<u8>]) -> Vec<Captured> {
     let shell = lab.daemon().shell();
     let request =
         WatchRequest { subject: WatchSubject::Capture, links: Vec::new(), messages: None, live: false };
-    let watch = shell.begin_watch(&request).unwrap();
+    let watch = observers::begin(&shell, &request).unwrap();
     let mut from = lab.ethernet(0, Negotiated::OFFERED).unwrap();
     let _to = lab.ethernet(1, Negotiated::OFFERED).unwrap();
     let begin = Instant::now();
-    let sent = || shell.world().common.ethernet.states[0].traffic.sent_frames;
+    let sent = || shell.lock_all().common.ethernet.states[0].traffic.sent_frames;
     for (number, frame) in (1..).zip(frames) {
         assert!(from.send(frame).unwrap());
         while sent() < number {
@@ -141,7 +142,7 @@ fn send_live(links: Links, frames: &[Vec<u8>]) -> Vec<Captured> {
             std::thread::yield_now();
         }
     }
-    shell.end_watch(&watch);
+    observers::end(&shell, &watch);
     let names = ["node0".to_owned(), "node1".to_owned()];
     let (file, summary) = write(&watch, &names, Vec::new()).unwrap();
     assert_eq!(summary.lost, 0);

@@ -47,6 +47,7 @@ pub struct Tally {
 
 /// An Ethernet function: the conventional NIC and its traffic.
 pub struct Function {
+    /// The conventional NIC.
     pub nic: Conventional,
     /// The traffic at its interface.
     pub tally: Tally,

@@ -59,8 +59,7 @@ fn read_report(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, node: usiz
     if !card.is_open(program.port) && program.state != State::Away {
         program.state = State::Away;
     }
-    let open: smallvec::SmallVec<[u32; 8]> =
-        (0..card.ports()).filter(|&port| card.is_open(port)).collect();
+    let open: smallvec::SmallVec<[u32; 8]> = (0..card.ports()).filter(|&port| card.is_open(port)).collect();
     let report = open.iter().find_map(|&port| Some((port, card.pages.take_report(port)?)));
     let Some((port, Report { number, did, wake_ps })) = report else { return };
     match (did, program.state) {
@@ -109,9 +108,8 @@ fn take_actions(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, node: usi
     for register in card.pages.take_registers(port).into_iter().flatten() {
         feed(locked, lockstep, node, now, Input::Register { port, register });
     }
-    let of_port = |program: &Program| {
-        program.waiting.iter().filter(|(_, launch)| launch.store.port == port).count()
-    };
+    let of_port =
+        |program: &Program| program.waiting.iter().filter(|(_, launch)| launch.store.port == port).count();
     let waiting = lockstep.programs.get(node).map_or(0, of_port);
     // A well-behaved program posts one slot for each grant. A hostile one posts without end, over slots that the card
     // has not taken: no more of them wait here than a page has slots.
@@ -138,8 +136,7 @@ fn feed(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, node: usize, now:
         let (Some(program), Some(card)) = (lockstep.programs.get_mut(node), locked.nodes.card(node)) else {
             return;
         };
-        let next =
-            program.waiting.iter().position(|(_, launch)| card.nic.accepts_store(launch.store.port));
+        let next = program.waiting.iter().position(|(_, launch)| card.nic.accepts_store(launch.store.port));
         let Some((posted, launch)) = next.and_then(|index| program.waiting.remove(index)) else {
             return;
         };
@@ -150,7 +147,13 @@ fn feed(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, node: usize, now:
 }
 
 /// Feeds the card of `node` an input, and applies its outputs.
-fn give_input(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, node: usize, now: Time, input: Input<'_>) {
+fn give_input(
+    locked: &mut LockedNodes<'_>,
+    lockstep: &mut Lockstep,
+    node: usize,
+    now: Time,
+    input: Input<'_>,
+) {
     locked.common.budget.spend(LAUNCH_NS);
     let Some((card, bus)) = locked.nodes.card_and_bus(node) else { return };
     let unordered = card.unordered();
@@ -166,7 +169,9 @@ fn give_input(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, node: usize
             let read_at = locked.nodes.bus(node).map_or(at, |bus| bus.clock().max(at));
             let at = if is_record { read_at } else { at };
             lockstep.push(at, number, number, Event::Show { address, words, is_record });
-        } else if let Some((passage, Carried::Whole(frame), message)) = outputs::apply(locked, node, output, None) {
+        } else if let Some((passage, Carried::Whole(frame), message)) =
+            outputs::apply(locked, node, output, None)
+        {
             let concern = Concern::of(&frame);
             let frame = FrameInFlight { frame, message, passage, concern };
             lockstep.push(passage.head, number, number, Event::Depart(frame));
@@ -222,9 +227,8 @@ fn next_grant(locked: &LockedNodes<'_>, lockstep: &Lockstep) -> Option<(Time, bo
         _ => None,
     });
     let cards = locked.nodes.cards().zip(&lockstep.programs);
-    let deadlines = cards.filter_map(|((node, card), program)| {
-        Some((card.nic.poll_timeout()?.max(program.now), false, node))
-    });
+    let deadlines = cards
+        .filter_map(|((node, card), program)| Some((card.nic.poll_timeout()?.max(program.now), false, node)));
     grants.chain(deadlines).min()
 }
 
@@ -270,13 +274,9 @@ fn apply_event(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, due: Due) 
                 let own = FrameInFlight { concern: Concern::Host, ..sent.clone() };
                 lockstep.push(own.passage.tail, node, node, Event::Arrive(own));
             }
-            for transit in locked.common.network.enter(
-                &mut locked.nodes,
-                &sent.frame,
-                sent.passage,
-                node,
-                sent.message,
-            ) {
+            for transit in
+                locked.common.network.enter(&mut locked.nodes, &sent.frame, sent.passage, node, sent.message)
+            {
                 lockstep.push(transit.ready, transit.to, node, Event::Cross(sent.clone(), transit));
             }
         }

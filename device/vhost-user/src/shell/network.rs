@@ -6,7 +6,9 @@ mod in_order;
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::series::{PortPairs, SeriesFrame};
-use niclab_model::fabric::{self, Deliveries, Delivery, KnownWay, PacketInfo, Port, Ports, Switching, Transit, Transits};
+use niclab_model::fabric::{
+    self, Deliveries, Delivery, KnownWay, PacketInfo, Port, Ports, Switching, Transit, Transits,
+};
 use niclab_model::nic::frame::{LentHead, SharedFrame};
 use niclab_model::nic::packet::InlinePacket;
 use niclab_model::nic::series::{Series, Way};
@@ -460,11 +462,11 @@ mod tests {
     }
 
     #[test]
-    fn the_double_of_a_late_frame_is_not_late() {
+    fn duplicate_of_a_late_frame_is_not_late() {
         let faults = niclab_spec::Faults { duplicate: 1.0, reorder: 1.0, ..niclab_spec::Faults::default() };
         let (mut network, mut ports) = with_faults(&faults);
         send(&mut network, &mut ports);
-        let double = network.frames.pop().expect("the double is under way");
+        let double = network.frames.pop_moving().expect("the duplicate is in flight");
         assert_eq!(network.frames.counts(), (1, 0));
         assert!(network.frames.held()[0].at > double.at);
     }

@@ -64,7 +64,8 @@ struct PortView {
 }
 
 impl PortView {
-    const FRESH: Self = Self { expected: 1, released: 0, armed: 0, release_interval: 0, report: 0, grants: 0 };
+    const FRESH: Self =
+        Self { expected: 1, released: 0, armed: 0, release_interval: 0, report: 0, grants: 0 };
 
     /// Those that were seen last, in the order of [`Pages::registers`].
     const fn registers(&self) -> [u64; 3] {

@@ -205,8 +205,8 @@ mod tests {
     use niclab_model::time::{Span, Time};
 
     use super::*;
-    use crate::shell::pages::Pages;
     use crate::shell::cluster::Cluster;
+    use crate::shell::pages::Pages;
 
     /// A card whose program launches again while its last launch is looked at, and which takes that at the next look
     /// only.

@@ -1,12 +1,15 @@
 //! Work that waits for model time, while other nodes are active all the time.
 
+use niclab_device::shell::idle::deadlines;
+use niclab_device::shell::service;
+use niclab_device::shell::service::ethernet_function;
 use std::time::{Duration, Instant};
 
 use niclab_device::frontend::GuestPort;
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
-use niclab_device::shell::world::World;
-use niclab_device::shell::world::deadlines::Standing;
+use niclab_device::shell::idle::deadlines::Unchanged;
+use niclab_device::shell::locks::LockedNodes;
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::{Faults, NicConfig, NicModel};
 
@@ -70,17 +73,20 @@ fn message_without_receiver_is_resent_despite_other_traffic() {
 /// and without an idle fabric.
 fn arrives_at_the_second_look(
     lab: &Lab,
-    act: impl FnOnce(&mut World<'_>),
+    act: impl FnOnce(&mut LockedNodes<'_>),
     mut arrived: impl FnMut() -> bool,
 ) {
     const BETWEEN: Duration = Duration::from_secs(1);
     // This thread holds the lock throughout, so that no thread of the daemon does anything.
-    let mut world = lab.daemon().shell().world();
-    let mut standing = Standing::default();
+    let mut world = lab.daemon().shell().lock_all();
+    let mut standing = Unchanged::default();
     act(&mut world);
-    assert!(!world.pass_by(&mut standing, BETWEEN) && !arrived(), "the first check only notes the frame");
-    assert!(world.pass_by(&mut standing, BETWEEN) && arrived());
-    assert!(!world.pass_by(&mut standing, BETWEEN));
+    assert!(
+        !deadlines::pass_starved(&mut world, &mut standing, BETWEEN) && !arrived(),
+        "the first check only notes the frame"
+    );
+    assert!(deadlines::pass_starved(&mut world, &mut standing, BETWEEN) && arrived());
+    assert!(!deadlines::pass_starved(&mut world, &mut standing, BETWEEN));
 }
 
 #[test]
@@ -89,9 +95,9 @@ fn delayed_messages_arrive_on_a_busy_fabric() {
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut sender, mut receiver] = pair([&guests[0], &guests[1]]);
     set_faults(&lab, "node1", Faults { reorder: 1.0, ..Faults::default() });
-    let launch = |world: &mut World<'_>| {
+    let launch = |world: &mut LockedNodes<'_>| {
         assert!(sender.try_launch(&[42], [1, 2], 0));
-        assert_eq!(world.serve_pages(0).work, 1);
+        assert_eq!(service::serve_pages(world, 0).work, 1);
     };
     arrives_at_the_second_look(&lab, launch, || receiver.try_receive().is_some());
 }
@@ -101,9 +107,9 @@ fn delayed_ethernet_frames_arrive_on_a_busy_fabric() {
     let lab = lab("ultra");
     let (mut from, mut to) = (lab.ethernet(0, 0).unwrap(), lab.ethernet(1, 0).unwrap());
     set_faults(&lab, "node1", Faults { reorder: 1.0, ..Faults::default() });
-    let send = |world: &mut World<'_>| {
+    let send = |world: &mut LockedNodes<'_>| {
         assert!(from.send(&frame(lab.mac(0), lab.mac(1), 60)).unwrap());
-        assert!(!world.transmit(0, 0));
+        assert!(!ethernet_function::transmit(world, 0, 0));
     };
     arrives_at_the_second_look(&lab, send, || to.receive(Duration::ZERO).is_ok());
 }

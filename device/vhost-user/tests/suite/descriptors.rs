@@ -1,5 +1,6 @@
 //! Descriptor queues over the real socket: chains go to a model and return, and violations of a guest are counted.
 
+use niclab_device::shell::service::device;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,13 +21,13 @@ const NEXT: u16 = VRING_DESC_F_NEXT as u16;
 /// A guest whose card is a loopback.
 fn loopback(lab: &Lab) -> Arc<ClusterGuest> {
     let guest = lab.guest(0).unwrap();
-    lab.daemon().shell().world().nodes[0].card.nic = Box::new(Loopback::of_chains());
+    lab.daemon().shell().lock_all().nodes[0].card.nic = Box::new(Loopback::of_chains());
     guest
 }
 
 /// Number of transactions of this kind on the bus of node 0, and their bytes.
 fn crossings(lab: &Lab, crossing: Crossing) -> (u64, u64) {
-    let world = lab.daemon().shell().world();
+    let world = lab.daemon().shell().lock_all();
     let line = world.nodes[0].card.nic.ledger().line(crossing);
     (line.count, line.bytes)
 }
@@ -76,7 +77,7 @@ fn chains_return_with_the_data_of_the_model() {
         until("the sent chain", || guest.with_descriptor_rings(|transmit, _| next_used(transmit)).is_some());
     }
     assert!(violations(&lab, 0).is_empty());
-    let world = lab.daemon().shell().world();
+    let world = lab.daemon().shell().lock_all();
     assert_eq!(world.nodes[0].card.doorbells(), 2, "a notify of each descriptor queue");
     assert!(world.nodes[0].card.nic.unordered() >= 2, "and a poll demand each");
     drop(world);
@@ -127,7 +128,7 @@ fn reset_removes_all_chains_from_the_card() {
     let guest = loopback(&lab);
     let memory = guest.memory().allocate(64, 8).unwrap();
     let taken = || {
-        let world = lab.daemon().shell().world();
+        let world = lab.daemon().shell().lock_all();
         world.nodes[0].card.nic.descriptors_wanted(DescriptorQueue::Receive)
     };
     guest.with_descriptor_rings(|_, receive| {
@@ -137,7 +138,7 @@ fn reset_removes_all_chains_from_the_card() {
         receive.notify().unwrap();
     });
     until("all chains", || taken() == Some(0));
-    lab.daemon().shell().world().host_reset(0);
+    device::reset(&mut lab.daemon().shell().lock_all(), 0);
     assert_eq!(taken(), Some(MOST));
     guest.with_descriptor_rings(|_, receive| assert!(next_used(receive).is_none(), "no chain is returned"));
 }
@@ -162,7 +163,7 @@ impl Rings {
             guest,
         };
         let card = Loopback::of_rings(this.first);
-        lab.daemon().shell().world().nodes[0].card.nic = Box::new(card);
+        lab.daemon().shell().lock_all().nodes[0].card.nic = Box::new(card);
         this
     }
 
@@ -249,7 +250,7 @@ fn poll_demand_makes_the_card_walk_rings_in_guest_memory() {
 
 /// Number of rings that were found broken.
 fn refused(lab: &Lab) -> u64 {
-    lab.daemon().shell().world().nodes[0].card.statistics().refused
+    lab.daemon().shell().lock_all().nodes[0].card.statistics().refused
 }
 
 #[test]

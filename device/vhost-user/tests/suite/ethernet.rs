@@ -5,7 +5,7 @@ use crate::common::{TIMEOUT, frame, lab, pair, stats, until, violations};
 use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::frontend::EthernetGuest;
-use niclab_device::shell::world::World;
+use niclab_device::shell::locks::LockedNodes;
 use niclab_model::platform::ledger::Crossing;
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::{Faults, FaultsChange};
@@ -37,7 +37,7 @@ fn offloads_pass_if_both_ends_support_them() {
     from.flush().unwrap();
     assert_eq!(to.receive(TIMEOUT).unwrap(), (long_offload(checksum), long));
     // The wire saw 15 frames: 14 of 1400 bytes and one of 400.
-    let world = lab.daemon().shell().world();
+    let world = lab.daemon().shell().lock_all();
     let counters = *world.nodes[0].port.counters();
     assert_eq!((counters.frames_in, counters.bytes_in), (15, 15 * 54 + 20_000));
 }
@@ -85,7 +85,7 @@ fn long_frames_with_a_vlan_tag_are_split_into_full_frames() {
     from.flush().unwrap();
     assert_eq!(to.receive(TIMEOUT).unwrap(), (offload, long));
     // 13 segments of 1,518 bytes and one of 1,078: headers with a tag are 58 bytes.
-    let counters = *lab.daemon().shell().world().nodes[0].port.counters();
+    let counters = *lab.daemon().shell().lock_all().nodes[0].port.counters();
     assert_eq!((counters.frames_in, counters.bytes_in, counters.dropped_long), (14, 14 * 58 + 20_000, 0));
 }
 
@@ -102,11 +102,11 @@ fn each_frame_doorbell_and_interrupt_is_priced_once() {
     assert!(guests[0].send(&frame(lab.mac(0), lab.mac(2), 60)).unwrap());
     // The daemon counts a doorbell when it is rung, and prices it when the doorbell's thread runs.
     until("the frame without a receiver and all doorbells", || {
-        let world = lab.daemon().shell().world();
+        let world = lab.daemon().shell().lock_all();
         let is_priced = |node| doorbells_priced(&world, node) == world.common.ethernet.doorbells(node);
         world.common.ethernet.states[0].traffic.sent_frames == 11 && (0..3).all(is_priced)
     });
-    let world = lab.daemon().shell().world();
+    let world = lab.daemon().shell().lock_all();
     for (node, (sent, received)) in [(11, 10), (10, 10), (0, 0)].into_iter().enumerate() {
         let state = &world.common.ethernet.states[node];
         let count = |crossing| state.nic.ledger().line(crossing).count;
@@ -143,7 +143,7 @@ fn waited_ps(with_frames: bool) -> u64 {
             until("a message", || ports[to].try_receive().is_some());
         }
     }
-    let world = lab.daemon().shell().world();
+    let world = lab.daemon().shell().lock_all();
     world.nodes[1].card.nic.ledger().line(Crossing::HostReceive).waited_ps
 }
 
@@ -155,7 +155,7 @@ fn both_functions_of_a_card_contend_for_one_host_and_bus() {
     assert!(waited > 20 * 100_000, "{waited} ps");
 }
 
-fn doorbells_priced(world: &World, node: usize) -> u64 {
+fn doorbells_priced(world: &LockedNodes, node: usize) -> u64 {
     world.common.ethernet.states[node].nic.ledger().line(Crossing::Doorbell).count
 }
 

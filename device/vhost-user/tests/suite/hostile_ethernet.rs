@@ -103,7 +103,7 @@ impl Function {
         connection.start_queue(QUEUE_TRANSMIT, &transmit, memory).unwrap();
         until("the queues", || {
             receive.ring().unwrap();
-            lab.daemon().shell().world().common.ethernet.functions[node].vrings.len() == 2
+            lab.daemon().shell().lock_all().common.ethernet.functions[node].vrings.len() == 2
         });
         Self { receive, transmit, _connection: connection }
     }
@@ -173,7 +173,7 @@ fn checked_head_of_a_frame_is_the_head_that_arrives() {
             memory.slice(at, head.len()).unwrap().copy_to(&mut head);
             assert_eq!(head, sent[..14], "series: {is_series}");
         }
-        let in_series = lab.daemon().shell().world().common.ethernet.states[0].series_frames;
+        let in_series = lab.daemon().shell().lock_all().common.ethernet.states[0].series_frames;
         assert_eq!(in_series, 2, "only the first two frames are a batch");
     }
 }

@@ -1,6 +1,8 @@
 //! Borrowed payload stays in its sender's memory until it is stored. Every observer sees the same as with copied
 //! payload.
 
+use niclab_device::shell::settings;
+use niclab_device::shell::wait;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use niclab_abi::region::Extent;
@@ -70,7 +72,7 @@ struct Seen {
 impl Pair {
     fn new(mtu_bytes: u32, is_lending: bool) -> Self {
         let lab = match_lab(2, mtu_bytes);
-        lab.daemon().shell().world().set_lending(is_lending);
+        settings::set_borrowing(&mut lab.daemon().shell().lock_all(), is_lending);
         let hosts = [0, 1].map(|node| {
             let guest = ClusterGuest::connect(lab.cluster_socket(node).unwrap(), REGION + (1 << 20));
             let port = ListPort::open(&guest.unwrap().into(), 64).unwrap();
@@ -86,7 +88,7 @@ impl Pair {
         });
         let mut this = Self { lab, hosts };
         for node in [0, 1] {
-            this.lab.daemon().shell().start_polling(node);
+            wait::start_polling(&this.lab.daemon().shell(), node);
             let memory = this.part(node, 0, REGION);
             let [puts, gets] = [Append::put(0, memory), Append::get(1, memory)];
             this.hosts[node].port.try_launch(&puts.persistent().remote_offset()).unwrap();
@@ -104,7 +106,7 @@ impl Pair {
     fn settle(&self) {
         let shell = self.lab.daemon().shell();
         while [0, 1].into_iter().fold(false, |any, node| {
-            let found = shell.poll_once(node);
+            let found = wait::poll_once(&shell, node);
             any | (found.work > 0 || found.more)
         }) {}
     }
@@ -139,9 +141,9 @@ impl Pair {
     }
 
     fn seen(&self) -> Seen {
-        let world = self.lab.daemon().shell().world();
+        let world = self.lab.daemon().shell().lock_all();
         let nodes = || (0..2).map(|node| &world.nodes[node]);
-        let traffic = |node: &niclab_device::shell::node::Node| {
+        let traffic = |node: &niclab_device::shell::locks::node::Node| {
             let it = &node.card.counts.traffic;
             [it.sent_frames, it.sent_bytes, it.received_frames, it.received_bytes]
         };
@@ -156,7 +158,7 @@ impl Pair {
     }
 
     fn lent_frames(&self) -> u64 {
-        self.lab.daemon().shell().world().lent_frames()
+        settings::borrowed_frames(&self.lab.daemon().shell().lock_all())
     }
 }
 
@@ -204,12 +206,12 @@ fn payload_in_flight_at_the_end_of_a_budget_is_copied() {
     let mut ends_with_frames = 0;
     // Until a budget ends with frames in flight.
     while ends_with_frames == 0 {
-        assert!(shell.poll_once(0).more, "one budget was enough for the whole message");
-        let world = shell.world();
+        assert!(wait::poll_once(&shell, 0).more, "one budget was enough for the whole message");
+        let world = shell.lock_all();
         let [sent, arrived] = [0, 1].map(|node| world.nodes[node].card.counts.traffic);
         ends_with_frames = sent.sent_frames - arrived.received_frames;
     }
-    let sent_frames = shell.world().nodes[0].card.counts.traffic.sent_frames;
+    let sent_frames = shell.lock_all().nodes[0].card.counts.traffic.sent_frames;
     fill(&pair, 0, 2);
     pair.settle();
     let old = pair.memory(1).iter().filter(|byte| **byte == 1).count() as u64;
@@ -221,16 +223,16 @@ fn payload_in_flight_at_the_end_of_a_budget_is_copied() {
 
 /// Number of frames that arrived damaged or out of order at a card, and of frames that it retransmitted.
 fn mishaps(lab: &Lab, node: usize) -> u64 {
-    let counters = lab.daemon().shell().world().nodes[node].card.nic.counters();
+    let counters = lab.daemon().shell().lock_all().nodes[node].card.nic.counters();
     let is_it = |name: &str| ["frames_discarded", "retransmissions"].contains(&name);
     counters.iter().filter(|(name, _)| is_it(name)).map(|(_, count)| count).sum()
 }
 
 /// Whether payload from one side to the other is borrowed.
 fn lends(lab: &Lab, from: &mut Side, to: &mut Side, seed: u8) -> bool {
-    let before = lab.daemon().shell().world().lent_frames();
+    let before = settings::borrowed_frames(&lab.daemon().shell().lock_all());
     exchange(from, to, seed, 50_000);
-    lab.daemon().shell().world().lent_frames() > before
+    settings::borrowed_frames(&lab.daemon().shell().lock_all()) > before
 }
 
 #[test]
@@ -300,6 +302,6 @@ fn sender_may_store_while_its_payload_is_borrowed() {
         for node in 0..2 {
             assert_eq!(mishaps(&lab, node), 0);
         }
-        assert!(lab.daemon().shell().world().lent_frames() > 0);
+        assert!(settings::borrowed_frames(&lab.daemon().shell().lock_all()) > 0);
     }
 }

@@ -1,5 +1,7 @@
 //! The Match NIC through the daemon's sockets: messages of all sizes, and guests that violate the rules.
 
+use niclab_device::shell::idle::deadlines;
+use niclab_device::shell::wait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -146,8 +148,8 @@ fn puts_of_all_sizes_arrive_complete() {
         assert!(violations(&lab, 0).is_empty() && violations(&lab, 1).is_empty());
         let counts = stats(&lab, 1).nic_counts;
         assert_eq!((counts["expected"], counts["headers"]), (12, 12), "{counts:?}");
-        let world = lab.daemon().shell().world();
-        assert!(!world.is_waiting(), "a timer runs although all frames are acknowledged");
+        let world = lab.daemon().shell().lock_all();
+        assert!(!deadlines::is_waiting(&world), "a timer runs although all frames are acknowledged");
     }
 }
 
@@ -240,19 +242,19 @@ fn long_message_shares_the_daemon_with_other_messages() {
     // No doorbell is rung: only this thread polls the pages.
     let shell = lab.daemon().shell();
     a.port.try_launch(&a.put_to(b, BYTES)).unwrap();
-    assert!(shell.poll_once(0).more, "one poll sent the whole message");
+    assert!(wait::poll_once(&shell, 0).more, "one poll sent the whole message");
     c.port.try_launch(&c.put_to(d, 8)).unwrap();
-    shell.poll_once(2);
+    wait::poll_once(&shell, 2);
     assert!(d.port.try_event().is_some(), "the other message waits for the long one");
     assert!(b.port.try_event().is_none());
     // A budget is half a millisecond by estimate, and a megabyte in frames of 1,500 bytes takes about as long.
     let mut turns = 2;
-    while shell.poll_once(0).more {
+    while wait::poll_once(&shell, 0).more {
         turns += 1;
     }
     assert!((2..100).contains(&turns), "{turns}");
     b.expect(Kind::Put, Outcome::Done);
-    assert!(!shell.world().is_waiting());
+    assert!(!deadlines::is_waiting(&shell.lock_all()));
 }
 
 #[test]
@@ -268,7 +270,7 @@ fn messages_survive_loss_duplication_corruption_and_reordering() {
     }
     let counts = stats(&lab, 0).nic_counts;
     assert!(counts["retransmissions"] > 0 && counts["frames_discarded"] > 0, "{counts:?}");
-    until("all is acknowledged", || !lab.daemon().shell().world().is_waiting());
+    until("all is acknowledged", || !deadlines::is_waiting(&lab.daemon().shell().lock_all()));
 }
 
 /// A lab of four nodes: node 0 is hostile, node 1 its partner, and nodes 2 and 3 must not be affected.

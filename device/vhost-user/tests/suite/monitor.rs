@@ -1,5 +1,6 @@
 //! The monitor answers even if the world's lock is held, clients connect and send nothing, or observers do not read.
 
+use niclab_device::shell::observers;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -77,7 +78,7 @@ fn held_lock_is_reported_with_its_duration() {
     ];
     assert!(requests.iter().all(|request| held_ms(request).is_none()), "all are answered");
 
-    let world = shell.world();
+    let world = shell.lock_all();
     let mut last = 0;
     for (number, request) in (1..).zip(&requests) {
         let held = held_ms(request).unwrap_or_else(|| panic!("{request:?} had the lock"));
@@ -93,11 +94,11 @@ fn held_lock_is_reported_with_its_duration() {
         other => panic!("{other:?}"),
     }
     let Request::Watch(request) = watch() else { unreachable!() };
-    assert_eq!(shell.begin_watch(&request).unwrap_err(), WatchError::Stuck);
+    assert_eq!(observers::begin(&shell, &request).unwrap_err(), WatchError::Stuck);
     drop(world);
 
     assert!(requests.iter().all(|request| held_ms(request).is_none()), "all are answered again");
-    let world = shell.world();
+    let world = shell.lock_all();
     assert!(held_ms(&Request::Heartbeat).unwrap() < last, "the time is that of another holder");
     drop(world);
 }

@@ -7,6 +7,8 @@ use niclab_abi::config::FEATURE_SLICES;
 use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::{Lab, connect_ports};
 use niclab_device::monitor::answer;
+use niclab_device::shell::observers;
+use niclab_device::shell::wait;
 use niclab_model::models::MODELS;
 use niclab_model::nic::registry::Model;
 use niclab_spec::monitor::{Answer, DaemonStats, Request};
@@ -58,7 +60,7 @@ fn polled(model: &'static Model) -> (Lab, Vec<Arc<ClusterGuest>>) {
         config.nodes.iter_mut().for_each(|node| node.nic.model = model.into());
     });
     let guests = (0..NODES).map(|node| lab.guest(node).unwrap()).collect();
-    (0..NODES).for_each(|node| lab.daemon().shell().start_polling(node));
+    (0..NODES).for_each(|node| wait::start_polling(&lab.daemon().shell(), node));
     (lab, guests)
 }
 
@@ -113,10 +115,10 @@ fn take(model: &'static Model, steps: &[Step], is_watched: bool) -> (String, u64
     let request =
         WatchRequest { subject: WatchSubject::Capture, links: Vec::new(), messages: None, live: false };
     // An observer sees all nodes in one order, so there are no domains.
-    let watch = is_watched.then(|| shell.begin_watch(&request).unwrap());
+    let watch = is_watched.then(|| observers::begin(&shell, &request).unwrap());
     // The first poll locks all nodes, because the set-up did.
-    shell.poll_once(0);
-    let before = shell.cluster().acts_in_parts();
+    wait::poll_once(&shell, 0);
+    let before = shell.cluster().activity_of_domains();
     for step in steps {
         match *step {
             Step::Launch(node, count) => {
@@ -125,7 +127,7 @@ fn take(model: &'static Model, steps: &[Step], is_watched: bool) -> (String, u64
                 launched[node] += launches.filter(|is_launched| *is_launched).count() as u64;
             }
             Step::Look(node) => {
-                shell.poll_once(node);
+                wait::poll_once(&shell, node);
             }
             Step::Receive(node) => {
                 while let Some(message) = ports[node].try_receive() {
@@ -139,15 +141,15 @@ fn take(model: &'static Model, steps: &[Step], is_watched: bool) -> (String, u64
         }
     }
     (0..2 * NODES).for_each(|node| {
-        shell.poll_once(node % NODES);
+        wait::poll_once(&shell, node % NODES);
     });
-    let in_parts = shell.cluster().acts_in_parts() - before;
+    let in_parts = shell.cluster().activity_of_domains() - before;
     let mut counted = stats(&lab);
     // With an observer, every frame is encoded.
     counted.nodes.iter_mut().for_each(|node| node.shortcuts.clear());
     let counted = format!("{counted:?} {received:?}");
     if let Some(watch) = watch {
-        shell.end_watch(&watch);
+        observers::end(&shell, &watch);
     }
     (counted, in_parts)
 }
@@ -199,7 +201,7 @@ fn run_ring(lab: &Lab, guests: &[Arc<ClusterGuest>], count: u64, also: impl Fn()
                             while way.launched[end] < count && way.launch(end) {}
                             way.receive(end);
                         }
-                        shell.poll_once(node);
+                        wait::poll_once(&shell, node);
                         if !was_done
                             && mine.iter().all(|(way, end)| ways[*way].lock().received[*end] == count)
                         {
@@ -228,7 +230,8 @@ fn meeting_domains_lose_no_message_and_do_not_deadlock() {
             stats(&lab);
         });
         until("an empty network", || {
-            (0..NODES).all(|node| !shell.poll_once(node).more) && !shell.world().common.network.is_moving()
+            (0..NODES).all(|node| !wait::poll_once(&shell, node).more)
+                && !shell.lock_all().common.network.frames.is_moving()
         });
         let stats = stats(&lab);
         for node in &stats.nodes {
@@ -245,7 +248,7 @@ fn meeting_domains_lose_no_message_and_do_not_deadlock() {
         let sent: u64 = stats.nodes.iter().map(|node| node.cluster.sent_frames).sum();
         let received: u64 = stats.nodes.iter().map(|node| node.cluster.received_frames).sum();
         assert_eq!((sent, sent), (received, stats.fabric.frames_in));
-        assert!(shell.cluster().acts_in_parts() > COUNT, "{}", shell.cluster().acts_in_parts());
+        assert!(shell.cluster().activity_of_domains() > COUNT, "{}", shell.cluster().activity_of_domains());
     }
 }
 
@@ -257,26 +260,27 @@ fn disjoint_pairs_do_not_lock_other_nodes() {
         let shell = lab.daemon().shell();
         let ways = [[0, 1], [3, 2]].map(|nodes| Way::new(&guests, nodes));
         (0..NODES).for_each(|node| {
-            shell.poll_once(node);
+            wait::poll_once(&shell, node);
         });
-        let (before, in_parts) = (shell.world().lock_counts(), shell.cluster().acts_in_parts());
+        let (before, in_parts) = (shell.lock_all().common.lock_counts, shell.cluster().activity_of_domains());
         std::thread::scope(|scope| {
             for mut way in ways {
                 scope.spawn(move || {
                     let begin = Instant::now();
                     while way.received[1] < COUNT {
                         while way.launched[0] < COUNT && way.launch(0) {}
-                        shell.poll_once(way.nodes[0]);
+                        wait::poll_once(&shell, way.nodes[0]);
                         way.receive(1);
-                        shell.poll_once(way.nodes[1]);
+                        wait::poll_once(&shell, way.nodes[1]);
                         assert!(begin.elapsed() < TIMEOUT);
                     }
                 });
             }
         });
-        let (in_parts, after) = (shell.cluster().acts_in_parts() - in_parts, shell.world().lock_counts());
+        let (in_parts, after) =
+            (shell.cluster().activity_of_domains() - in_parts, shell.lock_all().common.lock_counts);
         let [ended, looks, met] =
-            [after.ended_parts - before.ended_parts, after.looks - before.looks, after.met - before.met];
+            [after.ended_domains - before.ended_domains, after.polls - before.polls, after.met - before.met];
         assert_eq!(met, 0, "{}", model.name);
         // How often all nodes are locked for other reasons depends on wall time: a thread that lost its core lets
         // deadlines pass. The two requests above lock all nodes, too. After each of these, one poll locks all nodes,
@@ -303,13 +307,13 @@ fn frame_to_a_locked_node_is_deferred_and_arrives() {
         let shell = lab.daemon().shell();
         let mut way = Way::new(&guests, [1, 0]);
         (0..NODES).for_each(|node| {
-            shell.poll_once(node);
+            wait::poll_once(&shell, node);
         });
         assert!(way.launch(0));
-        let other = shell.cluster().alone(0);
+        let other = shell.cluster().lock_one(0);
         std::thread::scope(|scope| {
-            scope.spawn(|| shell.poll_once(1));
-            until("a deferred frame", || !shell.cluster().alone(1)[1].unsent.is_empty());
+            scope.spawn(|| wait::poll_once(&shell, 1));
+            until("a deferred frame", || !shell.cluster().lock_one(1)[1].unsent.is_empty());
             drop(other);
         });
         way.receive(1);
@@ -322,15 +326,15 @@ fn poll_after_a_global_lock_takes_only_its_own_node() {
     for model in models() {
         let (lab, _guests) = polled(model);
         let shell = lab.daemon().shell();
-        let world = shell.world();
-        let before = world.lock_counts().looks;
+        let world = shell.lock_all();
+        let before = world.common.lock_counts.polls;
         std::thread::scope(|scope| {
-            scope.spawn(|| shell.poll_once(0));
+            scope.spawn(|| wait::poll_once(&shell, 0));
             // The thread most likely waits by then. If it does not, it finds domains allowed at once.
             std::thread::sleep(Duration::from_millis(50));
             shell.cluster().open(&world);
             drop(world);
         });
-        assert_eq!(shell.world().lock_counts().looks, before, "{}", model.name);
+        assert_eq!(shell.lock_all().common.lock_counts.polls, before, "{}", model.name);
     }
 }

@@ -1,5 +1,8 @@
 //! A card with permanent work gets budgets, and connections, resets and the monitor do not wait for the work.
 
+use niclab_device::shell::dispatch;
+use niclab_device::shell::idle::deadlines;
+use niclab_device::shell::service;
 use std::sync::Arc;
 
 use niclab_abi::PAGE_BYTES;
@@ -9,7 +12,7 @@ use niclab_device::frontend::ClusterGuest;
 use niclab_device::frontend::lists::{ChannelPort, PostPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
-use niclab_device::shell::world::World;
+use niclab_device::shell::locks::LockedNodes;
 use niclab_model::time::{Span, Time};
 use niclab_port::posts::{Part, Receive, Send};
 use niclab_spec::monitor::{Answer, Request};
@@ -35,7 +38,7 @@ fn lab_of(model: &str, parameters: &[(&str, Value)], is_alone: bool) -> Lab {
         config.nodes.iter_mut().for_each(|node| node.nic = nic.clone());
     });
     if is_alone {
-        lab.daemon().shell().quiet().stop();
+        lab.daemon().shell().idle().stop();
     }
     lab
 }
@@ -68,12 +71,12 @@ impl Program {
     }
 }
 
-fn counter(world: &World<'_>, node: usize, name: &str) -> u64 {
+fn counter(world: &LockedNodes<'_>, node: usize, name: &str) -> u64 {
     let counters = world.nodes.card(node).unwrap().nic.counters();
     counters.into_iter().find_map(|(key, count)| (key == name).then_some(count)).unwrap()
 }
 
-fn packets(world: &World<'_>) -> u64 {
+fn packets(world: &LockedNodes<'_>) -> u64 {
     counter(world, 0, "packets_out")
 }
 
@@ -82,11 +85,11 @@ fn message_in_short_packets_is_sent_in_several_budgets() {
     let lab = short_packets(true);
     let mut program = Program::new(&lab, 0);
     program.send(1);
-    let mut world = lab.daemon().shell().world();
+    let mut world = lab.daemon().shell().lock_all();
     let (mut sent, mut turns) = (0, 0);
     while sent < PACKETS {
         assert!(
-            world.serve_pages(0).more || packets(&world) == PACKETS,
+            service::serve_pages(&mut world, 0).more || packets(&world) == PACKETS,
             "no more work after {sent} of {PACKETS}"
         );
         let now = packets(&world);
@@ -95,7 +98,7 @@ fn message_in_short_packets_is_sent_in_several_budgets() {
     }
     assert!(turns > 30, "{turns} budgets");
     // Frames in flight arrive, and then there is no more work.
-    while world.go_on() {}
+    while dispatch::resume(&mut world) {}
     assert!(!world.has_pending());
 }
 
@@ -106,12 +109,12 @@ fn connections_and_monitor_do_not_wait_for_a_busy_card() {
     const MESSAGES: u64 = 30;
     (0..MESSAGES).for_each(|_| program.send(1));
     let shell = lab.daemon().shell();
-    assert!(shell.world().serve_pages(0).more);
+    assert!(service::serve_pages(&mut shell.lock_all(), 0).more);
     // Each connection resets the device, and so does its end.
     (0..8).for_each(|_| drop(lab.guest(2).unwrap()));
     assert!(matches!(answer(shell, &Request::Heartbeat), Answer::Heartbeat(_)));
     assert!(matches!(answer(shell, &Request::Stats), Answer::Stats(_)));
-    let world = shell.world();
+    let world = shell.lock_all();
     assert!(world.has_pending() && packets(&world) < MESSAGES * PACKETS, "{} packets", packets(&world));
 }
 
@@ -120,9 +123,9 @@ fn pending_work_is_resumed_without_its_owner() {
     let lab = short_packets(false);
     let mut program = Program::new(&lab, 0);
     program.send(1);
-    assert!(lab.daemon().shell().world().serve_pages(0).more);
+    assert!(service::serve_pages(&mut lab.daemon().shell().lock_all(), 0).more);
     drop(lab.guest(2).unwrap());
-    until("all packets", || packets(&lab.daemon().shell().world()) == PACKETS);
+    until("all packets", || packets(&lab.daemon().shell().lock_all()) == PACKETS);
 }
 
 #[test]
@@ -130,7 +133,7 @@ fn reset_answers_deferred_reads() {
     let lab = short_packets(true);
     let mut program = Program::new(&lab, 0);
     program.send(1);
-    assert!(lab.daemon().shell().world().serve_pages(0).more);
+    assert!(service::serve_pages(&mut lab.daemon().shell().lock_all(), 0).more);
     drop(program);
     let (mut from, mut to) = (Program::new(&lab, 0), Program::new(&lab, 1));
     // Packets of the previous message may still arrive, and take room.
@@ -146,13 +149,13 @@ fn room_posted_late_is_filled_in_several_budgets() {
     let lab = short_packets(true);
     let (mut from, mut to) = (Program::new(&lab, 0), Program::new(&lab, 1));
     from.send(1);
-    let mut world = lab.daemon().shell().world();
-    while world.serve_pages(0).more || world.go_on() {}
+    let mut world = lab.daemon().shell().lock_all();
+    while service::serve_pages(&mut world, 0).more || dispatch::resume(&mut world) {}
     let waiting = counter(&world, 1, "packets_in");
     assert!(waiting > PACKETS_OF_A_TURN, "{waiting} packets wait");
     to.port.try_launch(&Receive::new(to.part)).unwrap();
     let mut turns = 1;
-    while world.serve_pages(1).more {
+    while service::serve_pages(&mut world, 1).more {
         turns += 1;
     }
     assert!(turns > 1, "all {waiting} packets in one budget");
@@ -166,16 +169,16 @@ fn end_of_model_time_ends_the_cluster_with_an_error() {
     let (mut program, mut to) = (Program::new(&lab, 0), Program::new(&lab, 1));
     to.port.try_launch(&Receive::new(to.part)).unwrap();
     let shell = lab.daemon().shell();
-    let mut world = shell.world();
-    world.serve_pages(1);
+    let mut world = shell.lock_all();
+    service::serve_pages(&mut world, 1);
     // As after weeks of such packets: one minute before the end.
     let before = Time::LIMIT.before(Span::from_ns(60_000_000_000));
     world.nodes[0].bus.wait_until(before);
     program.send(1);
     let mut turns = 0;
     while shell.end_of_time().is_none() {
-        world.serve_pages(0);
-        world.pass_time();
+        service::serve_pages(&mut world, 0);
+        deadlines::pass_time(&mut world);
         turns += 1;
         assert!(turns < 10_000, "model time stays at {}", world.model_time());
     }
@@ -197,10 +200,10 @@ fn work_of_message(lab: &Lab, handler: u32) -> u64 {
         BulkHeader { endpoint: 1, handler, bytes: PAYLOAD, pushed: PAYLOAD, ..BulkHeader::default() };
     let mut words: [u64; 10] = to_words(&header);
     words.rotate_right(10 - BulkHeader::BYTES / 8);
-    let mut world = lab.daemon().shell().world();
+    let mut world = lab.daemon().shell().lock_all();
     let before = world.nodes[0].card.nic.work_done();
     port.port_mut().try_command(CHANNEL_BULK, &words).unwrap();
-    while world.serve_pages(0).more || world.go_on() {}
+    while service::serve_pages(&mut world, 0).more || dispatch::resume(&mut world) {}
     assert_eq!(counter(&world, 0, "peripheral_handled") % 2, u64::from(handler == CHANNEL_STORE));
     world.nodes[0].card.nic.work_done() - before
 }

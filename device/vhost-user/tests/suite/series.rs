@@ -4,7 +4,9 @@ use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Offload};
 use niclab_device::frontend::EthernetGuest;
 use niclab_device::lab::Lab;
-use niclab_device::shell::world::World;
+use niclab_device::shell::locks::LockedNodes;
+use niclab_device::shell::service::ethernet_function;
+use niclab_device::shell::settings;
 use niclab_model::platform::ledger::Crossing;
 use niclab_model::time::Time;
 use niclab_spec::Faults;
@@ -93,7 +95,7 @@ impl Bench {
             settle_doorbells(&lab, node, &mut guest);
             guest
         });
-        lab.daemon().shell().world().common.ethernet.set_series(goes_together);
+        lab.daemon().shell().lock_all().common.ethernet.set_series(goes_together);
         Self { lab, guests, received: Vec::new() }
     }
 
@@ -101,7 +103,7 @@ impl Bench {
         match *step {
             Step::Queue { from, ref to, ref kind, count } => self.queue(from, to, kind, count),
             Step::Transmit { from } => {
-                self.lab.daemon().shell().world().transmit(from, 0);
+                ethernet_function::transmit(&mut self.lab.daemon().shell().lock_all(), from, 0);
             }
             Step::Receive { at, most, is_seen } => {
                 for _ in 0..most {
@@ -114,16 +116,16 @@ impl Bench {
                 }
                 self.guests[at].show().unwrap();
                 if is_seen {
-                    self.lab.daemon().shell().world().refill(at, 0);
+                    ethernet_function::refill(&mut self.lab.daemon().shell().lock_all(), at, 0);
                 }
             }
             Step::Lose { at, is_lossy } => {
                 let faults =
                     if is_lossy { Faults { loss: 0.3, ..Faults::default() } } else { Faults::default() };
-                self.lab.daemon().shell().world().set_link_faults(at, &faults);
+                settings::set_link_faults(&mut self.lab.daemon().shell().lock_all(), at, &faults);
             }
             Step::Keep { at, most } => {
-                let mut world = self.lab.daemon().shell().world();
+                let mut world = self.lab.daemon().shell().lock_all();
                 // Of its function, of its link, or of both.
                 if most % 3 != 1 {
                     world.common.ethernet.states[at].nic.ledger_mut().record_stages(most);
@@ -132,7 +134,9 @@ impl Bench {
                     world.nodes[at].port.ledger_mut().record_stages(most);
                 }
             }
-            Step::Link { at, is_up } => self.lab.daemon().shell().world().set_link_up(at, is_up),
+            Step::Link { at, is_up } => {
+                settings::set_link_up(&mut self.lab.daemon().shell().lock_all(), at, is_up)
+            }
         }
     }
 
@@ -173,7 +177,7 @@ impl Bench {
 
     /// All results that an observer can see, except the number of batches.
     fn seen(&self) -> Vec<String> {
-        let world = self.lab.daemon().shell().world();
+        let world = self.lab.daemon().shell().lock_all();
         let node = |number: usize| {
             let state = &world.common.ethernet.states[number];
             let node = &world.nodes[number];
@@ -194,7 +198,16 @@ impl Bench {
     }
 
     fn series_frames(&self) -> u64 {
-        self.lab.daemon().shell().world().common.ethernet.states.iter().map(|state| state.series_frames).sum()
+        self.lab
+            .daemon()
+            .shell()
+            .lock_all()
+            .common
+            .ethernet
+            .states
+            .iter()
+            .map(|state| state.series_frames)
+            .sum()
     }
 }
 
@@ -204,12 +217,13 @@ impl Bench {
 fn settle_doorbells(lab: &Lab, node: usize, guest: &mut EthernetGuest) {
     const MORE: u64 = 5;
     guest.receive_ring().kick.write(MORE).unwrap();
-    let priced =
-        |world: &World<'_>| world.common.ethernet.states[node].nic.ledger().line(Crossing::Doorbell).count;
-    until("the first doorbells", || priced(&lab.daemon().shell().world()) >= MORE);
-    let mut world = lab.daemon().shell().world();
+    let priced = |world: &LockedNodes<'_>| {
+        world.common.ethernet.states[node].nic.ledger().line(Crossing::Doorbell).count
+    };
+    until("the first doorbells", || priced(&lab.daemon().shell().lock_all()) >= MORE);
+    let mut world = lab.daemon().shell().lock_all();
     let missing = MORE + 1 - priced(&world);
-    let World { nodes, common } = &mut world;
+    let LockedNodes { nodes, common } = &mut world;
     let bus = nodes.bus_mut(node).unwrap();
     (0..missing).for_each(|_| {
         common.ethernet.states[node].nic.doorbell(bus.clock(), bus);
@@ -250,7 +264,8 @@ fn bursts_of_equal_frames_are_batched_and_counted_so() {
     let figures = stats(&bench.lab, 0);
     assert_eq!((figures.shortcuts["ethernet_series"], figures.ethernet.sent_frames), (51, 51));
     assert!(
-        figures.model_time_ps > 0 && bench.lab.daemon().shell().world().common.network.latest() > Time::ZERO
+        figures.model_time_ps > 0
+            && bench.lab.daemon().shell().lock_all().common.network.latest() > Time::ZERO
     );
     // Frames that were not requested are not received.
     let before = ask(&bench.lab, &Request::Stats);

@@ -1,5 +1,7 @@
 //! Ordinary frames between Ethernet functions and MAC endpoints of cards.
 
+use niclab_device::shell::ledgers;
+use niclab_device::shell::service::ethernet_function;
 use std::sync::Arc;
 
 use niclab_device::ethernet::Negotiated;
@@ -64,7 +66,7 @@ fn endpoint_frames_reach_functions_and_endpoints_by_address() {
     send(&lab, &wires[0], &frame(me, BROADCAST, 70));
     assert_eq!((heard(&wires[1]).len(), stats(&lab, 1).ethernet.dropped_frames), (2, 1));
 
-    let world = lab.daemon().shell().world();
+    let world = lab.daemon().shell().lock_all();
     let host_receives =
         |node: usize| world.common.ethernet.states[node].nic.ledger().line(Crossing::HostReceive).count;
     assert_eq!([0, 1, 2].map(host_receives), [3, 3, 2], "each frame is priced once at each function");
@@ -186,8 +188,8 @@ fn flood_of_an_endpoint_delays_only_its_sender() {
     let lab = lab(3);
     let wire = Station::put(&lab, 1);
     flood(&lab, &wire);
-    until("an empty network", || !lab.daemon().shell().world().common.network.is_moving());
-    let sent = lab.daemon().shell().world().nodes[1].card.counts.traffic.sent_frames;
+    until("an empty network", || !lab.daemon().shell().lock_all().common.network.frames.is_moving());
+    let sent = lab.daemon().shell().lock_all().nodes[1].card.counts.traffic.sent_frames;
     assert_eq!(sent, 5_000, "each frame was answered");
 }
 
@@ -198,18 +200,18 @@ fn frames_to_an_endpoint_that_wait_are_at_most_one_budget() {
     let wire = Station::put(&lab, 1);
     let mut guest = lab.ethernet(0, MERGEABLE).unwrap();
     let frame = frame(lab.mac(0), Station::mac(1), 1_500);
-    let mut world = lab.daemon().shell().world();
+    let mut world = lab.daemon().shell().lock_all();
     let mut queued = 0;
     while queued < FRAMES {
         while queued < FRAMES && guest.queue(&Offload::default(), &frame).unwrap() {
             queued += 1;
         }
         guest.flush().unwrap();
-        world.transmit(0, 0);
+        ethernet_function::transmit(&mut world, 0, 0);
         let waiting = world.common.ethernet.states[0].for_stations.len();
         assert!(waiting <= 300, "{waiting} waiting frames exceed one budget");
     }
-    while world.transmit(0, 0) {}
+    while ethernet_function::transmit(&mut world, 0, 0) {}
     assert_eq!(wire.lock().heard.len(), FRAMES);
 }
 
@@ -221,10 +223,10 @@ fn segments_of_a_broadcast_to_endpoints_have_bounded_memory() {
     let mut guest = lab.ethernet_with(0, 256, 16_384, Negotiated::OFFERED).unwrap();
     let (long, checksum) = tcp(lab.mac(0), BROADCAST, 8 * SEGMENTS);
     let segmentation = Some(Segmentation { family: Family::V4, payload_bytes: 8 });
-    let mut world = lab.daemon().shell().world();
+    let mut world = lab.daemon().shell().lock_all();
     assert!(guest.queue(&Offload { checksum: Some(checksum), segmentation }, &long).unwrap());
     guest.flush().unwrap();
-    while world.transmit(0, 0) {}
+    while ethernet_function::transmit(&mut world, 0, 0) {}
     let heard: Vec<usize> = wires.iter().map(|wire| heard(wire).len()).collect();
     assert!(heard.iter().all(|heard| (800..SEGMENTS).contains(heard)), "{heard:?}");
     assert_eq!(heard.iter().sum::<usize>(), 4_096);
@@ -241,7 +243,7 @@ fn peer_device_ledgers_are_reported_and_switched_with_the_cards() {
     let [entry] = &*peripheral.ledger else { panic!("{peripheral:?}") };
     assert_eq!((entry.crossing.as_str(), entry.count, entry.bytes), ("device_to_device", 1, 60));
     assert!(entry.model_price_ps > 0 && figures.ledger.is_empty());
-    lab.daemon().shell().world().set_ledgers_on(false);
+    ledgers::set_on(&mut lab.daemon().shell().lock_all(), false);
     send(&lab, &wires[0], &frame(Station::mac(0), Station::mac(1), 60));
     assert_eq!(heard(&wires[1]).len(), 2);
     assert_eq!(stats(&lab, 1).peripherals, figures.peripherals);

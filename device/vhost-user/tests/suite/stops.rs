@@ -1,6 +1,7 @@
 //! Machines that stop and continue, as under a debugger, and drivers that reset their device. Both look the same at
 //! first.
 
+use niclab_device::shell::idle::deadlines;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,7 +30,7 @@ fn is_driver_ok(lab: &Lab, node: usize) -> bool {
 }
 
 fn is_open(lab: &Lab, node: usize) -> bool {
-    lab.daemon().shell().world().nodes[node].card.is_open(0)
+    lab.daemon().shell().lock_all().nodes[node].card.is_open(0)
 }
 
 /// Starts all queues of a guest on new rings, like a driver that has reset its device.
@@ -70,7 +71,7 @@ fn machine_stop_keeps_the_card_of_every_model() {
         guest.connection().stop_machine().unwrap();
         assert_eq!((is_open(&lab, 0), is_driver_ok(&lab, 0)), (before.1, false), "{}", model.name);
         start_new_queues(&guest);
-        until("the reset", || lab.daemon().shell().world().nodes[0].card.stopped.is_none());
+        until("the reset", || lab.daemon().shell().lock_all().nodes[0].card.stopped.is_none());
         assert!(!is_open(&lab, 0) && !is_driver_ok(&lab, 0), "{}: {opened:?}", model.name);
     }
 }
@@ -88,7 +89,10 @@ fn card_that_its_driver_closed_answers_peers_while_stopped() {
     assert!(a.try_launch(&[42], [1, 2], 0));
     a.announce();
     until("a refusal by the card without a port", || stats(&lab, 1).cluster.received_frames > 10);
-    assert!(lab.daemon().shell().world().is_waiting(), "the sender retransmits, and gives up at last");
+    assert!(
+        deadlines::is_waiting(&lab.daemon().shell().lock_all()),
+        "the sender retransmits, and gives up at last"
+    );
 }
 
 #[test]
@@ -103,7 +107,7 @@ fn messages_to_a_stopped_machine_arrive_when_it_continues() {
         assert!(a.try_launch(&[42], [1, 2], 0));
         a.announce();
         until("the frame is held", || {
-            let world = lab.daemon().shell().world();
+            let world = lab.daemon().shell().lock_all();
             world.nodes[1].card.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(0))
         });
         assert!(b.try_receive().is_none(), "{model}: nothing is written into a stopped guest");
@@ -134,7 +138,7 @@ fn frames_to_a_node_whose_qemu_ended_are_lost() {
     assert!(a.try_launch(&[42], [1, 2], 0));
     a.announce();
     let is_held = || {
-        let world = lab.daemon().shell().world();
+        let world = lab.daemon().shell().lock_all();
         world.nodes[1].card.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(0))
     };
     until("the frame is held", is_held);

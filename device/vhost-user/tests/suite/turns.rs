@@ -5,6 +5,8 @@ use crate::common::{frame, lab};
 use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::ring::Buffer;
+use niclab_device::shell::service::ethernet_function;
+use niclab_device::shell::service::queues;
 
 /// Polls until there is no more work. Returns the number of polls.
 fn looks(mut look: impl FnMut() -> bool) -> u32 {
@@ -24,7 +26,7 @@ fn queue_full_of_invalid_chains_takes_several_budgets() {
     let before = hostile.statistics().unwrap();
     let shell = lab.daemon().shell();
     // No doorbell is rung, and only this thread polls: the device's own thread may still process the previous request.
-    let mut world = shell.world();
+    let mut world = shell.lock_all();
     let chains = hostile.with_control_ring(|ring| {
         let mut chains = 0;
         while ring.add(&[Buffer { address, bytes: 8, writable: false }]).unwrap().is_some() {
@@ -33,7 +35,7 @@ fn queue_full_of_invalid_chains_takes_several_budgets() {
         ring.show().unwrap();
         chains
     });
-    assert!(looks(|| world.serve_control(0)) > 1, "one poll processes all {chains} chains");
+    assert!(looks(|| queues::serve_control(&mut world, 0)) > 1, "one poll processes all {chains} chains");
     drop(world);
     let returned = hostile.with_control_ring(|ring| {
         let mut returned = 0;
@@ -60,14 +62,14 @@ fn queue_full_of_long_frames_takes_several_budgets() {
         segmentation: Some(Segmentation { family: Family::V4, payload_bytes: 64 }),
     };
     let shell = lab.daemon().shell();
-    let mut world = shell.world();
+    let mut world = shell.lock_all();
     let mut frames = 0;
     while hostile.queue(&offload, &long).unwrap() {
         frames += 1;
     }
     hostile.show().unwrap();
     // A thousand segments are more than half a budget.
-    let looks = looks(|| world.transmit(0, 0));
+    let looks = looks(|| ethernet_function::transmit(&mut world, 0, 0));
     drop(world);
     assert!(looks > frames / 2, "{looks} polls for {frames} frames of 1,000 segments");
 }

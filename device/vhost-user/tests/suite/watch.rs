@@ -73,7 +73,7 @@ fn all_stats(lab: &Lab) -> DaemonStats {
 }
 
 fn is_watched(lab: &Lab) -> bool {
-    lab.daemon().shell().world().common.network.taps().is_any()
+    lab.daemon().shell().lock_all().common.network.taps().is_any()
 }
 
 /// Waits until all stores of these guests are processed: a request is answered after earlier stores.
@@ -86,7 +86,7 @@ fn settle(guests: &[Arc<ClusterGuest>]) {
 /// Waits until all doorbells of Ethernet functions are processed.
 fn until_ethernet_is_quiet(lab: &Lab) {
     until("all doorbells", || {
-        let world = lab.daemon().shell().world();
+        let world = lab.daemon().shell().lock_all();
         let states = world.common.ethernet.states.iter().enumerate();
         let priced = states.map(|(node, state)| (node, state.nic.ledger().line(Crossing::Doorbell).count));
         priced.into_iter().all(|(node, priced)| priced == world.common.ethernet.doorbells(node))

@@ -43,12 +43,7 @@ pub fn try_run(
 
 /// The route of the next posts, and how many of them every part of it accepts as a batch.
 #[inline]
-fn route(
-    locked: &mut LockedNodes<'_>,
-    node: usize,
-    (port, code): (u32, u32),
-    max_slots: u32,
-) -> Option<Way> {
+fn route(locked: &mut LockedNodes<'_>, node: usize, (port, code): (u32, u32), max_slots: u32) -> Option<Way> {
     if locked.needs_more_locks() || !locked.common.network.frames.is_idle() {
         return None;
     }

@@ -109,10 +109,7 @@ fn take_descriptors(locked: &mut LockedNodes<'_>) -> bool {
     for node in 0..locked.nodes.len() {
         for queue in DescriptorQueue::ALL {
             while !locked.common.budget.is_spent()
-                && locked
-                    .nodes
-                    .card_and_bus(node)
-                    .is_some_and(|(card, bus)| card.next_descriptor(queue, bus))
+                && locked.nodes.card_and_bus(node).is_some_and(|(card, bus)| card.next_descriptor(queue, bus))
             {
                 any = true;
                 locked.common.activity += 1;

@@ -11,8 +11,8 @@ use crate::ethernet::frame::Frame;
 use crate::ethernet::header::{HEADER_BYTES, LinkHeader, Offload};
 use crate::ethernet::offload::{Headers, MAX_HEADER_BYTES, MAX_SEGMENTS, complete_checksum, segment};
 use crate::memory::DmaMemory;
-use crate::shell::network::Network;
 use crate::shell::locks::budget::frame_ns;
+use crate::shell::network::Network;
 
 /// One guest's burst of frames.
 pub(super) struct Sender<'a, 'b, 'n> {

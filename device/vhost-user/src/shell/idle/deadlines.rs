@@ -20,14 +20,19 @@ pub struct Unchanged {
 /// frames.
 pub fn is_waiting(locked: &LockedNodes<'_>) -> bool {
     let is_waiting = || {
-        locked.has_pending() || locked.common.network.frames.is_holding() || deadlines(locked).next().is_some()
+        locked.has_pending()
+            || locked.common.network.frames.is_holding()
+            || deadlines(locked).next().is_some()
     };
     locked.common.ethernet.is_holding() || !locked.is_in_lockstep() && is_waiting()
 }
 
 /// How far away the earliest deadline is, if nothing is in flight.
 pub fn far_deadline(locked: &LockedNodes<'_>) -> Option<Duration> {
-    if locked.has_pending() || locked.common.network.frames.is_holding() || locked.common.ethernet.is_holding() {
+    if locked.has_pending()
+        || locked.common.network.frames.is_holding()
+        || locked.common.ethernet.is_holding()
+    {
         return None;
     }
     let (deadline, _) = deadlines(locked).min()?;

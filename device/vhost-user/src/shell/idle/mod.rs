@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::Shell;
 use self::deadlines::Unchanged;
+use super::Shell;
 use super::locks::LockedNodes;
 use super::service::ethernet_function;
 use super::{dispatch, observers};
@@ -166,7 +166,9 @@ impl Idle {
             let since = checked.elapsed();
             if since >= self.grace() * STARVED {
                 checked = Instant::now();
-                parking_lot::MutexGuard::unlocked(&mut stop, || self.pass_starved(shell, &mut unchanged, since));
+                parking_lot::MutexGuard::unlocked(&mut stop, || {
+                    self.pass_starved(shell, &mut unchanged, since)
+                });
             }
             // Pending work precedes a deadline.
             if shell.activity() != before || is_resuming || self.is_pending.load(Ordering::Relaxed) {

@@ -88,13 +88,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_ends_and_does_not_wrap() {
-        let mut turn = Budget::FULL;
+    fn budget_is_spent_and_does_not_wrap() {
+        let mut budget = Budget::FULL;
         budget.spend(BUDGET_NS - 1);
-        assert!(!turn.is_spent());
+        assert!(!budget.is_spent());
         budget.spend_work(u64::MAX);
-        assert_eq!(turn, Budget::SPENT);
+        assert_eq!(budget, Budget::SPENT);
         budget.spend(1);
-        assert!(turn.is_spent());
+        assert!(budget.is_spent());
     }
 }

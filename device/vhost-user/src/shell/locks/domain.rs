@@ -47,8 +47,10 @@ impl LockedNodes<'_> {
         let is_one_for_all = is_one_for_all || self.common.copies_all || self.common.returning > 0;
         let is_faulty =
             self.common.has_device_faults || self.common.is_adversarial || network.is_any_faulty();
-        let is_in_flight =
-            self.common.has_deferred || network.frames.is_moving() || network.frames.is_holding() || ethernet.is_holding();
+        let is_in_flight = self.common.has_deferred
+            || network.frames.is_moving()
+            || network.frames.is_holding()
+            || ethernet.is_holding();
         let is_observed = network.taps().is_any();
         let has_endpoints = || self.nodes.cards().any(|(_, card)| card.nic.has_stations());
         let has_work = || self.common.budget.is_spent() && self.next_work().is_some();

@@ -12,8 +12,8 @@ use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::shell::card::Card;
 use crate::memory::DmaMemory;
+use crate::shell::card::Card;
 
 /// A node: nobody does anything to it but who holds its lock.
 pub struct Node {

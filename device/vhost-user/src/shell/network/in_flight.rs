@@ -150,6 +150,12 @@ impl FramesInFlight {
         (self.held.len(), self.moving.len())
     }
 
+    /// The next arrival, which releases no delayed frame.
+    #[cfg(test)]
+    pub fn pop_moving(&mut self) -> Option<InFlight> {
+        self.moving.pop()
+    }
+
     /// The delayed frames.
     #[cfg(test)]
     pub fn held(&self) -> &[InFlight] {

@@ -26,6 +26,7 @@ impl<T: Ord> InOrder<T> {
     }
 
     /// How many there are.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.run.len() + self.overtaking.len()
     }

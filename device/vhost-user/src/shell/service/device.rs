@@ -5,9 +5,9 @@ use niclab_model::fabric::Delivery;
 use crate::shell::card::stopped::{HeldFrame, Stopped};
 use crate::shell::dispatch::{outputs, pages, run_until_idle};
 use crate::shell::lent::Carried;
-use crate::shell::lockstep;
 use crate::shell::locks::LockedNodes;
 use crate::shell::locks::budget::Budget;
+use crate::shell::lockstep;
 
 /// The front end of `node` stops the device: its card does nothing until [`start`] or [`reset`]. False when the driver
 /// has not used the device yet, so that there is nothing to keep.
@@ -62,9 +62,7 @@ pub fn reset(locked: &mut LockedNodes<'_>, node: usize) {
 fn release_held(locked: &mut LockedNodes<'_>, node: usize, stopped: Stopped) {
     let (frames, dropped) = stopped.into_frames();
     if dropped > 0 {
-        log::warn!(
-            "node {node}: its device was stopped; {dropped} frames found no room and were dropped"
-        );
+        log::warn!("node {node}: its device was stopped; {dropped} frames found no room and were dropped");
     }
     for HeldFrame { passage, frame, message, concern } in frames {
         let delivery = Delivery { to: node as u16, head: passage.head, at: passage.tail, corrupt: None };

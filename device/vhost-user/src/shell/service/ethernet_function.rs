@@ -4,9 +4,9 @@ use niclab_model::fabric::ethernet::Concern;
 
 use crate::shell::dispatch::{deliver, pages, run_until_idle};
 use crate::shell::ethernet::ForStations;
-use crate::shell::lockstep;
 use crate::shell::locks::budget::Budget;
 use crate::shell::locks::{Common, LockedNodes};
+use crate::shell::lockstep;
 
 /// Sends what `node` has in the transmit queue of a pair, for one budget. True when there is more.
 pub fn transmit(locked: &mut LockedNodes<'_>, node: usize, pair: usize) -> bool {

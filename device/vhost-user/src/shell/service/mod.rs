@@ -11,9 +11,9 @@ pub mod ethernet_function;
 pub mod queues;
 
 use super::dispatch::{pages, run_until_idle};
-use super::lockstep;
 use super::locks::LockedNodes;
 use super::locks::budget::Budget;
+use super::lockstep;
 
 /// The result of one poll of a node's pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,21 +68,24 @@ pub fn has_new_posts(locked: &LockedNodes<'_>, node: usize) -> bool {
 mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt;
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
 
     use niclab_abi::PAGE_BYTES;
     use niclab_abi::bar::{COMPLETER_RELEASED_OFFSET, SLOT_LAUNCH_WORD, launch_word};
     use niclab_model::fabric::link::LinkConfig;
     use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
     use niclab_model::nic::Statistics;
+    use niclab_model::nic::frame::SharedFrame;
     use niclab_model::nic::windows::PAGES_OF_PORTS;
-    use niclab_model::nic::{HostRange, Input, Nic, Observed, Register, ShellCounts};
+    use niclab_model::nic::{HostRange, Input, Nic, Observed, Output, Register, ShellCounts};
     use niclab_model::platform::ledger::Ledger;
-    use niclab_model::time::Span;
+    use niclab_model::platform::node_bus::NodeBus;
+    use niclab_model::time::{Span, Time};
     use smallvec::SmallVec;
 
-    use super::cluster::Cluster;
     use super::*;
+    use crate::shell::cluster::Cluster;
+    use crate::shell::dispatch;
     use crate::shell::pages::Pages;
 
     /// A card whose program releases a slice and launches just when its page is looked at.
@@ -186,51 +189,51 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_cannot_be_sent_keep_their_order_however_often_that_is() {
+    fn deferred_frames_keep_their_order() {
         let (cluster, _) = alone();
-        let mut world = cluster.lock_all();
+        let mut locked = cluster.lock_all();
         let frame = |number: u8| Output::Frame {
             at: Time::ZERO,
             tail: Time::ZERO,
             frame: SharedFrame::from(&[number; 64][..]),
             message: None,
         };
-        // The first frame is the cut; what its card wants behind it waits.
-        world.set_aside(0, frame(1), false);
-        world.set_aside(0, frame(2), true);
-        world.set_aside(0, frame(3), true);
-        assert_eq!(world.next_output(0), Some(frame(1)));
-        // The next part gets so far, and is cut by the second.
-        let second = world.next_output(0).unwrap();
-        world.set_aside(0, second, false);
-        world.set_aside(0, frame(4), true);
-        assert_eq!([(); 3].map(|()| world.next_output(0)), [2, 3, 4].map(|number| Some(frame(number))));
+        // The domain lacks a lock for the first frame. The later ones of the card wait.
+        locked.set_aside(0, frame(1), false);
+        locked.set_aside(0, frame(2), true);
+        locked.set_aside(0, frame(3), true);
+        assert_eq!(locked.next_output(0), Some(frame(1)));
+        // The next domain sends the first one, and lacks a lock for the second.
+        let second = locked.next_output(0).unwrap();
+        locked.set_aside(0, second, false);
+        locked.set_aside(0, frame(4), true);
+        assert_eq!([(); 3].map(|()| locked.next_output(0)), [2, 3, 4].map(|number| Some(frame(number))));
     }
 
     #[test]
-    fn work_in_hand_at_a_turns_end_is_come_back_for() {
+    fn pending_work_at_the_end_of_a_budget_is_resumed() {
         let (cluster, inputs) = alone();
-        let mut world = cluster.lock_all();
-        world.nodes[0].card.follow_ports();
-        // Launched, and the turn is over before the card goes on.
-        world.nodes[0].card.nic.accepts_store(0);
-        let launch = world.nodes[0].card.pages.take(0).unwrap();
-        let (card, bus) = world.node(0).unwrap();
+        let mut locked = cluster.lock_all();
+        locked.nodes[0].card.follow_ports();
+        // Posted, and the budget is spent before the card continues.
+        locked.nodes[0].card.nic.accepts_store(0);
+        let launch = locked.nodes[0].card.pages.take(0).unwrap();
+        let (card, bus) = locked.nodes.card_and_bus(0).unwrap();
         card.store(launch, bus);
-        world.common.budget = Budget::SPENT;
-        world.settle(0);
+        locked.common.budget = Budget::SPENT;
+        run_until_idle(&mut locked, 0);
         assert_eq!(inputs.lock().unwrap().last(), Some(&"launched"));
-        assert!(world.common.has_deferred && !world.may_be_in_parts());
-        assert!(!dispatch::resume(&mut world));
+        assert!(locked.common.has_deferred && !locked.may_split());
+        assert!(!dispatch::resume(&mut locked));
         assert_eq!(inputs.lock().unwrap().last(), Some(&"went on"));
     }
 
     #[test]
-    fn what_a_program_stored_before_a_launch_is_told_before_it_and_the_card_goes_on_without_a_wait() {
+    fn registers_precede_the_post_and_the_card_continues_at_once() {
         let (cluster, inputs) = alone();
-        let mut world = cluster.lock_all();
-        world.nodes[0].card.follow_ports();
-        service::serve_pages(&mut world, 0);
+        let mut locked = cluster.lock_all();
+        locked.nodes[0].card.follow_ports();
+        serve_pages(&mut locked, 0);
         assert_eq!(*inputs.lock().unwrap(), ["released", "launched", "went on"]);
     }
 }

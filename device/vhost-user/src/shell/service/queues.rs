@@ -5,9 +5,9 @@ use niclab_model::nic::DescriptorQueue;
 use super::adversarial;
 use crate::shell::card::Card;
 use crate::shell::dispatch::{outputs, pages, run_until_idle};
-use crate::shell::lockstep;
 use crate::shell::locks::LockedNodes;
 use crate::shell::locks::budget::{Budget, REQUEST_NS};
+use crate::shell::lockstep;
 
 /// Serves the control queue of `node`. True when there may be more.
 ///

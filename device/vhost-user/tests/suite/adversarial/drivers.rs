@@ -1,6 +1,9 @@
 //! Drivers with one bug each, of a kind that real hardware hides. They work with a normal card, and some seed of an
 //! adversarial card finds the bug. The same driver without the bug works with both.
 
+use niclab_device::shell::adversarial;
+use niclab_device::shell::service::queues;
+use niclab_device::shell::wait;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -40,8 +43,8 @@ const UNKNOWN_OPERATION: u32 = 0xdead;
 /// Two requests in flight. The bug: the driver expects replies in the order of requests.
 fn answers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     let desk = Desk::new();
-    let mut world = desk.shell().world();
-    seed.into_iter().for_each(|seed| world.make_adversarial(0, seed));
+    let mut world = desk.shell().lock_all();
+    seed.into_iter().for_each(|seed| adversarial::make_adversarial(&mut world, 0, seed));
     for _ in 0..16 {
         let asked = [(desk.ask(0, OP_PING), 0, true), (desk.ask(1, UNKNOWN_OPERATION), 1, false)];
         let mut next = asked.iter();
@@ -50,8 +53,8 @@ fn answers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
                 if let Some(head) = desk.answer() {
                     break head;
                 }
-                if !world.serve_control(0) {
-                    world.mind(Tick::Act, Some(Instant::now() + LONG));
+                if !queues::serve_control(&mut world, 0) {
+                    adversarial::tick(&mut world, Tick::Activity, Some(Instant::now() + LONG));
                 }
             };
             let believed = if has_bug { next.next() } else { asked.iter().find(|(of, ..)| *of == head) };
@@ -78,14 +81,14 @@ fn driver_that_expects_replies_in_order_is_found() {
 /// A request with a time limit. The bug: the limit is shorter than the device may need.
 fn short_timeout(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     let desk = Desk::new();
-    let mut world = desk.shell().world();
-    seed.into_iter().for_each(|seed| world.make_adversarial(0, seed));
+    let mut world = desk.shell().lock_all();
+    seed.into_iter().for_each(|seed| adversarial::make_adversarial(&mut world, 0, seed));
     let limit_ms = if has_bug { 1_000 } else { desk.guest.config().control_timeout_ms };
     for number in 0..64 {
         let begin = Instant::now();
         desk.ask(0, OP_PING);
-        world.serve_control(0);
-        world.mind(Tick::Quiet, Some(begin + Duration::from_millis(limit_ms.into())));
+        queues::serve_control(&mut world, 0);
+        adversarial::tick(&mut world, Tick::Idle, Some(begin + Duration::from_millis(limit_ms.into())));
         if desk.answer().is_none() {
             return Err(format!("request {number} has no reply in {limit_ms} ms: the device is dead"));
         }
@@ -103,16 +106,16 @@ fn events_counted(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     const MESSAGES: u64 = 24;
     let desk = Desk::new();
     desk.guest.offer_event_buffers(32).unwrap();
-    let mut world = desk.shell().world();
-    seed.into_iter().for_each(|seed| world.make_adversarial(0, seed));
+    let mut world = desk.shell().lock_all();
+    seed.into_iter().for_each(|seed| adversarial::make_adversarial(&mut world, 0, seed));
     let mut reported = 0;
     for _ in 0..MESSAGES {
         world.nodes[0].card.raise(CAUSE_MESSAGE, 0);
-        world.mind(Tick::Act, None);
+        adversarial::tick(&mut world, Tick::Activity, None);
         let events = desk.guest.take_events().unwrap();
         reported += events.iter().map(|event| if has_bug { 1 } else { event.count }).sum::<u64>();
     }
-    world.mind(Tick::Quiet, None);
+    adversarial::tick(&mut world, Tick::Idle, None);
     let events = desk.guest.take_events().unwrap();
     reported += events.iter().map(|event| if has_bug { 1 } else { event.count }).sum::<u64>();
     if reported == MESSAGES { Ok(()) } else { Err(format!("{reported} of {MESSAGES} messages are reported")) }
@@ -136,12 +139,12 @@ fn buffers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
         ring.show().unwrap();
         of_head
     });
-    let mut world = desk.shell().world();
-    seed.into_iter().for_each(|seed| world.make_adversarial(0, seed));
+    let mut world = desk.shell().lock_all();
+    seed.into_iter().for_each(|seed| adversarial::make_adversarial(&mut world, 0, seed));
     let mut reported = 0;
     for number in 0..BUFFERS / 2 {
         world.nodes[0].card.raise(CAUSE_MESSAGE, 0);
-        world.mind(Tick::Quiet, None);
+        adversarial::tick(&mut world, Tick::Idle, None);
         let (head, _) = desk.guest.with_event_ring(|ring| ring.poll_used()).unwrap().ok_or("no event")?;
         let mut bytes = [0; Event::BYTES];
         let buffer = if has_bug { number } else { of_head[&head] };
@@ -174,19 +177,19 @@ fn doorbell_word(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut a, mut b] = pair([&guests[0], &guests[1]]);
     let shell = lab.daemon().shell();
-    seed.into_iter().for_each(|seed| shell.world().make_adversarial(0, seed));
+    seed.into_iter().for_each(|seed| adversarial::make_adversarial(&mut shell.lock_all(), 0, seed));
     let mut received = 0;
     for number in 0..8 {
         assert!(a.launch_raw(64, &[number; 10]) > 0);
         // The doorbell wakes the device, which then polls for its grace period.
-        let mut is_awake = shell.serve_doorbell(0).more;
+        let mut is_awake = wait::serve_doorbell(&shell, 0).more;
         let looked_before = wants_doorbell(&guests[0]);
         while is_awake {
-            is_awake = shell.serve_doorbell(0).more;
+            is_awake = wait::serve_doorbell(&shell, 0).more;
         }
         assert!(a.launch_raw(64, &[number; 10]) > 0);
         let rings = if has_bug { looked_before } else { wants_doorbell(&guests[0]) };
-        while rings && shell.serve_doorbell(0).more {}
+        while rings && wait::serve_doorbell(&shell, 0).more {}
         received += std::iter::from_fn(|| b.try_receive()).count();
         b.release_lazily();
         if received as u64 != 2 * (number + 1) {

@@ -4,6 +4,9 @@
 mod drivers;
 mod reseed;
 
+use niclab_device::shell::adversarial;
+use niclab_device::shell::service;
+use niclab_device::shell::service::queues;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -17,7 +20,7 @@ use niclab_device::lab::Lab;
 use niclab_device::ring::Buffer;
 use niclab_device::shell::Shell;
 use niclab_device::shell::adversary::Tick;
-use niclab_device::shell::world::World;
+use niclab_device::shell::locks::LockedNodes;
 
 /// Seed of the card of node 0.
 const SEED: u64 = 7;
@@ -98,25 +101,29 @@ enum Fate {
 const CLOCKS_MS: [u64; 2] = [150, 3_000];
 
 /// Sends a request and waits for its reply.
-fn fate(desk: &Desk, world: &mut World<'_>) -> Fate {
+fn fate(desk: &Desk, world: &mut LockedNodes<'_>) -> Fate {
     let before = Instant::now();
     desk.ask(0, OP_PING);
-    world.serve_control(0);
+    queues::serve_control(world, 0);
     let after = Instant::now();
     let is_answered = || desk.answer().is_some();
     if is_answered() {
         return Fate::AtOnce;
     }
     for acts in 1..=8 {
-        world.mind(Tick::Act, Some(before));
+        adversarial::tick(world, Tick::Activity, Some(before));
         if is_answered() {
             return Fate::Acts(acts);
         }
     }
     for ms in CLOCKS_MS {
-        world.mind(Tick::Quiet, Some(before + Duration::from_millis(ms) - Duration::from_nanos(1)));
+        adversarial::tick(
+            world,
+            Tick::Idle,
+            Some(before + Duration::from_millis(ms) - Duration::from_nanos(1)),
+        );
         assert!(!is_answered(), "a reply arrived before {ms} ms had passed");
-        world.mind(Tick::Time, Some(after + Duration::from_millis(ms)));
+        adversarial::tick(world, Tick::Time, Some(after + Duration::from_millis(ms)));
         if is_answered() {
             return Fate::Clock(ms);
         }
@@ -127,8 +134,8 @@ fn fate(desk: &Desk, world: &mut World<'_>) -> Fate {
 #[test]
 fn replies_are_late_by_activity_or_clock_and_twice_at_the_limit() {
     let desk = Desk::new();
-    let mut world = desk.shell().world();
-    world.make_adversarial(0, SEED);
+    let mut world = desk.shell().lock_all();
+    adversarial::make_adversarial(&mut world, 0, SEED);
     let fates: Vec<Fate> = (0..1500).map(|_| fate(&desk, &mut world)).collect();
     drop(world);
     let count = |is: fn(&Fate) -> bool| fates.iter().filter(|fate| is(fate)).count() as u64;
@@ -148,8 +155,8 @@ fn replies_are_late_by_activity_or_clock_and_twice_at_the_limit() {
 #[test]
 fn requests_that_wait_together_are_taken_one_by_one() {
     let desk = Desk::new();
-    let mut world = desk.shell().world();
-    world.make_adversarial(0, SEED);
+    let mut world = desk.shell().lock_all();
+    adversarial::make_adversarial(&mut world, 0, SEED);
     let mut left = 0;
     let mut turns_of_rounds = Vec::new();
     for _ in 0..64 {
@@ -157,10 +164,10 @@ fn requests_that_wait_together_are_taken_one_by_one() {
             desk.ask(place, OP_PING);
         }
         let mut turns = 1;
-        while world.serve_control(0) {
+        while queues::serve_control(&mut world, 0) {
             turns += 1;
         }
-        world.mind(Tick::Quiet, Some(Instant::now() + LONG));
+        adversarial::tick(&mut world, Tick::Idle, Some(Instant::now() + LONG));
         assert_eq!(std::iter::from_fn(|| desk.answer()).count(), 4);
         left += turns - 1;
         turns_of_rounds.push(turns);
@@ -175,8 +182,8 @@ fn requests_that_wait_together_are_taken_one_by_one() {
 #[test]
 fn magic_word_is_late_and_appears_long_before_the_limit() {
     let desk = Desk::new();
-    let mut world = desk.shell().world();
-    world.make_adversarial(0, SEED);
+    let mut world = desk.shell().lock_all();
+    adversarial::make_adversarial(&mut world, 0, SEED);
     let (mut at_once, mut soon, mut latest) = (0, 0, 0);
     for _ in 0..600 {
         world.nodes[0].card.retract();
@@ -188,16 +195,16 @@ fn magic_word_is_late_and_appears_long_before_the_limit() {
             continue;
         }
         // Only the clock releases the word, and not before its time.
-        world.mind(Tick::Quiet, Some(before));
+        adversarial::tick(&mut world, Tick::Idle, Some(before));
         assert!(!desk.has_magic());
-        world.mind(Tick::Time, Some(after + Duration::from_millis(32)));
+        adversarial::tick(&mut world, Tick::Time, Some(after + Duration::from_millis(32)));
         if desk.has_magic() {
             soon += 1;
             continue;
         }
-        world.mind(Tick::Time, Some(before + Duration::from_millis(999)));
+        adversarial::tick(&mut world, Tick::Time, Some(before + Duration::from_millis(999)));
         assert!(!desk.has_magic());
-        world.mind(Tick::Time, Some(after + Duration::from_secs(1)));
+        adversarial::tick(&mut world, Tick::Time, Some(after + Duration::from_secs(1)));
         assert!(desk.has_magic(), "the word never appears");
         latest += 1;
     }
@@ -208,7 +215,7 @@ fn magic_word_is_late_and_appears_long_before_the_limit() {
         world.nodes[0].card.publish();
     }
     world.nodes[0].card.retract();
-    world.mind(Tick::Time, Some(Instant::now() + LONG));
+    adversarial::tick(&mut world, Tick::Time, Some(Instant::now() + LONG));
     assert!(!desk.has_magic());
     drop(world);
     assert!(desk.count("magic_late") > soon + latest);
@@ -218,13 +225,13 @@ fn magic_word_is_late_and_appears_long_before_the_limit() {
 fn fates(seed: u64, is_disturbed: bool) -> Vec<(Fate, bool)> {
     let desk = Desk::new();
     desk.guest.offer_event_buffers(32).unwrap();
-    let mut world = desk.shell().world();
-    world.make_adversarial(0, seed);
+    let mut world = desk.shell().lock_all();
+    adversarial::make_adversarial(&mut world, 0, seed);
     fates_at(&desk, &mut world, is_disturbed)
 }
 
 /// The same for this desk, whose card is adversarial.
-fn fates_at(desk: &Desk, world: &mut World<'_>, is_disturbed: bool) -> Vec<(Fate, bool)> {
+fn fates_at(desk: &Desk, world: &mut LockedNodes<'_>, is_disturbed: bool) -> Vec<(Fate, bool)> {
     let mut fates = Vec::new();
     for _ in 0..150 {
         world.nodes[0].card.retract();
@@ -233,7 +240,7 @@ fn fates_at(desk: &Desk, world: &mut World<'_>, is_disturbed: bool) -> Vec<(Fate
         if is_disturbed {
             (0..3).for_each(|port| world.nodes[0].card.raise(CAUSE_MESSAGE, port));
             drop(desk.guest.take_events().unwrap());
-            world.serve_pages(0);
+            service::serve_pages(world, 0);
         }
         fates.push((fate(desk, world), is_magic));
     }

@@ -1,5 +1,7 @@
 //! A new seed for adversarial cards while guests run.
 
+use niclab_device::shell::adversarial;
+use niclab_device::shell::service::queues;
 use std::time::Instant;
 
 use niclab_abi::control::OP_PING;
@@ -19,11 +21,11 @@ fn set_seed(desk: &Desk, nodes: &[&str], seed: u64) -> Answer {
 fn new_seed_gives_the_fates_of_a_card_started_with_it() {
     let desk = Desk::new();
     desk.guest.offer_event_buffers(32).unwrap();
-    desk.shell().world().make_adversarial(0, SEED);
-    let before = fates_at(&desk, &mut desk.shell().world(), true);
+    adversarial::make_adversarial(&mut desk.shell().lock_all(), 0, SEED);
+    let before = fates_at(&desk, &mut desk.shell().lock_all(), true);
     for seed in [SEED + 1, SEED] {
         assert_eq!(set_seed(&desk, &["node0"], seed), Answer::Done);
-        let after = fates_at(&desk, &mut desk.shell().world(), false);
+        let after = fates_at(&desk, &mut desk.shell().lock_all(), false);
         assert_eq!(after, fates(seed, false), "the number of replies just before the limit, too");
         assert_eq!(after == before, seed == SEED);
     }
@@ -33,23 +35,23 @@ fn new_seed_gives_the_fates_of_a_card_started_with_it() {
 fn answers(desk: &Desk, seed: u64, is_changed: bool) -> Vec<usize> {
     assert_eq!(set_seed(desk, &["node0"], seed), Answer::Done);
     let before = Instant::now();
-    let mut world = desk.shell().world();
+    let mut world = desk.shell().lock_all();
     for place in 0..PLACES {
         desk.ask(place, OP_PING);
     }
-    while world.serve_control(0) {}
+    while queues::serve_control(&mut world, 0) {}
     drop(world);
     if is_changed {
         assert_eq!(set_seed(desk, &["node0"], !seed), Answer::Done);
     }
-    let mut world = desk.shell().world();
+    let mut world = desk.shell().lock_all();
     let answered = || std::iter::from_fn(|| desk.answer()).count();
     let mut answers = vec![answered()];
     for _ in 0..8 {
-        world.mind(Tick::Act, Some(before));
+        adversarial::tick(&mut world, Tick::Activity, Some(before));
         answers.push(answered());
     }
-    world.mind(Tick::Quiet, Some(Instant::now() + LONG));
+    adversarial::tick(&mut world, Tick::Idle, Some(Instant::now() + LONG));
     answers.push(answered());
     answers
 }
@@ -57,7 +59,7 @@ fn answers(desk: &Desk, seed: u64, is_changed: bool) -> Vec<usize> {
 #[test]
 fn delayed_replies_keep_their_times_after_a_reseed() {
     let desk = Desk::new();
-    desk.shell().world().make_adversarial(0, SEED);
+    adversarial::make_adversarial(&mut desk.shell().lock_all(), 0, SEED);
     let mut kept = 0;
     for seed in 0..32 {
         let without = answers(&desk, seed, false);
@@ -83,7 +85,7 @@ fn kind(node: &str) -> String {
 fn reseed_needs_adversarial_cards_and_changes_all_or_none() {
     let desk = Desk::new();
     assert_eq!(set_seed(&desk, &["node0"], 8), Answer::Error { message: kind("node0") });
-    desk.shell().world().make_adversarial(0, SEED);
+    adversarial::make_adversarial(&mut desk.shell().lock_all(), 0, SEED);
     assert_eq!(set_seed(&desk, &[], 8), Answer::Error { message: kind("node1") });
     assert_eq!(
         (stats(&desk.lab, 0).adversarial_seed, stats(&desk.lab, 0).adversarial_reseeds),
@@ -91,7 +93,7 @@ fn reseed_needs_adversarial_cards_and_changes_all_or_none() {
     );
     let Answer::Error { message } = set_seed(&desk, &["node7"], 8) else { panic!("node7 exists") };
     assert!(message.contains("no node `node7`; there are node0, node1"), "{message}");
-    desk.shell().world().make_adversarial(1, SEED);
+    adversarial::make_adversarial(&mut desk.shell().lock_all(), 1, SEED);
     assert_eq!(set_seed(&desk, &[], 8), Answer::Done);
     assert_eq!(set_seed(&desk, &["node1"], 9), Answer::Done);
     let seeds = |node| (stats(&desk.lab, node).adversarial_seed, stats(&desk.lab, node).adversarial_reseeds);

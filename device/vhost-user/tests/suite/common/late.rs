@@ -20,7 +20,7 @@ pub struct Late {
 impl Late {
     /// Replaces the card of node 0 by one that answers with this status.
     pub fn put(lab: &Lab, status: u32) {
-        lab.daemon().shell().world().nodes[0].card.nic = Box::new(Self { status, ..Self::default() });
+        lab.daemon().shell().lock_all().nodes[0].card.nic = Box::new(Self { status, ..Self::default() });
     }
 }
 

@@ -1,5 +1,6 @@
 //! A card with only a MAC endpoint. It stores received frames, and sends frames of the test.
 
+use niclab_device::shell::dispatch;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ impl Station {
         let wire: Arc<Mutex<Wire>> = Arc::default();
         let [nic, peripheral] = [(); 2].map(|()| HostInterface::new(Profile::ultra_200mhz_htx()));
         let station = Self { wire: Arc::clone(&wire), clock: Time::ZERO, nic, peripheral };
-        lab.daemon().shell().world().nodes[node].card.nic = Box::new(station);
+        lab.daemon().shell().lock_all().nodes[node].card.nic = Box::new(station);
         wire
     }
 
@@ -58,11 +59,11 @@ impl Station {
 /// The card of node 0 sends a frame. All resulting work is done before this returns.
 pub fn send(lab: &Lab, wire: &Mutex<Wire>, frame: &[u8]) {
     wire.lock().to_send.push_back(frame.to_vec());
-    let mut world = lab.daemon().shell().world();
-    while world.go_on() {
+    let mut world = lab.daemon().shell().lock_all();
+    while dispatch::resume(&mut world) {
         world.bump();
     }
-    lab.daemon().shell().did(&mut world);
+    lab.daemon().shell().after_activity(&mut world);
 }
 
 impl Nic for Station {

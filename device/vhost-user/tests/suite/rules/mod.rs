@@ -125,7 +125,7 @@ fn overwrite_a_slot() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let mut scene = Scene::new();
     {
         // The device polls none of them before all are posted.
-        let _world = scene.lab.daemon().shell().world();
+        let _world = scene.lab.daemon().shell().lock_all();
         for number in 0..=u64::from(SLOTS) {
             scene.ports[0].launch_raw(64, &[number; 10]);
             scene.ports[0].announce();
@@ -187,7 +187,7 @@ fn write_into_receive_memory_and_leave() -> (Lab, Vec<Arc<ClusterGuest>>) {
     store(&scene.guests[0].memory().atomics(slices + 88, 1).unwrap()[0], 1);
     let Scene { lab, guests: [leaving, other], ports } = scene;
     drop((leaving, ports));
-    until("the guest is gone", || !lab.daemon().shell().world().nodes[0].card.is_running);
+    until("the guest is gone", || !lab.daemon().shell().lock_all().nodes[0].card.is_running);
     (lab, vec![other])
 }
 
@@ -330,7 +330,7 @@ fn request_twice(
             Buffer { address: room + at, bytes: 8, writable: true },
         ]
     };
-    let is_taken = || !lab.daemon().shell().world().nodes[0].card.control.is_empty();
+    let is_taken = || !lab.daemon().shell().lock_all().nodes[0].card.control.is_empty();
     let head = guest.with_control_ring(|ring| {
         let head = ring.add(&chain(0)).unwrap().unwrap();
         ring.notify().unwrap();
@@ -395,7 +395,7 @@ fn change_a_descriptor() -> (Lab, Vec<Arc<ClusterGuest>>) {
     // The card waits for the rest of the frame, and owns the first descriptor.
     let words = guest.memory().atomics::<AtomicU64>(ring, 5).unwrap();
     until("the descriptor is taken", || {
-        let world = lab.daemon().shell().world();
+        let world = lab.daemon().shell().lock_all();
         world.nodes[0].card.nic.ledger().line(Crossing::DescriptorFetch).count > 1
     });
     store(&words[1], u64::from_le(words[1].load(Ordering::SeqCst)) + 8);
@@ -473,7 +473,7 @@ fn post_without_doorbell_is_reported_and_stays_in_the_page() {
     };
     assert_eq!(report.nodes[0].broken_rules, [("launch-doorbell".to_owned(), 1)].into());
     assert!(
-        shell.world().nodes[0].card.pages.is_launched(scene.ports[0].number()),
+        shell.lock_all().nodes[0].card.pages.is_launched(scene.ports[0].number()),
         "the device took the post"
     );
 }

@@ -1,6 +1,8 @@
 //! The programs of guests, with the same code, on every kind of card and with rule checking. No rule is reported, in
 //! any order of operations and with faulty cards.
 
+use niclab_device::shell::idle::deadlines;
+use niclab_device::shell::settings;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -221,8 +223,8 @@ fn perform<T: Transport>(
             duplicated_interrupt: 0.05,
             ..DeviceFaults::default()
         };
-        let mut world = lab.daemon().shell().world();
-        (0..case.nodes).for_each(|node| world.set_device_faults(node.into(), &faults));
+        let mut world = lab.daemon().shell().lock_all();
+        (0..case.nodes).for_each(|node| settings::set_device_faults(&mut world, node.into(), &faults));
     }
     let (is_over, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let nodes = u64::from(case.nodes);
@@ -264,13 +266,13 @@ fn perform<T: Transport>(
 /// true.
 fn stop_machines(lab: &Lab, guests: &[Arc<ClusterGuest>], is_over: impl Fn() -> bool) {
     let is_held = || {
-        let world = lab.daemon().shell().world();
+        let world = lab.daemon().shell().lock_all();
         let stopped = world.nodes.card(1).and_then(|card| card.stopped.as_ref());
         stopped.is_some_and(|stopped| stopped.holds_from(0))
     };
     until("a frame for a stopped card", is_held);
     assert!(
-        !lab.daemon().shell().world().is_waiting(),
+        !deadlines::is_waiting(&lab.daemon().shell().lock_all()),
         "a deadline must not pass before the card has answered"
     );
     guests[1].connection().continue_machine(guests[1].memory()).unwrap();

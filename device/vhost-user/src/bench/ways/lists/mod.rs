@@ -11,13 +11,13 @@ use niclab_port::lists::{Append, Kind, Part, Put, Target};
 use serde::Serialize;
 
 use super::{Benches, Measured};
-use crate::shell::wait;
 use crate::bench::work::{self, Work};
 use crate::bench::{BenchError, card_with};
 use crate::frontend::ClusterGuest;
 use crate::frontend::lists::ListPort;
 use crate::lab::Lab;
 use crate::shell::Shell;
+use crate::shell::wait;
 
 pub use attacks::ATTACKS;
 

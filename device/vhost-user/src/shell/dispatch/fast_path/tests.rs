@@ -33,9 +33,10 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 use super::*;
 use crate::config::build;
 use crate::memory::DmaMemory;
-use crate::shell::locks::budget::Budget;
-use crate::shell::locks::Common;
 use crate::shell::cluster::Cluster;
+use crate::shell::dispatch::pages;
+use crate::shell::locks::Common;
+use crate::shell::locks::budget::Budget;
 
 /// Guest memory of a node.
 const MEMORY_BYTES: usize = 1 << 17;
@@ -43,6 +44,22 @@ const MEMORY_BYTES: usize = 1 << 17;
 const PORT_BYTES: u64 = 1 << 14;
 /// Ports that scripts use.
 const PORTS: u32 = 3;
+
+/// Takes the fast path away from all cards, or gives it back.
+fn set_open(locked: &mut LockedNodes<'_>, is_open: bool) {
+    let cards = locked.nodes.iter_mut().map(|(_, node)| &mut node.card);
+    cards.filter_map(|card| card.nic.effect_queue()).for_each(|queue| queue.set_open(is_open));
+}
+
+/// Frames on the fast path, those of them in batches, and those of them with extrapolated times.
+fn paths(locked: &LockedNodes<'_>) -> [u64; 3] {
+    let counts = || locked.nodes.cards().map(|(_, card)| &card.counts);
+    [
+        counts().map(|counts| counts.fast_path).sum(),
+        counts().map(|counts| counts.batched).sum(),
+        counts().map(|counts| counts.extrapolated).sum(),
+    ]
+}
 
 /// One of the two.
 struct Side {
@@ -55,17 +72,17 @@ struct Side {
 impl Side {
     fn new(config: &DaemonConfig, is_short: bool) -> Self {
         let (cluster, _) = build(config, 2).unwrap();
-        let nodes = cluster.len();
-        let mut world = cluster.lock_all();
-        world.set_short_way(is_short);
+        let mut locked = cluster.lock_all();
+        let nodes = locked.nodes.len();
+        set_open(&mut locked, is_short);
         let memory = |_| GuestMemoryMmap::from_ranges(&[(GuestAddress(0), MEMORY_BYTES)]).unwrap();
         let memories: Vec<GuestMemoryMmap> = (0..nodes).map(memory).collect();
         for (node, memory) in memories.iter().enumerate() {
-            world.nodes[node].card.memory = DmaMemory::new(memory, None).into();
-            world.nodes[node].card.is_running = true;
-            settings::set_link_up(&mut world, node, true);
+            locked.nodes[node].card.memory = DmaMemory::new(memory, None).into();
+            locked.nodes[node].card.is_running = true;
+            settings::set_link_up(&mut locked, node, true);
         }
-        drop(world);
+        drop(locked);
         Self { cluster, memories, launched: vec![[0; PORTS as usize]; nodes] }
     }
 
@@ -76,23 +93,23 @@ impl Side {
         let mut request = vec![0; Request::BYTES];
         Request { operation, body_bytes: body_bytes.len() as u32 }.to_bytes(&mut request);
         request.extend(body_bytes);
-        let world = &mut self.cluster.lock_all();
-        world.common.budget = Budget::FULL;
-        world.serve_ports(node);
-        let (card, bus) = world.node(node).unwrap();
+        let locked = &mut self.cluster.lock_all();
+        locked.common.budget = Budget::FULL;
+        pages::serve_ports(locked, node);
+        let (card, bus) = locked.nodes.card_and_bus(node).unwrap();
         card.is_running = true;
         card.nic.handle(bus.clock(), Input::ShellCounts(ShellCounts::default()), bus);
         card.nic.handle(bus.clock(), Input::Control { token: 7, request: &request }, bus);
         card.follow_ports();
         for port in 0..PORTS {
-            if !world.nodes[node].card.is_open(port) {
+            if !locked.nodes[node].card.is_open(port) {
                 self.launched[node][port as usize] = 0;
             }
         }
-        world.carry_out(node);
-        world.common.budget = Budget::FULL;
-        world.settle(node);
-        world.serve_stalled();
+        outputs::drain(locked, node);
+        locked.common.budget = Budget::FULL;
+        run_until_idle(locked, node);
+        pages::serve_stalled(locked);
     }
 
     fn store(&self, node: usize, page: u32, offset: usize, word: u64) {
@@ -176,9 +193,9 @@ impl Side {
                 dispatch::resume(&mut self.cluster.lock_all());
             }
             Act::Ledgers { is_on, stages } => {
-                let mut world = self.cluster.lock_all();
-                ledgers::set_on(&mut world, is_on);
-                ledgers::for_each(&mut world, |ledger| ledger.record_stages(stages));
+                let mut locked = self.cluster.lock_all();
+                ledgers::set_on(&mut locked, is_on);
+                ledgers::for_each(&mut locked, |ledger| ledger.record_stages(stages));
             }
             Act::Link { node, is_up } => settings::set_link_up(&mut self.cluster.lock_all(), node, is_up),
             Act::Faults { node, loss } => {
@@ -188,8 +205,8 @@ impl Side {
             }
             Act::Measure => ledgers::begin_measurement(&mut self.cluster.lock_all()),
             Act::Wait { node, until_ps } => {
-                let mut world = self.cluster.lock_all();
-                world.nodes[node].bus.wait_until(Time::from_ps(until_ps));
+                let mut locked = self.cluster.lock_all();
+                locked.nodes[node].bus.wait_until(Time::from_ps(until_ps));
             }
         }
     }
@@ -197,15 +214,15 @@ impl Side {
     /// All that there is, and how many messages took the short way, how many of these as a series, and how many of
     /// these were carried on.
     fn whole(&mut self) -> (String, [u64; 3]) {
-        let mut world = self.cluster.lock_all();
+        let mut locked = self.cluster.lock_all();
         let node = |(_, node): (usize, &mut Node)| {
             let rest = (&node.port, &node.bus, node.latest, &node.unsent, node.lent_frames, node.left_by);
             format!("{rest:#?}\n{}", node.card.whole())
         };
-        let nodes: Vec<String> = world.nodes.iter_mut().map(node).collect();
-        let Common { network, acts, budget, latest, stalled, has_deferred, .. } = &*world.common;
-        let whole = format!("{:#?}\n{}", (acts, budget, latest, stalled, has_deferred), network.whole());
-        let ways = [world.short_way_frames(), world.messages_in_series(), world.messages_carried_on()];
+        let nodes: Vec<String> = locked.nodes.iter_mut().map(node).collect();
+        let Common { network, activity, budget, latest, stalled, has_deferred, .. } = &*locked.common;
+        let whole = format!("{:#?}\n{}", (activity, budget, latest, stalled, has_deferred), network.whole());
+        let ways = paths(&locked);
         (format!("{}\n{whole}", nodes.join("\n")), ways)
     }
 
@@ -359,8 +376,8 @@ fn hold(config: &DaemonConfig, acts: &[Act]) -> Result<[u64; 3], TestCaseError> 
 fn models() -> Vec<&'static Model> {
     let has_short_way = |model: &&'static Model| {
         let (cluster, _) = build(&config(&format!("nodes = 2\nnic.model = \"{}\"", model.name)), 2).unwrap();
-        let mut world = cluster.lock_all();
-        world.nodes[0].card.nic.effect_queue().is_some()
+        let mut locked = cluster.lock_all();
+        locked.nodes[0].card.nic.effect_queue().is_some()
     };
     MODELS.iter().copied().filter(has_short_way).collect()
 }
