@@ -117,13 +117,22 @@ mod tests {
         };
         assert_eq!(wrong(all), None);
         let failure = |receive: fn(&mut Verifier, [Mark; 3])| wrong(receive).unwrap_or_default();
-        assert!(failure(|v, [_, b, _]| v.on_message(B, A, &b, b.payload())).contains("not due"), "a message is missing");
+        assert!(
+            failure(|v, [_, b, _]| v.on_message(B, A, &b, b.payload())).contains("not due"),
+            "a message is missing"
+        );
         assert!(
             failure(|v, [a, ..]| [a, a].iter().for_each(|m| v.on_message(B, A, m, m.payload())))
                 .contains("not due")
         );
-        assert!(failure(|v, [a, ..]| v.on_message(A, A, &a, a.payload())).contains("not due"), "another port");
-        assert!(failure(|v, [a, ..]| v.on_message(B, B, &a, a.payload())).contains("not due"), "another sender");
+        assert!(
+            failure(|v, [a, ..]| v.on_message(A, A, &a, a.payload())).contains("not due"),
+            "another port"
+        );
+        assert!(
+            failure(|v, [a, ..]| v.on_message(B, B, &a, a.payload())).contains("not due"),
+            "another sender"
+        );
         assert!(failure(|v, [a, b, _]| v.on_message(B, A, &a, b.payload())).contains("a wrong payload"));
         assert!(
             failure(|v, [a, ..]| v.on_message(B, A, &Mark { flow: 1, ..a }, a.payload())).contains("not due")
