@@ -1,7 +1,7 @@
 //! Embeds the source of the kernel module, so that an installed `niclab` can build it anywhere.
 //!
-//! Writes `$OUT_DIR/module_sources.rs`: one slice of `(file name, content)`, in the order of the names. Build
-//! products that lie in the same folder are left out.
+//! Writes `$OUT_DIR/module_sources.rs`: one slice of `(file name, content)`, in the order of the names. Build products
+//! in the same folder are omitted.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,6 @@ fn main() -> io::Result<()> {
 
     let mut code = String::from("&[\n");
     for (name, path) in &sources {
-        // Writing to a String cannot fail.
         let _ = writeln!(code, "    ({name:?}, include_bytes!({path:?})),");
     }
     code.push_str("]\n");
@@ -25,7 +24,7 @@ fn main() -> io::Result<()> {
     fs::write(out.join("module_sources.rs"), code)
 }
 
-/// Adds the module's sources of one folder; a folder that is not there adds nothing.
+/// Adds the module's sources in a folder; a missing folder adds nothing.
 fn collect(folder: &Path, sources: &mut Vec<(String, String)>) -> io::Result<()> {
     println!("cargo::rerun-if-changed={}", folder.display());
     let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
@@ -40,7 +39,7 @@ fn collect(folder: &Path, sources: &mut Vec<(String, String)>) -> io::Result<()>
     Ok(())
 }
 
-/// Kbuild writes `*.mod.c` beside the sources; those are products.
+/// Kbuild writes `*.mod.c` next to the sources; these are products.
 fn is_source(name: &str) -> bool {
     let c = (name.ends_with(".c") && !name.ends_with(".mod.c")) || name.ends_with(".h");
     c || name == "Makefile" || name == "Kbuild"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the drivers of all cards do alike: sections 1 to 4 and 7 of docs/driver/DEVICE.md, and a file that
- * may outlive its device. Each example has a link to it; copy them with `cp -rL`.
+ * The common code of all example drivers: sections 1 to 4 and 7 of docs/driver/DEVICE.md, and files that may outlive
+ * their device. Each example has a link to this file; copy an example with `cp -rL`.
  */
 #include <linux/io.h>
 #include <linux/iopoll.h>
@@ -24,9 +24,9 @@
 
 static int peer = -1;
 module_param(peer, int, 0444);
-MODULE_PARM_DESC(peer, "number of the node to talk to; by default the other one of a pair");
+MODULE_PARM_DESC(peer, "node number of the peer; by default the other node of the pair (number ^ 1)");
 
-/* What the device reads and writes. It is given physical addresses: each must be in one piece. */
+/* Memory for control requests. The device uses physical addresses, so each part must be physically contiguous. */
 struct card_shared {
 	struct niclab_event events[CARD_EVENTS];
 	struct niclab_request request;
@@ -35,14 +35,14 @@ struct card_shared {
 	u8 answer[CARD_MOST_BODY_BYTES];
 };
 
-/* Memory that the device writes: in one piece, and before a page that is mapped nowhere. */
+/* Memory that the device writes: contiguous, and directly before an unmapped page. */
 struct card_area {
 	void *first, *mapped;
 	phys_addr_t physical;
 	size_t bytes;
 };
 
-/* A driver's own structure begins with it. */
+/* The base of each driver's own structure. */
 struct card {
 	struct virtio_device *vdev;
 	struct virtqueue *queues[NICLAB_QUEUES];
@@ -51,12 +51,12 @@ struct card {
 	struct card_area *area;
 	void __iomem *bar;
 	struct miscdevice misc;
-	/* Called by the interrupt, behind which a program that sleeps looks again. */
+	/* Called by the interrupt. The interrupt then wakes the sleepers in `changed`, which check again. */
 	void (*on_event)(struct card *card);
 	wait_queue_head_t changed;
-	/* The device's part, and one for each open file. */
+	/* One reference for the device, and one for each open file. */
 	struct kref uses;
-	/* Held for all that programs and device change, and never by who sleeps. */
+	/* Protects all state that programs and device change. No holder sleeps. */
 	spinlock_t lock;
 	bool is_gone;
 };
@@ -66,7 +66,7 @@ static inline struct card *card_of(struct file *filp)
 	return container_of(filp->private_data, struct card, misc);
 }
 
-/* Section 4: one request, and a bounded wait for its answer. Only while the driver starts. */
+/* Section 4: sends one request and waits for its answer with a timeout. Used only while the driver starts. */
 static inline int card_request(struct card *card, u32 operation, const void *body, u32 body_bytes,
 			       void *answer, u32 answer_bytes)
 {
@@ -88,7 +88,7 @@ static inline int card_request(struct card *card, u32 operation, const void *bod
 	if (err)
 		return err;
 	virtqueue_kick(queue);
-	/* Who gives up on an answer fails to start: the reset takes the memory back. */
+	/* If the wait times out, the driver fails to start, and the reset takes the memory from the device. */
 	err = read_poll_timeout(virtqueue_get_buf, done, done, USEC_PER_MSEC,
 				card->config.control_timeout_ms * USEC_PER_MSEC, false, queue,
 				&written);
@@ -108,7 +108,7 @@ static inline void card_give_event(struct virtqueue *queue, struct niclab_event 
 	virtqueue_add_inbuf(queue, &in, 1, event, GFP_ATOMIC);
 }
 
-/* Section 7: what came is seen in memory. The event only says so, and its buffer goes back. */
+/* Section 7: the memory shows what arrived. The event only reports that, and its buffer goes back to the device. */
 static inline void card_on_interrupt(struct virtqueue *queue)
 {
 	struct card *card = queue->vdev->priv;
@@ -131,9 +131,9 @@ static inline void card_area_free(void *data)
 }
 
 /*
- * Memory for what the device writes, zero, freed behind the driver's remove(). It ends where a page
- * ends behind which nothing is mapped: a driver that believes a length or an index of a faulty
- * device faults there at once, on every kernel, and harms nothing. One for each card.
+ * Allocates zeroed memory for what the device writes; the kernel frees it after the driver's remove(). The memory ends
+ * directly before an unmapped page. A driver that uses an invalid length or index of a faulty device faults there at
+ * once, on every kernel, and damages nothing. Call it once per card.
  */
 static inline void *card_memory(struct card *card, size_t bytes)
 {
@@ -165,13 +165,13 @@ failed:
 	return NULL;
 }
 
-/* The address that the device is given of something in that memory. */
+/* The physical address, for the device, of an object in that memory. */
 static inline u64 card_physical(const struct card *card, const void *memory)
 {
 	return card->area->physical + (memory - card->area->mapped);
 }
 
-/* Section 2: the device maps the BAR after a first queue event, and stores the magic word last. */
+/* Section 2: the device maps the BAR after the first buffers in the event queue, and stores the magic word last. */
 static inline int card_map_bar(struct card *card)
 {
 	struct virtio_shm_region region;
@@ -187,13 +187,13 @@ static inline int card_map_bar(struct card *card)
 				  card->config.control_timeout_ms * USEC_PER_MSEC);
 }
 
-/* Page behind the last one of a window. */
+/* The page after the last one of a window. */
 static inline u64 card_window_end(const struct card *card, const struct niclab_window *window)
 {
 	return window->first_page + (u64)window->stride * (card->config.ports - 1) + window->pages;
 }
 
-/* Section 2: whether a row of the table makes sense, beside those before it. */
+/* Section 2: whether a row of the table is valid and does not overlap the rows before it. */
 static inline bool card_window_is_valid(const struct card *card, const struct niclab_window *rows, u32 i)
 {
 	const struct niclab_window *row = &rows[i], *other;
@@ -212,9 +212,9 @@ static inline bool card_window_is_valid(const struct card *card, const struct ni
 }
 
 /*
- * Section 2: port 0's page in the window of a kind, emptied of what a driver before left there; NULL
- * where there is none, or where the table makes no sense. Programs map none of the windows: the
- * driver stores for them, with the caching of the whole BAR and a barrier where order counts.
+ * Section 2: maps port 0's page in the window of a kind, and clears what an earlier driver left there. Returns NULL if
+ * the window does not exist or the table is invalid. Programs map no window. The driver does the stores, with the
+ * caching of the whole BAR and a barrier before each store whose order matters.
  */
 static inline void __iomem *card_window(struct card *card, u32 kind)
 {
@@ -237,7 +237,7 @@ static inline void __iomem *card_window(struct card *card, u32 kind)
 	return page;
 }
 
-/* Sections 1 to 3. Queues have to be all there, idle ones too: virtio numbers what is asked for. */
+/* Sections 1 to 3. The driver requests all queues, even unused ones, because virtio numbers the requested queues. */
 static inline int card_start(struct card *card, struct virtio_device *vdev, u64 features)
 {
 	struct virtqueue_info info[NICLAB_QUEUES] = {
@@ -253,12 +253,12 @@ static inline int card_start(struct card *card, struct virtio_device *vdev, u64 
 	init_waitqueue_head(&card->changed);
 	spin_lock_init(&card->lock);
 	kref_init(&card->uses);
-	/* By words: each access goes all the way to the device. */
+	/* Word by word, because each access is a separate access to the device. */
 	__virtio_cread_many(vdev, 0, config, sizeof(*config) / sizeof(u64), sizeof(u64));
 	if (config->magic != NICLAB_MAGIC || config->abi_version != NICLAB_ABI_VERSION ||
 	    (config->features & features) != features || !config->ports || !config->nodes)
 		return -ENODEV;
-	/* The device's words are not believed: it may be faulty. */
+	/* The driver does not trust the device's values: the device may be faulty. */
 	config->control_timeout_ms = clamp(config->control_timeout_ms, 100U, 60000U);
 	if (peer < 0)
 		peer = config->node ^ 1;
@@ -275,15 +275,15 @@ static inline int card_start(struct card *card, struct virtio_device *vdev, u64 
 	return card_request(card, NICLAB_OP_PING, NULL, 0, NULL, 0);
 }
 
-/* Whether it was started or not. Behind it neither device nor programs touch what they share. */
+/* Works for a started and for an unstarted device. Afterwards neither device nor programs access shared memory. */
 static inline void card_stop(struct card *card)
 {
-	/* Files may still be open: who sleeps in one is woken, and finds the device gone. */
+	/* Files may still be open. Readers and writers that sleep there wake, and find that the device is gone. */
 	spin_lock_irq(&card->lock);
 	card->is_gone = true;
 	spin_unlock_irq(&card->lock);
 	wake_up_all(&card->changed);
-	/* Behind the reset the device writes nowhere, and its memory may be freed. */
+	/* After the reset the device writes nothing, so its memory may be freed. */
 	virtio_reset_device(card->vdev);
 	card->vdev->config->del_vqs(card->vdev);
 }
@@ -293,7 +293,7 @@ static inline void card_free(struct kref *uses)
 	kfree(container_of(uses, struct card, uses));
 }
 
-/* The core holds its lock here and in misc_deregister(): what is found is there. */
+/* The misc core holds its lock here and in misc_deregister(), so the card still exists. */
 static inline int card_open(struct inode *inode, struct file *filp)
 {
 	kref_get(&card_of(filp)->uses);

@@ -382,7 +382,7 @@ static bool niclab_active_on_data(struct niclab_rings *rings, u32 node, const st
 	ahead = head->number - peer->taken;
 
 	active = head->target_port < NICLAB_ACTIVE_PORTS ? rings->ports[head->target_port] : NULL;
-	/* Numbers up to half the range behind the last one are duplicates. */
+	/* Numbers up to half the range below the last one are duplicates. */
 	if (!ahead || ahead > U32_MAX / 2) {
 		rings->raised[NICLAB_RAISED_OLD]++;
 		return true;
@@ -444,7 +444,7 @@ static void niclab_active_on_acknowledgement(struct niclab_rings *rings, u32 nod
 		rings->raised[NICLAB_RAISED_STRAY]++;
 }
 
-/* The node that a valid frame came from; an error if it is not a frame of active ports. */
+/* The source node of a valid frame; an error if it is not a frame of active ports. */
 static int niclab_active_source(const struct niclab_rings *rings, const struct niclab_frame *frame)
 {
 	const struct niclab_device_config *config = &rings->nic->config;

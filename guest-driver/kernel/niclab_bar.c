@@ -13,7 +13,7 @@
  * niclab_bar_init - finds the BAR; the device need not have mapped its memory yet.
  * @nic: the NIC.
  *
- * Return: 0, or an error, with a message that says what is missing.
+ * Return: 0, or an error, after a message that names what is missing.
  */
 int niclab_bar_init(struct niclab *nic)
 {
@@ -171,7 +171,7 @@ static int niclab_bar_read(struct niclab *nic)
  *
  * The device maps its memory shortly after the driver's first request, and writes the magic word last.
  *
- * Return: 0; -ETIMEDOUT or -EPROTO with a message that says why; -ENOMEM.
+ * Return: 0; -ETIMEDOUT or -EPROTO after a message with the reason; -ENOMEM.
  */
 int niclab_bar_wait(struct niclab *nic)
 {

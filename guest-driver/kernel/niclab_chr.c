@@ -238,7 +238,7 @@ static long niclab_ioctl(struct file *filp, unsigned int command, unsigned long 
 	}
 }
 
-/* Whether read has something to say; takes the count if that is what it is. */
+/* Whether read can return; takes the count of events if there is one. */
 static bool niclab_read_ready(struct niclab_file *file, u64 *count)
 {
 	*count = niclab_event_take(file);

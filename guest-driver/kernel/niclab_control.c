@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Requests on the control queue: one at a time, each bounded in time.
+ * Requests on the control queue: one at a time, each with a timeout.
  *
  * Only the event queue interrupts, so that interrupts can be counted exactly. The driver therefore polls the control
  * queue for the reply and sleeps in between. Requests open ports and change tables; no message waits for one.
@@ -42,7 +42,7 @@ void niclab_control_free(struct niclab *nic)
 	kfree(nic->control);
 }
 
-/* Wakes all threads that wait for an interrupt, which will not come. */
+/* Wakes all threads that wait for an interrupt, because none will follow. */
 static void niclab_wake_all(struct niclab *nic)
 {
 	struct niclab_file *file;

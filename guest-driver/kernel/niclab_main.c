@@ -32,7 +32,7 @@ static void niclab_config_read(struct virtio_device *vdev, struct niclab_device_
 static int niclab_validate(struct virtio_device *vdev)
 {
 	if (!niclab_is_ours(vdev)) {
-		dev_info(&vdev->dev, "virtio device %u has no niclab magic word: it is not a niclab NIC and is left alone\n",
+		dev_info(&vdev->dev, "virtio device %u has no niclab magic word: it is not a niclab NIC, and the driver ignores it\n",
 			 vdev->id.device);
 		return -ENODEV;
 	}
@@ -85,7 +85,7 @@ static int niclab_config_check(struct niclab *nic)
 	struct device *dev = &nic->vdev->dev;
 
 	if (config->abi_version != NICLAB_ABI_VERSION) {
-		dev_err(dev, "the device speaks ABI version %u, this driver %u; update the older of the two\n",
+		dev_err(dev, "the device has ABI version %u, this driver %u; update the older of the two\n",
 			config->abi_version, NICLAB_ABI_VERSION);
 		return -EPROTO;
 	}

@@ -7,7 +7,7 @@
  * card reaches. The kernel's network code runs in this interface's own work item, and not inside a lock or a system
  * call of active ports.
  *
- * The card stores a frame before the driver can tell its protocol. So the driver limits this interface's share of the
+ * The card stores a frame before the driver can read its protocol. So the driver limits this interface's share of the
  * buffers afterwards: if more of its frames are in the ring than its share, the driver drops the oldest. From the loss
  * the senders of other protocols learn to send less.
  *
@@ -186,7 +186,7 @@ static void niclab_net_send(struct niclab_net *net)
 		netif_wake_queue(net->netdev);
 }
 
-/* Polls the ring, in the way for cards that interrupt or in the way for cards that do not. */
+/* Polls the ring, with the method for cards that interrupt or the method for cards that do not. */
 static void niclab_net_look(struct niclab_net *net)
 {
 	struct niclab_rings *rings = net->rings;

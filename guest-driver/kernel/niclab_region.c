@@ -3,7 +3,7 @@
  * Regions: memory of programs that the device reads and writes by itself.
  *
  * A region's pages are pinned before the device gets their addresses, and unpinned after the device has promised not to
- * access them any more. Without that promise they stay pinned, and the kernel's log says so.
+ * access them any more. Without that promise they stay pinned, and the driver logs that.
  *
  * Pinning and unpinning access user memory and may take long, so both happen with the NIC unlocked. Under the lock the
  * driver only moves a file's regions to a list, and frees them after unlocking.

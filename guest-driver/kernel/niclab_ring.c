@@ -13,9 +13,9 @@
 #include "niclab_ring.h"
 
 /*
- * After frames have come the driver polls again, because the card does not interrupt a driver that it believes to be
- * busy. The card decides that in model time: a frame that comes later in wall time may come within the busy period. So
- * with interrupting cards the driver never stops polling, at the slow interval.
+ * After frames have arrived the driver polls again, because the card does not interrupt a driver that it believes to be
+ * busy. The card decides that in model time: a frame that arrives later in wall time may still be within the busy
+ * period. So with interrupting cards the driver never stops polling, at the slow interval.
  */
 #define NICLAB_LOOK_AGAIN_JIFFIES 1
 #define NICLAB_LOOK_RARELY_JIFFIES (HZ / 50)
@@ -299,7 +299,7 @@ void niclab_ring_interrupt(struct niclab *nic)
 }
 
 /**
- * niclab_ring_sleep - sleeps until frames come, or until another thread has taken one for this port.
+ * niclab_ring_sleep - sleeps until frames arrive, or until another thread has taken one for this port.
  * @rings: the rings, not locked, of a card that interrupts.
  * @active: the port, whose file is in use.
  * @left: timeout in jiffies; on return the time left, or zero after a signal.

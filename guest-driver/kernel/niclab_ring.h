@@ -34,10 +34,10 @@
 struct niclab_net;
 
 /**
- * struct niclab_sleeper - a program that sleeps until a frame comes. All fields are under &niclab.event_lock.
+ * struct niclab_sleeper - a program that sleeps until a frame arrives. All fields are under &niclab.event_lock.
  * @entry: in &niclab_rings.sleepers.
  * @wait: the queue that it sleeps in.
- * @is_called: frames came; the program must take them out of the ring, for all ports.
+ * @is_called: frames arrived; the program must take them out of the ring, for all ports.
  */
 struct niclab_sleeper {
 	struct list_head entry;
@@ -101,7 +101,7 @@ struct niclab_sending {
  * @incarnation: number of its current driver; zero: no frame of it was received.
  * @begun: how often its driver restarted.
  * @stale_frames: frames received from it for an earlier driver of this node.
- * @is_known: its numbering is known: a frame of its current driver has come, or its frames start from 1.
+ * @is_known: its numbering is known: a frame of its current driver has arrived, or its frames start from 1.
  * @sent: number of the last frame sent to it.
  * @acknowledged: number of the last of these that it has acknowledged.
  * @taken: number of the last frame received from it.

@@ -17,7 +17,7 @@
 #define NICLAB_SEND_LOOKS 256U
 #define NICLAB_SEND_PAUSE_US 20U
 
-/* A frame's data may lie in two pages, and then takes two descriptors. */
+/* A frame's data may cross a page boundary, and then takes two descriptors. */
 #define NICLAB_SEND_PIECES 2U
 
 /**

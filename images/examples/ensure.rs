@@ -1,7 +1,8 @@
-//! Builds everything for a cluster's guests, as `niclab` would, and prints where it is.
+//! Builds all images for a cluster's guests, as `niclab` does, and prints their paths.
 //!
 //! ```text
-//! cargo run -p niclab-images --example ensure -- [--verbose] [--survey] [--offline] [--mirror URL] [--tool FILE]... [PACKAGE]...
+//! cargo run -p niclab-images --example ensure -- [--verbose] [--survey] [--offline] [--mirror URL] \
+//!     [--tool FILE]... [PACKAGE]...
 //! ```
 
 use std::env;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use niclab_images::{Cache, Progress, Request, Terminal, ensure, survey};
 
-/// Prints every detail, to see what a package's installation has to say.
+/// Prints every detail, including the output of package installations.
 struct Verbose;
 
 impl Progress for Verbose {
@@ -33,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut progress: Box<dyn Progress> = Box::new(Terminal::new());
     let mut args = env::args().skip(1);
     while let Some(arg) = args.next() {
-        let mut value = || args.next().ok_or_else(|| format!("{arg} wants a value"));
+        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--verbose" => progress = Box::new(Verbose),
             "--offline" => request.offline = true,

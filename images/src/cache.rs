@@ -1,16 +1,16 @@
-//! The folder everything is built into.
+//! The folder into which everything is built.
 //!
 //! ```text
-//! $NICLAB_CACHE/                     else $XDG_CACHE_HOME/niclab, else ~/.cache/niclab
-//!   v1/                              one folder per layout version; others are left alone
-//!     lock                           held while something is built
-//!     debug-kernel-lock                  held while a kernel is built, which others do not wait for
-//!     apt/                           apt's own state, never the host's
-//!     tree/KEY/  module/KEY/  initramfs/KEY/  disk/KEY/   and what others build from these ([`Cache::derive`])
+//! $NICLAB_CACHE/                     or $XDG_CACHE_HOME/niclab, or ~/.cache/niclab
+//!   v1/                              one folder per layout version; other versions are never changed
+//!     lock                           held during a build
+//!     debug-kernel-lock              held during the build of a debug kernel, which other builds do not wait for
+//!     apt/                           the private apt's state
+//!     tree/KEY/  module/KEY/  initramfs/KEY/  disk/KEY/   and artefacts of other packages ([`Cache::derive`])
 //! ```
 //!
-//! An artefact's key is a hash of all it is made from. It is built in a sibling folder, synced, marked and then
-//! renamed to its final name; so what has its name and its mark is whole, whatever was interrupted.
+//! An artefact's key is a hash of all its inputs. niclab builds the artefact in a sibling folder, syncs it, marks it
+//! and then renames it. So an artefact with its final name and mark is complete, even after an interruption.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -28,24 +28,23 @@ use sha2::{Digest, Sha256};
 use crate::error::{At, ImageError};
 use crate::progress::Progress;
 
-/// Version of the folder layout. Raise it when an older niclab could misread the folder or the other way round.
+/// Version of the folder layout. Raise it if an older niclab could misread the folder, or a newer one an old folder.
 pub(crate) const LAYOUT: &str = "v1";
 
-/// File that says an artefact is whole; its content is the artefact's key.
+/// File that marks a complete artefact; its content is the artefact's key.
 const MARK: &str = ".complete";
 
-/// Prefix of a folder in which something is being built.
+/// Prefix of a folder in which an artefact is being built.
 const STAGING_PREFIX: &str = ".building-";
 
-/// The cache: where artefacts are, and how they get there.
+/// The cache, which finds and builds artefacts.
 #[derive(Debug, Clone)]
 pub struct Cache {
     base: PathBuf,
 }
 
 impl Cache {
-    /// The user's cache: `NICLAB_CACHE`, else `$XDG_CACHE_HOME/niclab`, else `~/.cache/niclab`. Nothing is
-    /// created yet.
+    /// The user's cache: `NICLAB_CACHE`, or `$XDG_CACHE_HOME/niclab`, or `~/.cache/niclab`. Does not create it.
     ///
     /// # Errors
     /// [`ImageError::NoCacheFolder`] if no variable names a folder; an I/O error if the working folder is gone.
@@ -58,12 +57,12 @@ impl Cache {
         Self::at(&base)
     }
 
-    /// A cache in a folder of the caller's choice.
+    /// A cache in this folder.
     ///
     /// # Errors
     /// An I/O error if `base` is relative and the working folder is gone.
     pub fn at(base: &Path) -> Result<Self, ImageError> {
-        // Absolute: apt and QEMU are given these paths, and they run elsewhere.
+        // The path must be absolute, because apt and QEMU run in other folders.
         Ok(Self { base: std::path::absolute(base).at("find", base)? })
     }
 
@@ -72,7 +71,7 @@ impl Cache {
         self.base.join(LAYOUT)
     }
 
-    /// Folders of other layout versions, left by an older or newer niclab. They are never touched; the user may
+    /// Folders of other layout versions, made by an older or newer niclab. niclab never changes them; the user may
     /// remove them.
     pub fn other_layouts(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(&self.base) else { return Vec::new() };
@@ -87,11 +86,11 @@ impl Cache {
         found
     }
 
-    /// Whether a run could use the cache: it is the user's own or can be made, it can be written to, and programs can
-    /// be started from it. Nothing is created. Returns the bytes that are free there.
+    /// Checks whether a run can use the cache: it belongs to the user or can be made, it is writable, and programs can
+    /// be started from it. Creates nothing. Returns the free bytes.
     ///
     /// # Errors
-    /// [`ImageError`] that names what is wrong and the fix.
+    /// [`ImageError`] with the problem and its fix.
     pub fn check(&self) -> Result<u64, ImageError> {
         let root = self.root();
         let is_there = fs::symlink_metadata(&root).is_ok();
@@ -103,17 +102,17 @@ impl Cache {
             |errno: Errno| ImageError::UnwritableCache { path: place.to_owned(), source: errno.into() };
         access(place, AccessFlags::W_OK | AccessFlags::X_OK).map_err(unwritable)?;
         check_exec(&root, place)?;
-        let about = statvfs(place).map_err(io::Error::from).at("look at", place)?;
+        let about = statvfs(place).map_err(io::Error::from).at("examine", place)?;
         Ok(about.blocks_available() * about.fragment_size())
     }
 
-    /// Where an artefact is if it is whole.
+    /// The path of an artefact, if it is complete.
     pub(crate) fn find(&self, kind: &str, key: &Key) -> Option<PathBuf> {
         let path = self.root().join(kind).join(&key.0);
         is_whole(&path, key).then_some(path)
     }
 
-    /// The whole artefacts of a kind.
+    /// The complete artefacts of a kind.
     pub(crate) fn list(&self, kind: &str) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.root().join(kind)) else { return Vec::new() };
         let mut found: Vec<_> = entries
@@ -127,7 +126,7 @@ impl Cache {
         found
     }
 
-    /// Removes all but the `keep` newest artefacts of a kind that is cheap to build again.
+    /// Removes all but the `keep` newest artefacts of a kind that is cheap to rebuild.
     pub(crate) fn prune(&self, _lock: &CacheLock, kind: &str, keep: usize) -> Result<(), ImageError> {
         let built = |path: &PathBuf| fs::metadata(path.join(MARK)).and_then(|mark| mark.modified()).ok();
         let mut found = self.list(kind);
@@ -135,24 +134,24 @@ impl Cache {
         found.iter().skip(keep).try_for_each(|path| remove_all(path))
     }
 
-    /// Where an artefact is that [`Cache::derive`] built, if it is whole.
+    /// The path of an artefact that [`Cache::derive`] built, if it is complete.
     pub fn find_derived(&self, kind: &str, key: &Key) -> Option<PathBuf> {
         self.find(kind, key)
     }
 
-    /// How many whole artefacts of a kind there are that [`Cache::derive`] built.
+    /// The number of complete artefacts of a kind that [`Cache::derive`] built.
     pub fn count_derived(&self, kind: &str) -> usize {
         self.list(kind).len()
     }
 
-    /// Where an artefact of that kind and key is, or will be.
+    /// The path of the artefact of this kind and key, whether or not it exists.
     pub fn derived_path(&self, kind: &str, key: &Key) -> PathBuf {
         self.root().join(kind).join(&key.0)
     }
 
-    /// An artefact that another package builds: found, or built by `build` in the folder it is given, once, however
-    /// many want it at the same time. Beside it the `keep` newest of its kind are kept. One that `is_good` refuses is
-    /// built again.
+    /// Finds an artefact of another package, or has `build` build it in the given folder, once even if several
+    /// processes want it at the same time. Besides it, the `keep` newest of its kind stay. If `is_good` rejects an
+    /// artefact, it is rebuilt.
     ///
     /// # Errors
     /// Those of `build`; [`ImageError`] when the cache cannot be used.
@@ -177,13 +176,14 @@ impl Cache {
         Ok(path)
     }
 
-    /// Waits until no other niclab builds in this cache. The lock ends with the value, or with the process.
+    /// Waits until no other niclab builds in this cache. The lock is released when the value is dropped or the process
+    /// ends.
     pub(crate) fn lock(&self, progress: &dyn Progress) -> Result<CacheLock, ImageError> {
         self.lock_named("lock", progress)
     }
 
-    /// The same for artefacts that take so long that nobody who wants another should wait for them. It is taken before
-    /// the lock of all others, if both are.
+    /// A separate lock for artefacts that take so long that other builds should not wait for them. If a process takes
+    /// both locks, it takes this one first.
     pub(crate) fn lock_named(&self, name: &str, progress: &dyn Progress) -> Result<CacheLock, ImageError> {
         let root = self.root();
         fs::create_dir_all(&root).at("create", &root)?;
@@ -208,7 +208,7 @@ impl Cache {
         Ok(lock)
     }
 
-    /// The artefact of that key, built by `build` in the folder it is given if it is not there yet.
+    /// The artefact of this key. If it is missing, `build` builds it in the given folder.
     pub(crate) fn artefact<E: From<ImageError>>(
         &self,
         _lock: &CacheLock,
@@ -223,12 +223,12 @@ impl Cache {
         fs::create_dir_all(&folder).at("create", &folder)?;
         remove_staging(&folder)?;
         let staging = folder.join(format!("{STAGING_PREFIX}{key}"));
-        // Nobody else's to write to, whatever mask the user has.
+        // Not writable by other users with any umask.
         DirBuilder::new().mode(0o700).create(&staging).at("create", &staging)?;
         *unfinished() = Some(staging.clone());
         if let Err(error) = build(&staging) {
-            // A signal ends what builds first, and this process next, which waits here until a large folder is gone. A
-            // killed build leaves it, and the next one clears it.
+            // A signal ends the build's programs, and then this process by [`abandon`], which waits for this lock until
+            // a large folder is removed. A killed build leaves its folder to the next build.
             let mut unfinished = unfinished();
             let _ = fs::remove_dir_all(&staging);
             *unfinished = None;
@@ -236,25 +236,25 @@ impl Cache {
         }
         *unfinished() = None;
         let path = folder.join(&key.0);
-        // Without its mark it is not ours, or damaged.
+        // A folder without its mark is damaged, or was not made by niclab.
         remove_all(&path)?;
         publish(&staging, &path, key)?;
         Ok(path)
     }
 }
 
-/// What this process is building. There is one at a time, as builds are serialized.
+/// The artefact that this process is building. There is only one, because builds are serialized.
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 fn unfinished() -> MutexGuard<'static, Option<PathBuf>> {
-    // Nothing panics while it holds the lock.
+    // No code panics while it holds the lock.
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes what this process has half built. For whoever ends it in the middle, by a signal.
+/// Removes the incomplete build of this process; call it before a signal ends the process.
 pub fn abandon() {
     if let Some(staging) = unfinished().take() {
-        // What cannot be removed the next build clears.
+        // The next build removes what this cannot remove.
         let _ = fs::remove_dir_all(staging);
     }
 }
@@ -266,7 +266,7 @@ pub(crate) struct CacheLock {
 }
 
 impl CacheLock {
-    /// Leaves our process id for those who wait.
+    /// Writes this process's id for waiting processes.
     fn write_owner(&mut self) -> io::Result<()> {
         self.lock.set_len(0)?;
         self.lock.rewind()?;
@@ -274,28 +274,28 @@ impl CacheLock {
     }
 }
 
-/// Keeps others out of the cache, in which whole folders are removed: it must be ours.
+/// Protects the cache from other users. niclab removes whole folders in it, so it must belong to the user.
 fn protect(root: &Path) -> Result<(), ImageError> {
     check_owner(root)?;
     check_exec(root, root)?;
-    // By descriptor, and not through a link that has its place by now.
+    // By descriptor, so that a link that replaced the folder meanwhile is not followed.
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY).bits();
     let folder = OpenOptions::new().read(true).custom_flags(flags).open(root).at("open", root)?;
-    // Disk images have the nodes' ssh keys in them.
+    // Disk images contain the nodes' ssh keys.
     folder.set_permissions(fs::Permissions::from_mode(0o700)).at("protect", root)
 }
 
 fn check_owner(root: &Path) -> Result<(), ImageError> {
-    let about = fs::symlink_metadata(root).at("look at", root)?;
+    let about = fs::symlink_metadata(root).at("examine", root)?;
     if !about.is_dir() || about.uid() != nix::unistd::getuid().as_raw() {
         return Err(ImageError::ForeignCache(root.to_owned()));
     }
     Ok(())
 }
 
-/// `place` is on the file system of the cache, which may not be there yet.
+/// Checks whether programs can be started. `place` is on the cache's file system; the cache may not exist yet.
 fn check_exec(root: &Path, place: &Path) -> Result<(), ImageError> {
-    let about = statvfs(place).map_err(io::Error::from).at("look at", place)?;
+    let about = statvfs(place).map_err(io::Error::from).at("examine", place)?;
     if about.flags().contains(FsFlags::ST_NOEXEC) {
         return Err(ImageError::NoExecCache(root.to_owned()));
     }
@@ -310,10 +310,10 @@ fn is_whole(path: &Path, key: &Key) -> bool {
     fs::read_to_string(path.join(MARK)).is_ok_and(|mark| mark.trim() == key.0)
 }
 
-/// Makes a finished folder durable, marks it, and gives it its name.
+/// Syncs a finished folder, marks it, and gives it its final name.
 fn publish(staging: &Path, path: &Path, key: &Key) -> Result<(), ImageError> {
     let folder = File::open(staging).at("open", staging)?;
-    // The mark must not outlive, in a power cut, the data it speaks for.
+    // After a power cut, the mark must not exist without the data.
     nix::unistd::syncfs(&folder).map_err(io::Error::from).at("sync", staging)?;
     let mark = staging.join(MARK);
     let mut file = File::create(&mark).at("create", &mark)?;
@@ -325,7 +325,7 @@ fn publish(staging: &Path, path: &Path, key: &Key) -> Result<(), ImageError> {
     File::open(parent).and_then(|dir| dir.sync_all()).at("sync", parent)
 }
 
-/// Removes what interrupted builds left in a folder. Only called under the lock.
+/// Removes the folders of interrupted builds. The caller holds the lock.
 fn remove_staging(folder: &Path) -> Result<(), ImageError> {
     for entry in fs::read_dir(folder).at("list", folder)? {
         let entry = entry.at("list", folder)?;
@@ -336,7 +336,7 @@ fn remove_staging(folder: &Path) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// Removes a folder and all in it, if it is there.
+/// Removes a folder and its contents, if it exists.
 pub(crate) fn remove_all(path: &Path) -> Result<(), ImageError> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", path),
@@ -344,7 +344,7 @@ pub(crate) fn remove_all(path: &Path) -> Result<(), ImageError> {
     }
 }
 
-/// A hash of all that an artefact is made from; also its folder's name.
+/// A hash of all inputs of an artefact; also the name of its folder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(String);
 
@@ -358,12 +358,12 @@ impl fmt::Display for Key {
 pub struct KeyBuilder(Sha256);
 
 impl KeyBuilder {
-    /// `recipe` names the code that builds it; change the name when that code changes what it produces.
+    /// `recipe` names the code that builds the artefact; change the name if the code produces something else.
     pub fn new(recipe: &str) -> Self {
         Self(Sha256::new()).text(recipe)
     }
 
-    /// Adds an input. Lengths are hashed too, so that moving a byte from one input to the next changes the key.
+    /// Adds an input. Lengths are hashed, too, so moving a byte from one input to the next changes the key.
     pub fn bytes(mut self, input: &[u8]) -> Self {
         self.0.update((input.len() as u64).to_le_bytes());
         self.0.update(input);
@@ -383,7 +383,7 @@ impl KeyBuilder {
         Ok(self.bytes(&fs::read(path).at("read", path)?))
     }
 
-    /// The first 128 bits are plenty: nobody attacks a user's own cache.
+    /// The first 128 bits are enough, because no attacker chooses inputs of a user's own cache.
     pub fn finish(self) -> Key {
         let digest = self.0.finalize();
         Key(digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect())
@@ -399,7 +399,7 @@ mod tests {
     use crate::progress::Silent;
 
     #[test]
-    fn a_cache_that_is_a_link_is_refused_and_what_it_leads_to_is_untouched() {
+    fn cache_that_is_a_link_is_refused_and_its_target_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let elsewhere = dir.path().join("elsewhere");
         fs::create_dir(&elsewhere).unwrap();
@@ -415,7 +415,7 @@ mod tests {
     fn check_accepts_a_cache_that_is_there_and_one_that_can_be_made() {
         let dir = tempfile::tempdir().unwrap();
         assert!(Cache::at(&dir.path().join("not/yet")).unwrap().check().unwrap() > 0);
-        assert!(!dir.path().join("not").exists(), "nothing is created");
+        assert!(!dir.path().join("not").exists(), "check creates nothing");
         drop(Cache::at(dir.path()).unwrap().lock(&Silent).unwrap());
         assert!(Cache::at(dir.path()).unwrap().check().is_ok());
     }
@@ -431,7 +431,7 @@ mod tests {
     #[test]
     fn folder_of_another_user_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        // Root can give a folder away; every other user finds one of root's.
+        // Root can change a folder's owner; other users use a folder of root.
         let is_given = std::os::unix::fs::chown(dir.path(), Some(12_345), None).is_ok();
         let foreign = if is_given { dir.path() } else { Path::new("/") };
         assert!(matches!(check_owner(foreign), Err(ImageError::ForeignCache(_))));
@@ -472,17 +472,21 @@ mod tests {
             Err(ImageError::NoModuleSource)
         });
         assert!(failed.is_err());
-        assert_eq!(fs::read_dir(cache.root().join("tree")).unwrap().count(), 0, "nothing is left of it");
+        assert_eq!(
+            fs::read_dir(cache.root().join("tree")).unwrap().count(),
+            0,
+            "the failed build's folder is removed"
+        );
         assert_eq!(cache.find("tree", &key("a")), None);
         let path = cache.artefact(&lock, "tree", &key("a"), fill).unwrap();
         assert!(!path.join("half").exists());
         let left = fs::read_dir(path.parent().unwrap()).unwrap().count();
-        assert_eq!(left, 1, "the interrupted build's folder is gone");
+        assert_eq!(left, 1, "the interrupted build's folder is removed");
     }
 
-    /// The states a kill or a power cut can leave: every one of them must be built again.
+    /// The states after a kill or a power cut: each must be rebuilt.
     #[test]
-    fn a_build_killed_at_any_step_is_not_taken_for_whole() {
+    fn build_killed_at_any_step_is_not_complete() {
         for state in ["staging", "named without mark", "mark of another key", "empty mark"] {
             let (_dir, cache) = cache();
             let kind = cache.root().join("tree");
@@ -531,7 +535,7 @@ mod tests {
         assert_eq!(left, [false, true, true]);
     }
 
-    /// Passes each note on, so that a test can wait for it.
+    /// Sends each note to a channel, so that a test can wait for it.
     struct Notes(Mutex<Sender<String>>);
 
     impl Progress for Notes {
@@ -544,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_builder_waits_and_says_for_whom() {
+    fn second_builder_waits_and_names_the_first() {
         let (_dir, cache) = cache();
         let first = cache.lock(&Silent).unwrap();
         let (send, notes) = channel();
@@ -560,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_do_not_run_into_each_other() {
+    fn boundaries_of_inputs_change_the_key() {
         let ab_c = KeyBuilder::new("r").text("ab").text("c").finish();
         let a_bc = KeyBuilder::new("r").text("a").text("bc").finish();
         assert_ne!(ab_c, a_bc);

@@ -1,4 +1,4 @@
-//! Running the programs of the host, and of the package tree.
+//! Runs programs of the host and of the package tree.
 
 use std::collections::VecDeque;
 use std::env;
@@ -13,13 +13,13 @@ use nix::sys::signal::Signal;
 
 use crate::error::ImageError;
 
-/// Lines of output kept for an error message.
+/// Number of output lines in an error message.
 const TAIL_LINES: usize = 25;
 
-/// Longest line that is kept whole, in bytes; bounds the memory that a babbling program can take.
+/// Maximum length of a line in bytes, which limits the memory for a program's output.
 const LINE_BYTES: u64 = 8 * 1024;
 
-/// Programs of the host that are used, and the Debian package each is in.
+/// Programs of the host that are used, each with its Debian package.
 pub(crate) const HOST_TOOLS: [(&str, &str); 8] = [
     ("apt-get", "apt"),
     ("apt-config", "apt"),
@@ -31,20 +31,20 @@ pub(crate) const HOST_TOOLS: [(&str, &str); 8] = [
     ("unshare", "util-linux"),
 ];
 
-/// The search path for tools: the user's, and the system folders that a plain user's path may lack (`chroot` is
-/// in `/usr/sbin`).
+/// The search path for tools: the user's, and the system folders that a user's path may lack (`chroot` is in
+/// `/usr/sbin`).
 pub(crate) fn tool_path() -> OsString {
     let own = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].map(PathBuf::from);
     env::join_paths(env::split_paths(&own).chain(system)).unwrap_or(own)
 }
 
-/// Where a program of the host is.
+/// The path of a program of the host.
 pub(crate) fn find_tool(name: &str) -> Option<PathBuf> {
     env::split_paths(&tool_path()).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
-/// Fails with the fix if a program of the host is missing.
+/// Fails, with the fix, if a program of the host is missing.
 pub(crate) fn require_tools() -> Result<(), ImageError> {
     match HOST_TOOLS.into_iter().find(|(tool, _)| find_tool(tool).is_none()) {
         Some((tool, package)) => Err(ImageError::ToolMissing { tool, package }),
@@ -52,17 +52,17 @@ pub(crate) fn require_tools() -> Result<(), ImageError> {
     }
 }
 
-/// A command of the host with the C locale, no input, and the system folders in its search path.
+/// A command of the host with the C locale, without input, and with the system folders in its search path.
 pub(crate) fn host_command(program: &str) -> Command {
     let mut command = Command::new(find_tool(program).unwrap_or_else(|| program.into()));
     command.env("PATH", tool_path()).env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
     command
 }
 
-/// Where `shell` scripts look for programs inside a package tree or guest.
+/// The search path of `shell` scripts inside a package tree or a guest.
 pub(crate) const GUEST_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// A dynamically linked program of a package tree, started through that tree's own loader.
+/// A dynamically linked program of a package tree, started through the tree's own loader.
 pub(crate) fn tree_command(tree: &Path, program: &str) -> Command {
     let mut command = Command::new(loader(tree));
     let name = program.rsplit('/').next().unwrap_or(program);
@@ -83,16 +83,16 @@ pub(crate) fn library_dir(tree: &Path) -> PathBuf {
 
 /// How a program ended.
 pub(crate) struct Finished {
-    /// It returned 0.
+    /// Whether it returned 0.
     pub success: bool,
     /// In words, such as "exit status: 100".
     pub status: String,
-    /// The last lines it wrote, to either stream.
+    /// The last lines of its output on both streams.
     pub tail: String,
 }
 
 impl Finished {
-    /// An error naming what was tried, unless it succeeded.
+    /// An error that names the attempt, unless the program succeeded.
     pub fn ok(self, what: &str, program: &str) -> Result<(), ImageError> {
         if self.success {
             return Ok(());
@@ -106,14 +106,14 @@ impl Finished {
     }
 }
 
-/// Runs a program to its end, with both its streams read as one, line by line.
+/// Runs a program to its end; reads both streams together, line by line.
 pub(crate) fn stream(command: &mut Command, mut on_line: impl FnMut(&str)) -> Result<Finished, ImageError> {
     let program = command.get_program().to_owned();
     let fail = |source| ImageError::Io { action: "run", path: PathBuf::from(&program), source };
     let (reader, writer) = std::io::pipe().map_err(fail)?;
     let second = writer.try_clone().map_err(fail)?;
     let mut child = dies_with_us(command.stdout(writer).stderr(second)).spawn().map_err(fail)?;
-    // `command` holds the write ends; while it does, the reader never sees the end.
+    // `command` holds the write ends, which would keep the reader from seeing the end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
 
     let mut tail = VecDeque::new();
@@ -136,11 +136,11 @@ pub(crate) fn stream(command: &mut Command, mut on_line: impl FnMut(&str)) -> Re
     Ok(Finished { success: status.success(), status: status.to_string(), tail: Vec::from(tail).join("\n") })
 }
 
-/// Has the kernel end a program when the thread that started it is gone, lest one that outlived us writes into
-/// what the next niclab builds.
+/// Makes the kernel kill the program when the thread that started it ends. Otherwise the program could survive this
+/// process and write into what the next niclab builds.
 pub(crate) fn dies_with_us(command: &mut Command) -> &mut Command {
-    // SAFETY: between fork and exec only functions safe in signal handlers may be called; this is one system call
-    // with constant arguments, which takes no lock and no memory.
+    // SAFETY: between fork and exec only async-signal-safe functions are allowed; this is one system call with constant
+    // arguments, which takes no lock and allocates no memory.
     unsafe { command.pre_exec(|| prctl::set_pdeathsig(Signal::SIGKILL).map_err(Into::into)) }
 }
 
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn both_streams_arrive_and_failure_is_told_with_the_tail() {
+    fn both_streams_are_read_and_a_failure_has_the_tail() {
         let mut lines = Vec::new();
         let end = stream(&mut sh("echo one; echo two >&2; exit 3"), |l| lines.push(l.to_owned())).unwrap();
         assert_eq!(lines, ["one", "two"]);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named() {
+    fn missing_program_is_named() {
         let error = stream(&mut Command::new("/nonexistent/program"), |_| ()).err().unwrap();
         assert!(error.to_string().contains("cannot run /nonexistent/program"), "{error}");
     }

@@ -1,5 +1,5 @@
-//! Which lines of a driver were carried out, and how often: what the guests' kernel counted, read by the compiler's own
-//! tool.
+//! The executed lines of a driver with their counts. The guests' kernel counts them, and the compiler's own tool reads
+//! the counts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,58 +15,59 @@ use crate::error::ImageError;
 use crate::module::{self, NOTES};
 use crate::symbols::users_path;
 
-/// The compiler's tool, of the compiler that built the module.
+/// gcov of the compiler that built the module.
 const GCOV: &str = "usr/bin/x86_64-linux-gnu-gcov-14";
 
-/// Where coverage cannot be told.
+/// Why there is no coverage.
 #[derive(Debug, Error)]
 pub enum CoverageError {
-    /// The module was not built for it.
+    /// The module was not built for coverage.
     #[error(
-        "there is no coverage of {0}: it was not built by niclab for a kernel with gcov; `niclab kernel build --with gcov` makes one, \
-         and a driver must be given as the folder of its source"
+        "there is no coverage of {0}: niclab did not build it for a kernel with gcov; build such a kernel with \
+         `niclab kernel build --with gcov`, and give the driver as the folder of its source"
     )]
     NotCounted(String),
-    /// The tool fails.
+    /// gcov fails.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// What it says is not understood.
-    #[error("gcov says of {file} what niclab does not understand: {error}")]
+    /// gcov's output is invalid.
+    #[error("niclab cannot read gcov's output for {file}: {error}")]
     Gcov {
-        /// Of which counts.
+        /// The file with counts.
         file: String,
         /// Why.
         error: serde_json::Error,
     },
-    /// A file in between.
-    #[error("the counts of {file} cannot be kept: {error}")]
+    /// A temporary file cannot be written.
+    #[error("cannot store the counts of {file}: {error}")]
     Keep {
-        /// Of which.
+        /// The file with counts.
         file: String,
         /// Why.
         error: io::Error,
     },
 }
 
-/// Counts of one object file, as a guest's kernel gives them: where, below its folder of counts, and what.
+/// Counts of one object file, as a guest's kernel provides them: its path in the kernel's folder of counts, and its
+/// content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
     /// Such as `/driver-build/ring.gcda`.
     pub path: String,
-    /// The file.
+    /// The content.
     pub bytes: Vec<u8>,
 }
 
-/// What is known of a source file.
+/// The coverage of a source file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileCoverage {
-    /// Functions: the line of their beginning, and how often each was called.
+    /// Functions, each with its first line and its number of calls.
     pub functions: BTreeMap<String, (u64, u64)>,
-    /// Lines that are code, and how often each was carried out.
+    /// Lines with code, each with its number of executions.
     pub lines: BTreeMap<u64, u64>,
 }
 
-/// Reads counts of a module and adds them, by source file with the user's path. The kernel's own headers are left out.
+/// Reads a module's counts and adds them, by source file with the user's path. The kernel's own headers are omitted.
 ///
 /// # Errors
 /// [`CoverageError`].
@@ -83,7 +84,7 @@ pub fn coverage(
     for counted in counts {
         let Some(within) = within(&counted.path) else { continue };
         let note = notes.join(&within).with_extension("gcno");
-        // Of another module.
+        // Counts of another module.
         if !note.is_file() {
             continue;
         }
@@ -101,7 +102,7 @@ pub fn coverage(
     Ok(())
 }
 
-/// Where a file of counts was in the build. What a guest says is no path to be trusted: only names, one below another.
+/// The path of a file with counts within the build. A guest's path is not trusted: only plain components are accepted.
 fn within(path: &str) -> Option<PathBuf> {
     let built = [driver::BUILD, module::BUILD];
     let within =
@@ -110,10 +111,10 @@ fn within(path: &str) -> Option<PathBuf> {
     within.components().all(|part| matches!(part, Component::Normal(_))).then(|| within.to_owned())
 }
 
-/// gcov's JSON, format version 2: what is read of it.
+/// The fields of gcov's JSON (format version 2) that are used.
 #[derive(Deserialize)]
 struct Gcov {
-    /// In which the compiler was, to which relative paths belong.
+    /// The compiler's working folder, for relative paths.
     current_working_directory: PathBuf,
     files: Vec<GcovFile>,
 }
@@ -142,7 +143,7 @@ impl Gcov {
     fn add(&self, users: Option<&Path>, into: &mut BTreeMap<String, FileCoverage>) {
         for file in &self.files {
             let path = self.current_working_directory.join(&file.file).to_string_lossy().into_owned();
-            // The kernel's headers are nobody's here.
+            // Skip the kernel's headers.
             if within(&path).is_none() {
                 continue;
             }
@@ -152,7 +153,7 @@ impl Gcov {
                 *line = function.start_line;
                 *count = count.saturating_add(function.execution_count);
             }
-            // A line that is in several functions, as one that is compiled into others, is there several times.
+            // A line occurs once for each function that contains it, for example after inlining.
             for line in &file.lines {
                 let count = known.lines.entry(line.line_number).or_default();
                 *count = count.saturating_add(line.count);
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guest_names_no_file_outside_of_the_build() {
+    fn paths_outside_of_the_build_are_rejected() {
         assert_eq!(within("/driver-build/sub/a.gcda"), Some("sub/a.gcda".into()));
         assert_eq!(within("/build/niclab_net.gcda"), Some("niclab_net.gcda".into()));
         for path in [
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_added_by_the_users_path_and_headers_of_the_kernel_left_out() {
+    fn counts_are_added_by_path_without_kernel_headers() {
         let text = r#"{"format_version": "2", "current_working_directory": "/usr/src/k", "files": [
             {"file": "/driver-build/a.c", "functions": [{"name": "f", "start_line": 3, "execution_count": 2}],
              "lines": [{"line_number": 4, "count": 2}, {"line_number": 4, "count": 1}, {"line_number": 5, "count": 0}]},

@@ -1,7 +1,7 @@
-//! Writing a cpio archive in the "newc" format, the one a Linux initramfs has.
+//! Writes a cpio archive in the "newc" format of a Linux initramfs.
 //!
-//! Format: the kernel's Documentation/driver-api/early-userspace/buffer-format.rst. A member is a 110-byte header
-//! of hexadecimal numbers, its name with a zero byte, and its data, the last two padded to four bytes each.
+//! Format: the kernel's Documentation/driver-api/early-userspace/buffer-format.rst. A member has a 110-byte header of
+//! hexadecimal numbers, its name with a zero byte, and its data; name and data are padded to four bytes.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -15,8 +15,8 @@ const TYPE_FILE: u32 = 0o100_000;
 const TYPE_SYMLINK: u32 = 0o120_000;
 const TYPE_CHARACTER_DEVICE: u32 = 0o020_000;
 
-/// An archive being written. All members belong to root and have no date, so that the same content gives the
-/// same bytes. Folders above a member are added by themselves.
+/// An archive while it is written. All members belong to root and have no date, so the same content gives the same
+/// bytes. Parent folders are added automatically.
 pub(crate) struct Archive<W> {
     out: W,
     next_inode: u32,
@@ -55,7 +55,7 @@ impl<W: Write> Archive<W> {
         self.member(path, TYPE_CHARACTER_DEVICE | mode, (major, minor), &[])
     }
 
-    /// Ends the archive and gives back what it was written to.
+    /// Ends the archive and returns the writer.
     pub fn finish(mut self) -> io::Result<W> {
         self.next_inode = 0;
         self.member(TRAILER, 0, (0, 0), &[])?;
@@ -112,7 +112,7 @@ impl<W: Write> Archive<W> {
 pub(crate) mod reader {
     use super::TRAILER;
 
-    /// A reader written from the format's description, apart from the writer.
+    /// A reader that is written from the format's description, independently of the writer.
     pub(crate) fn read(mut bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let mut members = Vec::new();
         loop {

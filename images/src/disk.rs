@@ -1,8 +1,8 @@
-//! A Debian root file system with the packages a user asked for, as one read-only image for all nodes.
+//! A Debian root file system with the user's packages, as one read-only image for all nodes.
 //!
-//! Packages are installed as Debian's installer does it: the essential ones are unpacked, then dpkg, running inside
-//! the new root, installs everything over them. Without root this happens in a user namespace that knows a single
-//! user; `fakeroot` then remembers who should own which file until the image is written.
+//! Packages are installed as by Debian's installer: the essential ones are unpacked, then dpkg in the new root installs
+//! all over them. Without root, this happens in a user namespace with a single user; `fakeroot` then remembers each
+//! file's owner until the image is written.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,27 +17,27 @@ use crate::sandbox::Sandbox;
 use crate::tree::Tree;
 use crate::unpack::unpack;
 
-/// Change it when the code below changes what is built. (The script is hashed itself.)
+/// Change it if the code below builds something else. (The script is hashed, too.)
 const RECIPE: &str = "disk 1";
 
 pub(crate) const KIND: &str = "disk";
 
-/// The file within the artefact. erofs without compression: guests share the host's page cache, and emulated
-/// guests decompress slowly.
+/// The file in the artefact. erofs without compression: guests share the host's page cache, and emulated guests
+/// decompress slowly.
 pub(crate) const FILE: &str = "root.erofs";
 
-/// What every such image has besides what is asked for: a small Debian in which the usual network commands work.
+/// Packages of every image: a small Debian with the usual network commands.
 const BASE: [&str; 5] = ["kmod", "iproute2", "iputils-ping", "procps", "netbase"];
 
-/// apt's pattern for the packages that no Debian is without.
+/// apt's pattern for the essential packages.
 const ESSENTIAL: &str = "?essential";
 
-/// Packages that are unpacked beside the root to be used while it is made.
+/// Packages that are unpacked outside of the root, for use during the build.
 const HELPERS: [&str; 2] = ["fakeroot", "libfakeroot"];
 
 const INSTALL_SCRIPT: &str = include_str!("../guest/install");
 
-/// Folder in the new root for what the script needs; not in the image.
+/// Folder in the new root for the script's files; it is not part of the image.
 const WORK: &str = ".niclab";
 
 pub(crate) fn key(tree: &Tree, packages: &[String]) -> Key {
@@ -48,29 +48,29 @@ pub(crate) fn key(tree: &Tree, packages: &[String]) -> Key {
     packages.iter().fold(key, |key, name| key.text(name)).finish()
 }
 
-/// Refuses what is no package name (Debian policy, section 5.6.7): apt would take it for an option, a pattern, a
-/// file, or the wish to remove a package.
+/// Rejects invalid package names (Debian policy, section 5.6.7): apt would take them for an option, a pattern, a file,
+/// or the removal of a package.
 pub(crate) fn check_name(name: &str) -> Result<(), ImageError> {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
     let starts_well = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
-    // apt reads a trailing minus as "remove", unless a package has that very name; none has.
+    // apt reads a trailing minus as "remove", unless a package has that name, and no package has.
     if name.len() >= 2 && starts_well && name.chars().all(good) && !name.ends_with('-') {
         return Ok(());
     }
     Err(ImageError::BadPackageName { name: name.to_owned() })
 }
 
-/// All that an image is made from.
+/// The inputs of an image.
 pub(crate) struct Recipe<'a> {
     pub apt: &'a Apt,
     pub tree: &'a Tree,
-    /// The driver's module. It goes into the image for `depmod` to list; at boot the initramfs puts its own, which
-    /// may be newer, in its place.
+    /// The driver's module. The image contains it for `depmod`; at boot, the initramfs replaces it with its own, which
+    /// may be newer.
     pub module: &'a Path,
     pub packages: &'a [String],
 }
 
-/// Receives a line on what is being done.
+/// Receives a line about the progress.
 type Detail<'a> = &'a (dyn Fn(&str) + Sync);
 
 impl Recipe<'_> {
@@ -88,7 +88,7 @@ impl Recipe<'_> {
         remove_all(&root)
     }
 
-    /// Fetches the packages and unpacks those without which dpkg could not run.
+    /// Downloads the packages, and unpacks those that dpkg needs to run.
     fn prepare(&self, root: &Path, detail: Detail<'_>) -> Result<(), ImageError> {
         let resolve = |names: &[String]| Ok::<_, ImageError>(BTreeSet::from_iter(self.apt.resolve(names)?));
         let mut wanted = vec![ESSENTIAL.to_owned()];
@@ -120,11 +120,11 @@ impl Recipe<'_> {
         write("others", &file_names(&select(&|p| guest.contains(p) && !essential.contains(p))))?;
         write("install", INSTALL_SCRIPT)?;
         write("release", &self.tree.kernel_release)?;
-        // Linked, not moved: an interrupted build need not fetch them again.
+        // Linked, not moved, so that a build after an interruption need not download them again.
         files.iter().try_for_each(|file| link_into(file, &root.join(WORK).join("packages")))
     }
 
-    /// The guest kernel's modules, so that `modprobe` finds what a user wants to compare with.
+    /// Adds the guest kernel's modules, so that `modprobe` finds other drivers to compare with.
     fn add_modules(&self, root: &Path) -> Result<(), ImageError> {
         let target = root.join("usr/lib/modules");
         fs::create_dir_all(&target).at("create", &target)?;
@@ -137,7 +137,7 @@ impl Recipe<'_> {
     }
 }
 
-/// Has the packages installed in `root` by its own dpkg.
+/// Runs the root's own dpkg to install the packages in `root`.
 fn install(sandbox: Sandbox, root: &Path, detail: Detail<'_>) -> Result<(), ImageError> {
     let mode = if sandbox.has_all_users() { "real" } else { "fake" };
     let mut script = sandbox.enter(root, &["sh", "/.niclab/install", mode]);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_apt_would_read_otherwise_is_refused() {
+    fn names_with_another_meaning_for_apt_are_refused() {
         for name in
             ["", "a", "-y", "--purge", "systemd-", "?essential", "./x.deb", "a/b", "a=1", "a b", "A1", "~i"]
         {

@@ -1,6 +1,6 @@
-//! Drivers of the user's own: an out-of-tree module, built against the guest's kernel, or taken as it is.
+//! Drivers of the user's own: an out-of-tree module, built against the guest's kernel, or a finished module.
 //!
-//! What the compiler says is shown as it says it, with the user's paths.
+//! The compiler's messages are shown unchanged, but with the user's paths.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -23,85 +23,88 @@ use crate::progress::{Progress, step};
 use crate::sandbox::Sandbox;
 use crate::tree::Tree;
 
-/// Change it when the code below changes what is built.
+/// Change it if the code below builds something else.
 const RECIPE: &str = "driver 2";
 /// The kind of artefact in the cache.
 const KIND: &str = "driver";
-/// So many drivers are kept built: those that somebody edits at the time.
+/// Number of built drivers to keep, enough for those that users currently edit.
 const KEPT: usize = 16;
 
-/// Where a driver's source was when it was built, as its debugging information says.
+/// Path of a driver's source during the build, in its debugging information.
 pub const BUILT_AT: &str = "/driver-build";
 
-/// Where it is built in the package tree. Cleared before and after.
+/// Folder in the package tree for the build. Cleared before and after.
 pub(crate) const BUILD: &str = "driver-build";
-/// Beside it, what every driver can include.
+/// Folder next to it, with the headers for all drivers.
 const INCLUDE: &str = "driver-include";
-/// Where that was when a driver was built.
+/// Path of the headers during the build.
 pub(crate) const INCLUDED_AT: &str = "/driver-include";
-/// The contract with the device, in C.
+/// The C header of the device's interface.
 pub(crate) const ABI: &str = "niclab_abi.h";
 
-/// The module in an artefact, without debugging information, and with it.
+/// The module in an artefact, without and with debugging information.
 const MODULE: &str = "module.ko";
 const WITH_DEBUG: &str = "module.ko.debug";
-/// Its name, in a file.
+/// File with the module's name.
 const NAME: &str = "name";
-/// How each file was compiled, one command a line, with the paths of the build.
+/// File with the compiler's commands, one per line, with the paths of the build.
 const COMMANDS: &str = "commands";
 
-/// Below the artefact while it is built against a kernel of the user's own: the source, and what it includes.
+/// Folders in the artefact during a build against the user's own kernel: the source, and the headers.
 const OWN_BUILD: &str = "build";
 const OWN_INCLUDE: &str = "include";
 
-/// A driver is some files of source, not a file system: more is somebody's home folder, given by mistake.
+/// A driver's source has few files; more files mean that the user gave a wrong folder, such as a home folder.
 const MOST_FILES: usize = 2_000;
 const MOST_FILE_BYTES: u64 = 8 << 20;
 const MOST_BYTES: u64 = 64 << 20;
 const MOST_DEPTH: usize = 8;
-/// The largest module that a guest is sent.
+/// Maximum size of a module that is sent to a guest.
 const MOST_MODULE_BYTES: u64 = 64 << 20;
-/// Lines of the compiler's that are shown.
+/// Maximum number of the compiler's lines to show.
 const MOST_LINES: usize = 200;
 
-/// Why a driver of the user's cannot be had.
+/// Why a user's driver is not available.
 #[derive(Debug, Error)]
 pub enum DriverError {
-    /// Building anything at all fails.
+    /// The build of any artefact fails.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// Neither a folder nor a file.
-    #[error("there is neither a folder nor a file {}; give a folder with a Makefile, or a module NAME.ko", .0.display())]
+    /// The path is neither a folder nor a file.
+    #[error("there is neither a folder nor a file {}; give a folder with a Makefile, or a module \
+             NAME.ko", .0.display())]
     Absent(PathBuf),
-    /// A folder without what the kernel's build system reads.
-    #[error("{} has neither a Makefile nor a Kbuild; one with the line `obj-m := NAME.o` does for NAME.c", .0.display())]
+    /// The folder has no file for the kernel's build system.
+    #[error("{} has neither a Makefile nor a Kbuild; for NAME.c, one with the line `obj-m := NAME.o` is \
+             enough", .0.display())]
     NoMakefile(PathBuf),
-    /// More than a driver's source.
-    #[error("{} has {what}, which is no driver's source; give the folder of the driver alone", path.display())]
+    /// The folder has more than a driver's source.
+    #[error("{} has {what}, which is too much for a driver's source; give the folder of the driver \
+             only", path.display())]
     TooMuch {
         /// The folder.
         path: PathBuf,
-        /// Too much of what.
+        /// The excess.
         what: String,
     },
-    /// The compiler refuses it.
+    /// The compiler reports errors.
     #[error("{} does not build:\n{output}", path.display())]
     Build {
         /// The folder.
         path: PathBuf,
-        /// What the compiler said, with the user's paths.
+        /// The compiler's messages, with the user's paths.
         output: String,
     },
-    /// Not one module.
-    #[error("{} builds {found}; exactly one module is wanted: one name in obj-m", path.display())]
+    /// The build gives no module, or several.
+    #[error("{} builds {found}, but must build exactly one module: one name in obj-m", path.display())]
     NotOne {
-        /// The folder.
+        /// What was built.
         path: PathBuf,
         /// What there is.
         found: String,
     },
-    /// A file that is no module.
-    #[error("{} is no kernel module: {why}", path.display())]
+    /// The file is no module.
+    #[error("{} is not a kernel module: {why}", path.display())]
     NoModule {
         /// The file.
         path: PathBuf,
@@ -111,15 +114,16 @@ pub enum DriverError {
     /// The user's own kernel has no tree to build against.
     #[error(transparent)]
     Tree(#[from] ModuleTreeError),
-    /// A module of another kernel.
+    /// The module is for another kernel.
     #[error(
-        "{} was built for kernel {of}, and the guests run {wanted}; give the folder of its source, and niclab builds it",
+        "{} was built for kernel {of}, but the guests run {wanted}; give the folder of its source, so that niclab \
+         builds it",
         path.display()
     )]
     OtherKernel {
         /// The file.
         path: PathBuf,
-        /// Its kernel.
+        /// The module's kernel.
         of: String,
         /// The guests' kernel.
         wanted: String,
@@ -129,26 +133,26 @@ pub enum DriverError {
 /// A driver that guests can load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverModule {
-    /// Its name, as the kernel will list it.
+    /// The module's name in the kernel's list.
     pub name: String,
     /// The file.
     pub file: PathBuf,
-    /// The same with debugging information, as far as there is any.
+    /// The file with debugging information, if there is any.
     pub with_debug: Option<PathBuf>,
-    /// The folder of its source, where niclab built it.
+    /// The folder of its source, if niclab built it.
     pub source: Option<PathBuf>,
     /// Modules that it needs.
     pub depends: Vec<String>,
 }
 
 impl DriverModule {
-    /// How its files were compiled, where niclab built it from source: one command a line.
+    /// The compiler's commands, one per line, if niclab built the driver from source.
     pub(crate) fn commands(&self) -> Option<String> {
         fs::read_to_string(self.file.with_file_name(COMMANDS)).ok().filter(|_| self.source.is_some())
     }
 }
 
-/// niclab's own driver, of which this is the folder.
+/// niclab's own driver in this folder.
 pub(crate) fn own(folder: &Path) -> DriverModule {
     DriverModule {
         name: module::MODULE.trim_end_matches(".ko").to_owned(),
@@ -162,16 +166,16 @@ pub(crate) fn own(folder: &Path) -> DriverModule {
 /// The kernel that a driver is for.
 #[derive(Clone, Copy, Debug)]
 pub enum DriverKernel<'a> {
-    /// The guests' usual one.
+    /// The guests' usual kernel.
     Stock,
     /// The debug kernel that `niclab kernel build` makes.
     Debug,
-    /// One of the user's own.
+    /// A kernel of the user's own.
     Own(&'a OwnKernel),
 }
 
-/// The driver at `path`: a module as it is, or one built from a folder of source, unless that is in the cache. Needs
-/// the package tree, and the kernel that it is for.
+/// The driver at `path`: a finished module, or a module built from a folder with source, unless it is in the cache.
+/// Needs the package tree, and the driver's kernel.
 ///
 /// # Errors
 /// [`DriverError`].
@@ -191,7 +195,7 @@ pub fn ensure_driver(
         DriverKernel::Own(own) => Some(own),
         DriverKernel::Stock | DriverKernel::Debug => None,
     };
-    // A kernel of the user's own that does not say its release takes what it is given, or refuses it itself.
+    // A user's own kernel of unknown release accepts or rejects any module itself.
     let release = own.map_or(Some(&tree.kernel_release), |own| own.release.as_ref());
     let release = release.map(String::as_str);
     if path.is_file() {
@@ -229,10 +233,10 @@ pub fn ensure_driver(
     Ok(driver)
 }
 
-/// A folder's source, as it was when it was looked at: what is built is what was hashed.
+/// The source in a folder, read once, so that the hashed source is the source that is built.
 struct Sources {
     path: PathBuf,
-    /// By path within the folder.
+    /// Content by path within the folder.
     files: Vec<(PathBuf, Vec<u8>)>,
     bytes: u64,
 }
@@ -260,15 +264,15 @@ impl Sources {
             found.push((below.join(entry.file_name()), entry.path()));
         }
         for (name, path) in found {
-            // Links that lead nowhere are some editors' marks.
+            // Some editors use dangling links as marks.
             if name.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
                 continue;
             }
-            // Through links: a driver may share files with another.
+            // Follows links, because a driver may share files with another.
             let about = match fs::metadata(&path) {
-                // What an editor has taken away meanwhile.
+                // An editor may have removed a temporary file in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !is_driver_source(&name) => continue,
-                about => about.at("look at", &path)?,
+                about => about.at("examine", &path)?,
             };
             if about.is_dir() {
                 self.add(&name, depth + 1)?;
@@ -296,7 +300,7 @@ impl Sources {
         self.finish(KeyBuilder::new(RECIPE).text(&tree.id.to_string()).text(&tree.kernel_release))
     }
 
-    /// The key of a build against a kernel tree of the user's own, as that was last built.
+    /// The key of a build against the user's own kernel tree, in the state of its last build.
     fn key_on(&self, tree: &Path) -> Result<Key, ImageError> {
         let mut key = KeyBuilder::new(RECIPE).bytes(tree.as_os_str().as_encoded_bytes());
         for name in [".config", "Module.symvers", "include/config/kernel.release"] {
@@ -308,7 +312,7 @@ impl Sources {
 
     fn finish(&self, key: KeyBuilder) -> Key {
         let key = key.bytes(abi());
-        // Names are no text; their bytes are.
+        // File names may not be valid text, so their bytes are hashed.
         let files = self
             .files
             .iter()
@@ -318,7 +322,7 @@ impl Sources {
 }
 
 impl Sources {
-    /// Writes the source into `folder` and what every driver can include into `include`, both new.
+    /// Writes the source into `folder` and the headers into `include`; both are new folders.
     fn write(&self, folder: &Path, include: &Path) -> Result<(), ImageError> {
         for made in [folder, include] {
             remove_all(made)?;
@@ -337,8 +341,7 @@ impl Sources {
     }
 }
 
-/// Whether a file is one that the kernel's build system may read. It writes files of its own beside, which are
-/// products.
+/// Whether the kernel's build system may read this file. The build system writes products into the same folder.
 #[must_use]
 pub fn is_driver_source(name: &Path) -> bool {
     let text = name.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
@@ -363,8 +366,7 @@ fn build(tree: &Tree, sources: &Sources, staging: &Path, progress: &dyn Progress
     result
 }
 
-/// Builds against a kernel tree of the user's own, with the host's make and the compiler that the tree is configured
-/// for.
+/// Builds against the user's own kernel tree, with the host's make and the tree's configured compiler.
 fn build_on(
     own_tree: &Path,
     tree: &Tree,
@@ -379,7 +381,7 @@ fn build_on(
     let mut make = Command::new("make");
     make.arg(jobs()).arg("-C").arg(own_tree).arg(format!("M={}", folder.display()));
     make.arg(format!("KCPPFLAGS=-I{}", include.display()));
-    // Debugging information names the source as that of other builds does, of which the user's path is made.
+    // Debugging information has the same source path as other builds, which niclab maps to the user's path.
     make.arg(format!("KCFLAGS=-g -ffile-prefix-map={}={BUILT_AT}", folder.display()));
     make.args(config.lines().any(|line| line == "CONFIG_CC_IS_CLANG=y").then_some("LLVM=1")).arg("modules");
     run_make(&mut make, &folder.display().to_string(), sources, progress)?;
@@ -412,36 +414,35 @@ fn run_make(
 ) -> Result<(), DriverError> {
     let mut said = VecDeque::new();
     let end = stream(make, |line| {
-        // The paths of the user, in the progress of a slow build too.
+        // Also the progress of a slow build shows the user's paths.
         let line = users(line, built_at, &sources.path);
         progress.detail("your driver", line.trim());
         if is_the_compilers(&line) {
             said.push_back(line);
         }
-        // What ends a build stands at the end.
+        // The cause of a failed build is at the end.
         if said.len() > MOST_LINES {
             said.pop_front();
         }
     })?;
     let output = said.iter().fold(String::new(), |mut text, line| {
-        // Writing to a string cannot fail.
         let _ = writeln!(text, "{line}");
         text
     });
     if !end.success {
         return Err(DriverError::Build { path: sources.path.clone(), output });
     }
-    // Warnings are of no use to somebody who never sees them.
+    // Shows warnings even if the build succeeds.
     said.iter().filter(|line| line.contains("warning:")).for_each(|line| progress.note(line));
     Ok(())
 }
 
-/// A line of the build's with the user's path in place of ours.
+/// A line of the build's output with the user's path.
 fn users(line: &str, built_at: &str, path: &Path) -> String {
     line.trim_end().replace(built_at, &path.display().to_string())
 }
 
-/// Whether a line says something of the source: what make does and where is of no interest.
+/// Whether a line is about the source, not about make's progress.
 fn is_the_compilers(line: &str) -> bool {
     let word = line.trim_start();
     let is_progress = [
@@ -459,7 +460,7 @@ fn is_the_compilers(line: &str) -> bool {
     !is_progress && !word.is_empty() && !word.starts_with("Skipping BTF generation")
 }
 
-/// Puts the one module that was built into the artefact.
+/// Copies the built module into the artefact.
 fn keep(
     tree: &Tree,
     sources: &Sources,
@@ -492,21 +493,20 @@ fn keep(
     Ok(fs::write(&commands, compile_commands(folder, include)?).at("write", &commands)?)
 }
 
-/// How each file of the source was compiled, as the kernel's build system keeps it in files `.NAME.o.cmd`: one command
-/// a line.
+/// The compiler's commands, one per line. The kernel's build system keeps them in files `.NAME.o.cmd`.
 fn compile_commands(folder: &Path, include: &Path) -> Result<String, ImageError> {
     let (built, included) = (folder.display().to_string(), include.display().to_string());
     let mut commands = Vec::new();
     for entry in fs::read_dir(folder).at("list", folder)? {
         let path = entry.at("list", folder)?.path();
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        // Files that the build system adds to each module: `NAME.mod.c`, `.module-common.c`.
+        // Skips files that the build system adds to each module: `NAME.mod.c`, `.module-common.c`.
         if !name.ends_with(".o.cmd") || name.ends_with(".mod.o.cmd") || name.starts_with("..") {
             continue;
         }
         let text = fs::read_to_string(&path).at("read", &path)?;
         let saved = text.lines().find(|line| line.starts_with("savedcmd_") && line.contains(" -c "));
-        // Behind the compiler come tools that check the object file.
+        // After the compiler's command come tools that check the object file.
         let command = saved.and_then(|line| line.split_once(" := ")?.1.split(" ; ").next());
         commands.extend(command.map(|text| text.replace(&built, BUILT_AT).replace(&included, INCLUDED_AT)));
     }
@@ -514,22 +514,22 @@ fn compile_commands(folder: &Path, include: &Path) -> Result<String, ImageError>
     Ok(commands.iter().fold(String::new(), |text, command| text + command + "\n"))
 }
 
-/// Reads what a module says of itself, and whether it is for this kernel.
+/// Reads a module's metadata, and checks whether it is for this kernel.
 fn read(path: &Path, kernel_release: Option<&str>) -> Result<DriverModule, DriverError> {
     let no_module = |why| DriverError::NoModule { path: path.to_owned(), why };
     let about = fs::metadata(path).at("look at", path)?;
     if about.len() > MOST_MODULE_BYTES {
-        return Err(no_module("it is too long to be one"));
+        return Err(no_module("the file is too large"));
     }
     let content = fs::read(path).at("read", path)?;
     if !content.starts_with(b"\x7fELF") {
         return Err(no_module(
-            "it is no ELF file; give an uncompressed NAME.ko, or the folder of its source",
+            "it is not an ELF file; give an uncompressed NAME.ko, or the folder of its source",
         ));
     }
-    let said = elf_section(&content, ".modinfo").ok_or_else(|| no_module("it says nothing of itself"))?;
+    let said = elf_section(&content, ".modinfo").ok_or_else(|| no_module("it has no section .modinfo"))?;
     let magic =
-        said_of(said, "vermagic").ok_or_else(|| no_module("it does not say for which kernel it is"))?;
+        said_of(said, "vermagic").ok_or_else(|| no_module("it does not name its kernel (vermagic)"))?;
     let of = magic.split(' ').next().unwrap_or_default();
     if let Some(wanted) = kernel_release.filter(|release| of != *release) {
         let (of, wanted) = (of.to_owned(), wanted.to_owned());
@@ -539,7 +539,7 @@ fn read(path: &Path, kernel_release: Option<&str>) -> Result<DriverModule, Drive
     let depends = said_of(said, "depends").unwrap_or_default();
     let name = said_of(said, "name").unwrap_or_else(stem);
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-        return Err(no_module("its name is none"));
+        return Err(no_module("its name is invalid"));
     }
     Ok(DriverModule {
         name,
@@ -550,22 +550,22 @@ fn read(path: &Path, kernel_release: Option<&str>) -> Result<DriverModule, Drive
     })
 }
 
-/// What a module's section `.modinfo` says: strings `key=value`, each with a zero byte behind it.
+/// A value in a module's section `.modinfo`, which has strings `key=value`, each followed by a zero byte.
 fn said_of(section: &[u8], key: &str) -> Option<String> {
     let mut said = section.split(|byte| *byte == 0);
     let value = said.find_map(|word| word.strip_prefix(key.as_bytes())?.strip_prefix(b"="))?;
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-/// A section of an ELF file of 64 bits, least significant byte first: its table of sections is where the header says,
-/// and their names are in one of them.
+/// A section of a 64-bit little-endian ELF file. The header has the position of the section table; one section has the
+/// names of all.
 fn elf_section<'a>(file: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let number = |at: usize, bytes: usize| -> Option<usize> {
         let field = file.get(at..at.checked_add(bytes)?)?;
         let value = field.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte));
         usize::try_from(value).ok()
     };
-    // `elf(5)`: e_shoff, e_shentsize, e_shnum, e_shstrndx; of a section sh_name, sh_offset and sh_size.
+    // `elf(5)`: e_shoff, e_shentsize, e_shnum, e_shstrndx; for a section sh_name, sh_offset and sh_size.
     let (table, bytes, count, names) = (number(40, 8)?, number(58, 2)?, number(60, 2)?, number(62, 2)?);
     let field = |section: usize, at: usize| table.checked_add(section.checked_mul(bytes)?)?.checked_add(at);
     let content = |section: usize| {
@@ -583,7 +583,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_compiler_says_is_shown_with_the_users_paths_and_nothing_else() {
+    fn compiler_messages_are_shown_with_the_users_paths() {
         let path = Path::new("/home/me/driver");
         let line = users("/driver-build/a.c:3:5: error: expected ';'", BUILT_AT, path);
         assert_eq!(line, "/home/me/driver/a.c:3:5: error: expected ';'");
@@ -595,7 +595,7 @@ mod tests {
         }
     }
 
-    /// The details of a build.
+    /// Collects the details of a build.
     #[derive(Default)]
     struct Details(std::sync::Mutex<Vec<String>>);
 
@@ -623,7 +623,7 @@ mod tests {
         assert!(error.contains("/home/me/driver/a.c"), "{error}");
     }
 
-    /// A file with a section of strings, one that says something of the module, and one with the names of sections.
+    /// A file with three sections: strings, module metadata, and section names.
     fn elf(strings: &str, said: &str) -> Vec<u8> {
         let mut file = vec![0; 64];
         file[..4].copy_from_slice(b"\x7fELF");
@@ -648,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_of_another_kernel_is_named_with_both() {
+    fn module_of_another_kernel_names_both_kernels() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("my-driver.ko");
         let said = |content: &[u8]| {
@@ -656,9 +656,11 @@ mod tests {
             read(&path, Some("6.12.1"))
         };
         let text = |content: &[u8]| said(content).unwrap_err().to_string();
-        assert!(text(b"text").contains("no ELF file"));
-        assert!(text(b"\x7fELF").contains("says nothing of itself"));
-        assert!(text(&elf("a string\0vermagic=6.12.1\0", "license=GPL\0")).contains("for which kernel"));
+        assert!(text(b"text").contains("not an ELF file"));
+        assert!(text(b"\x7fELF").contains("no section .modinfo"));
+        assert!(
+            text(&elf("a string\0vermagic=6.12.1\0", "license=GPL\0")).contains("does not name its kernel")
+        );
         let other = text(&elf("", "vermagic=5.10 SMP mod_unload \0"));
         assert!(other.contains("5.10") && other.contains("6.12.1"), "{other}");
         let module = elf("\0name=%s\n\0", "depends=virtio,xx\0name=my_driver\0vermagic=6.12.1 SMP \0");
@@ -667,14 +669,18 @@ mod tests {
             (good.name.as_str(), good.depends),
             ("my_driver", vec!["virtio".to_owned(), "xx".to_owned()])
         );
-        assert_eq!(said(&elf("", "depends=\0vermagic=6.12.1\0")).unwrap().name, "my_driver", "its file's");
-        assert!(text(&elf("", "name=../x\0vermagic=6.12.1\0")).contains("its name is none"));
-        // However it is cut, no more of it is read than is there.
+        assert_eq!(
+            said(&elf("", "depends=\0vermagic=6.12.1\0")).unwrap().name,
+            "my_driver",
+            "the file's name"
+        );
+        assert!(text(&elf("", "name=../x\0vermagic=6.12.1\0")).contains("its name is invalid"));
+        // A truncated file must not cause reads beyond its end.
         (0..module.len()).for_each(|length| drop(said(&module[..length])));
     }
 
     #[test]
-    fn a_folder_that_is_no_driver_is_refused_before_anything_is_built() {
+    fn folder_without_a_driver_is_refused_before_the_build() {
         let folder = tempfile::tempdir().unwrap();
         let refused = |path: &Path| Sources::collect(path).err().map(|error| error.to_string());
         assert!(refused(folder.path()).unwrap().contains("obj-m"));
@@ -684,7 +690,7 @@ mod tests {
         fs::write(folder.path().join("a.ko"), "").unwrap();
         fs::create_dir_all(folder.path().join(".git")).unwrap();
         fs::write(folder.path().join(".git/x.c"), "").unwrap();
-        // An editor's mark of a file that is not saved.
+        // An editor's mark for an unsaved file.
         std::os::unix::fs::symlink("me@host.7", folder.path().join(".#a.c")).unwrap();
         let names: Vec<PathBuf> =
             Sources::collect(folder.path()).unwrap().files.into_iter().map(|(name, _)| name).collect();

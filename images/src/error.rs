@@ -1,7 +1,7 @@
-//! Everything that can go wrong while images are built.
+//! Errors while images are built.
 //!
-//! Each message names the thing, the place, and the fix, because most of them are read by somebody who has
-//! never seen this program before and has a machine that differs from ours.
+//! Each message has the cause, the place and the fix. Most readers have never seen this program before, and have a
+//! machine unlike the developers'.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// Only x86-64 Linux hosts have been made to work.
+    /// Only x86-64 Linux hosts are supported.
     #[error(
         "niclab builds its guests from amd64 packages and runs on x86-64 Linux only; this is {arch} {os}"
     )]
@@ -21,77 +21,78 @@ pub enum ImageError {
         os: &'static str,
     },
 
-    /// A program of the host that is needed for building is not there.
+    /// A program of the host that the build needs is missing.
     #[error(
         "`{tool}` is needed to build the images and is not in PATH; it is part of the package `{package}`"
     )]
     ToolMissing {
-        /// Program looked for.
+        /// The program.
         tool: &'static str,
-        /// Debian package that has it.
+        /// Its Debian package.
         package: &'static str,
     },
 
-    /// No folder for the cache could be found.
+    /// The environment names no folder for the cache.
     #[error(
         "no folder for the cache: neither NICLAB_CACHE, XDG_CACHE_HOME nor HOME is set; set NICLAB_CACHE"
     )]
     NoCacheFolder,
 
-    /// Somebody else has the cache's folder.
+    /// The cache's folder belongs to another user.
     #[error(
-        "the cache {} is a link or belongs to somebody else, so nothing is built or removed there; set NICLAB_CACHE to a folder of \
-         your own, or to where the link leads",
+        "the cache {} is a link or belongs to another user, so niclab builds and removes nothing there; set \
+         NICLAB_CACHE to a folder of your own, or to the link's target",
         .0.display()
     )]
     ForeignCache(PathBuf),
 
     /// Programs cannot be started from the cache.
     #[error(
-        "the cache {} is on a file system that is mounted noexec, so QEMU cannot be started from it; set NICLAB_CACHE to a folder \
-         on another file system, or mount this one without noexec",
+        "the cache {} is on a file system that is mounted noexec, so QEMU cannot be started from it; set NICLAB_CACHE \
+         to a folder on another file system, or mount this one without noexec",
         .0.display()
     )]
     NoExecCache(PathBuf),
 
-    /// Nothing can be built into the cache.
-    #[error("cannot write to {}, where the cache is or would be: {source}; set NICLAB_CACHE to a folder of your own", path.display())]
+    /// The cache is not writable.
+    #[error("cannot write to the cache or its parent folder {}: {source}; set NICLAB_CACHE to a folder of your \
+             own", path.display())]
     UnwritableCache {
-        /// The cache's folder, or the nearest folder above that is there.
+        /// The cache's folder, or the nearest existing parent folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
-    /// The host's apt configuration has no Debian mirror in it.
+    /// The host's apt configuration has no Debian mirror.
     #[error(
-        "no Debian mirror found in the host's apt configuration ({searched}); name one with --mirror URL, \
-         for instance the address your site uses, ending in /debian"
+        "no Debian mirror found in the host's apt configuration ({searched}); give one with --mirror URL, \
+         for example your site's address that ends in /debian"
     )]
     NoMirror {
-        /// Files looked at.
+        /// The files that were read.
         searched: String,
     },
 
-    /// A mirror is not an address.
-    #[error("`{mirror}` is no package mirror: expected an address such as http://HOST/debian")]
+    /// The mirror is not an address.
+    #[error("`{mirror}` is not a package mirror; give an address such as http://HOST/debian")]
     BadMirror {
-        /// What was given.
+        /// The given mirror.
         mirror: String,
     },
 
-    /// The keys that sign Debian's archive are not on this host.
+    /// The host does not have the keys of Debian's archive.
     #[error(
         "the keys of Debian's archive are not at {}; install the package `debian-archive-keyring`, so that \
          downloads can be verified",
         path.display()
     )]
     NoKeyring {
-        /// Where they were expected.
+        /// The expected path.
         path: PathBuf,
     },
 
-    /// Something is missing and we were told not to use the network.
+    /// A part is missing, and the network is forbidden.
     #[error("{what} not in the cache {}, and --offline was given; run once without --offline", cache.display())]
     Offline {
         /// What is missing.
@@ -100,9 +101,9 @@ pub enum ImageError {
         cache: PathBuf,
     },
 
-    /// The mirror could not be reached, or did not give what it lists.
+    /// The mirror is unreachable, or lacks a file that it lists.
     #[error(
-        "{what} not in the cache {}, and fetching from {mirror} failed; check the network, or name another mirror \
+        "{what} not in the cache {}, and fetching from {mirror} failed; check the network, or give another mirror \
          with --mirror URL. apt said:\n{output}",
         cache.display()
     )]
@@ -117,41 +118,44 @@ pub enum ImageError {
         output: String,
     },
 
-    /// apt cannot find or combine the packages asked for.
+    /// apt cannot find or combine the packages.
     #[error(
-        "the packages cannot be had from Debian {suite}: {packages}; check the names. apt said:\n{output}"
+        "apt cannot install these packages from Debian {suite}: {packages}; check the names. apt said:\n{output}"
     )]
     Packages {
-        /// The release looked in.
+        /// The Debian release.
         suite: &'static str,
-        /// The packages asked for.
+        /// The packages.
         packages: String,
         /// Last lines of apt's output.
         output: String,
     },
 
-    /// Two tools that no kernel has together.
-    #[error("a kernel is built with {one} or with {other}, not with both; leave one of them out of --with")]
+    /// Two tools exclude each other.
+    #[error("{one} and {other} exclude each other in a kernel; remove one of them from --with")]
     Watchers {
-        /// One.
+        /// The first tool.
         one: &'static str,
-        /// The other.
+        /// The second tool.
         other: &'static str,
     },
 
-    /// No debug kernel can be used.
-    #[error("there is no debug kernel: {why}; `{command}` builds it, which takes a while and is done once")]
+    /// No debug kernel is available.
+    #[error(
+        "there is no debug kernel: {why}; `{command}` builds it, which takes minutes and is needed only once"
+    )]
     NoDebugKernel {
         /// Why.
         why: &'static str,
-        /// What builds one.
+        /// The command that builds one.
         command: &'static str,
     },
 
-    /// The mirror has another kernel's source than the guests run.
+    /// The mirror has the source of another kernel version than the guests'.
     #[error(
-        "{source_package}, the source of the guests' kernel, cannot be had; if the mirror has a newer one by now, remove {} and run \
-         again, which fetches the newer kernel for guests as well. apt said:\n{output}",
+        "{source_package}, the source of the guests' kernel, is not available; if the mirror has a newer one, remove \
+         {} and run again, which fetches the newer kernel for guests, too. apt said:\n\
+         {output}",
         tree.display()
     )]
     KernelSource {
@@ -163,16 +167,16 @@ pub enum ImageError {
         output: String,
     },
 
-    /// Options that the kernel's own tool did not take.
+    /// The kernel's configuration tool dropped options.
     #[error(
-        "this kernel's source does not take what niclab's configuration says: {0}; this is a fault in niclab"
+        "this kernel's source does not accept these options of niclab's configuration: {0}; this is a bug in niclab"
     )]
     KernelOptions(String),
 
     /// A program failed.
     #[error("{what} failed: {program} {status}; its last lines:\n{output}")]
     Command {
-        /// What it was run for.
+        /// The purpose of the command.
         what: String,
         /// The program.
         program: String,
@@ -185,26 +189,26 @@ pub enum ImageError {
     /// A file could not be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, a verb.
+        /// The attempt, a verb.
         action: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
-    /// QEMU started but cannot do what is needed.
+    /// QEMU starts, but lacks a required device.
     #[error("the QEMU in {} ({version}) has no device `{device}`; niclab needs QEMU 11.1 or later", tree.display())]
     QemuTooOld {
         /// The package tree.
         tree: PathBuf,
-        /// What it says it is.
+        /// The reported version.
         version: String,
-        /// The device it lacks.
+        /// The missing device.
         device: &'static str,
     },
 
-    /// The package tree lacks something that it should have.
+    /// The package tree is incomplete.
     #[error("the package tree {} has no {what}; remove that folder and run again", tree.display())]
     BrokenTree {
         /// The package tree.
@@ -213,19 +217,19 @@ pub enum ImageError {
         what: String,
     },
 
-    /// No way to change the root folder for a build.
+    /// The system offers no way to change the root folder for a build.
     #[error(
-        "building inside the package tree needs a change of root, which this system denies: {reason}. Either \
+        "a build inside the package tree must change the root folder, which this system denies: {reason}. Either \
          allow unprivileged user namespaces (`sysctl kernel.unprivileged_userns_clone=1`, and on hosts with \
          AppArmor `sysctl kernel.apparmor_restrict_unprivileged_userns=0`), or run niclab once as root with the \
          same NICLAB_CACHE"
     )]
     NoSandbox {
-        /// What the attempts said.
+        /// The errors of all attempts.
         reason: String,
     },
 
-    /// This program was built from a tree without the module's source.
+    /// This program was built without the module's source.
     #[error(
         "this niclab was built without the source of its kernel module (guest-driver/kernel); rebuild it"
     )]
@@ -236,44 +240,44 @@ pub enum ImageError {
     NoKernelModule {
         /// Kernel release.
         release: String,
-        /// Module looked for.
+        /// The missing module.
         module: String,
-        /// File searched.
+        /// The file with all modules.
         index: PathBuf,
     },
 
-    /// A package name that apt would read as something else.
-    #[error("`{name}` is no package name; expected lower-case letters, digits, `+`, `-` and `.`")]
+    /// apt would read this package name as something else.
+    #[error("`{name}` is not a package name; use lower-case letters, digits, `+`, `-` and `.`")]
     BadPackageName {
-        /// What was given.
+        /// The given name.
         name: String,
     },
 
-    /// Both a user's own image and packages for one were asked for.
-    #[error("an image of your own ({}) and `packages` exclude each other; leave one out", image.display())]
+    /// The request has a user's own image and packages.
+    #[error("an image of your own ({}) and `packages` exclude each other; omit one of them", image.display())]
     ImageAndPackages {
-        /// The image given.
+        /// The given image.
         image: PathBuf,
     },
 
-    /// A file the user named is not there.
-    #[error("the {what} {} is not there or no file", path.display())]
+    /// A file that the user named does not exist.
+    #[error("the {what} {} does not exist or is not a file", path.display())]
     NoSuchFile {
-        /// What it was named as.
+        /// Its purpose.
         what: &'static str,
-        /// The path given.
+        /// The given path.
         path: PathBuf,
     },
 
     /// A tool for the guest has no file name.
     #[error("the guest tool {} has no usable file name", path.display())]
     BadTool {
-        /// What was given.
+        /// The given path.
         path: PathBuf,
     },
 }
 
-/// Adds the place to an I/O error.
+/// Adds the path to an I/O error.
 pub(crate) trait At<T> {
     /// `action` is a verb: "read", "create".
     fn at(self, action: &'static str, path: &Path) -> Result<T, ImageError>;

@@ -1,5 +1,5 @@
-//! What a user takes away of a driver that was built: the module, the header of the contract with the device, and how
-//! each file was compiled, for editors and other tools that read `compile_commands.json`.
+//! Exports a built driver for the user: the module, the header of the device's interface, and the compiler's commands
+//! for editors and other tools that read `compile_commands.json`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use crate::tree::Tree;
 /// The file that editors look for (Clang, "JSON Compilation Database Format Specification").
 const COMPILE_COMMANDS: &str = "compile_commands.json";
 
-/// The folder with the header, below the one that is written to.
+/// The subfolder for the header.
 const INCLUDE: &str = "include";
 
-/// Writes the files of a driver into a folder, which is made if needed, and gives their paths. A module that was not
-/// built from source has no commands.
+/// Writes the files of a driver into a folder, which is created if needed, and returns their paths. A module that was
+/// not built from source has no commands.
 ///
-/// # Errors
+/// When a file cannot be read or written.
 /// A file cannot be read or written.
 pub fn export_driver(
     cache: &Cache,
@@ -51,11 +51,11 @@ pub fn export_driver(
     Ok(written)
 }
 
-/// Where the kernel's headers are.
+/// The location of the kernel's headers.
 struct Place {
     /// The folder in which the compiler ran.
     directory: PathBuf,
-    /// The tree whose root the compiler took for the file system's; none where it ran on the host.
+    /// The root folder of the compiler; `None` if it ran on the host.
     root: Option<PathBuf>,
 }
 
@@ -70,7 +70,7 @@ impl Place {
             tree = current_kernel(cache)?.tree(&tree);
         }
         let headers = tree.path.join(tree.headers().trim_start_matches('/'));
-        // A link to a path of the tree's own.
+        // A link to an absolute path within the tree.
         let directory = match fs::read_link(&headers) {
             Ok(target) if target.is_absolute() => in_tree(&tree.path, &target),
             _ => headers,
@@ -78,7 +78,7 @@ impl Place {
         Ok(Self { directory, root: Some(tree.path) })
     }
 
-    /// A word of the command as it is on the host.
+    /// A word of the command with the host's path.
     fn word(&self, word: &str) -> String {
         let Some(root) = &self.root else { return word.to_owned() };
         let at = word.find("/usr/").filter(|at| !word[..*at].contains('/'));
@@ -90,7 +90,7 @@ fn in_tree(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// The commands in the form that editors read. `source` and `include` are the user's folders.
+/// The commands in the editors' format. `source` and `include` are the user's folders.
 fn database(commands: &str, place: &Place, source: &Path, include: &Path) -> String {
     let entry = |command: &str| {
         let users = |word: &str| {
@@ -109,8 +109,10 @@ fn database(commands: &str, place: &Place, source: &Path, include: &Path) -> Str
 mod tests {
     use super::*;
 
-    const COMMAND: &str = "gcc-14 -Wp,-MMD,/driver-build/.a.o.d -nostdinc -I/usr/src/common/include -I./include/generated \
-        -include /usr/src/common/include/linux/kconfig.h -I/driver-include -DKBUILD_MODNAME='\"a\"' -c -o /driver-build/a.o \
+    const COMMAND: &str = "gcc-14 -Wp,-MMD,/driver-build/.a.o.d -nostdinc -I/usr/src/common/include \
+                           -I./include/generated \
+        -include /usr/src/common/include/linux/kconfig.h -I/driver-include -DKBUILD_MODNAME='\"a\"' -c -o \
+        /driver-build/a.o \
         /driver-build/a.c";
 
     #[test]

@@ -1,6 +1,6 @@
 //! The default guest: a small initramfs with busybox, the C and C++ runtime, modules, and niclab's own programs.
 //!
-//! It is not compressed: emulated, a guest takes longer to decompress it than QEMU takes to copy it.
+//! It is not compressed: an emulated guest decompresses slower than QEMU copies.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,32 +17,32 @@ use crate::module::MODULE;
 use crate::tree::Tree;
 use crate::unpack::MERGED;
 
-/// Change it when the code below changes what is built. (The guest's scripts are hashed themselves.)
+/// Change it if the code below builds something else. (The guest's scripts are hashed, too.)
 const RECIPE: &str = "initramfs 5";
 
 pub(crate) const KIND: &str = "initramfs";
 
-/// The file within the artefact.
+/// The file in the artefact.
 pub(crate) const FILE: &str = "initramfs.cpio";
 
-/// How many are kept. Each change of a guest tool makes a new one.
+/// Number of initramfs to keep. Each change of a guest tool makes a new one.
 pub(crate) const KEPT: usize = 8;
 
-/// Modules that any guest loads, networks and the shared folder; and the stock driver of the card that benchmarks
-/// compare with.
+/// Modules that every guest loads, for networks and the shared folder; and the stock driver of the card for comparisons
+/// in benchmarks.
 const MODULES: [&str; 4] = ["virtio_net", "9pnet_virtio", "9p", "tulip"];
 
-/// Modules for disks and what may be on them: a quarter of the initramfs, which without a disk would lie in memory
-/// unused.
+/// Modules for disks and their file systems. They are a quarter of the initramfs, and without a disk they would only
+/// use memory.
 const DISK_MODULES: [&str; 6] = ["virtio_blk", "crc32c_generic", "overlay", "erofs", "squashfs", "ext4"];
 
-/// What a signed module ends with (Linux, include/linux/module_signature.h).
+/// The end of a signed module (Linux, include/linux/module_signature.h).
 const SIGNATURE_MAGIC: &[u8] = b"~Module signature appended~\n";
 
 /// Bytes of the `struct module_signature` before it.
 const SIGNATURE_ABOUT_BYTES: usize = 12;
 
-/// Libraries that a program built on the host is likely to want.
+/// Libraries that a program from the host is likely to need.
 const LIBRARIES: [&str; 12] = [
     "libc.so.6",
     "libm.so.6",
@@ -74,7 +74,7 @@ const GUEST_FILES: [(&str, u32, &str); 8] = [
 const FIRMWARE: [(&str, &[u8]); 1] =
     [("usr/lib/firmware/niclab/portals.nmi", include_bytes!("../../firmware/matching/programs/portals.nmi"))];
 
-/// Everything an initramfs is made from.
+/// The inputs of an initramfs.
 pub(crate) struct Inputs<'a> {
     pub tree: &'a Tree,
     /// The built module.
@@ -105,7 +105,7 @@ impl Inputs<'_> {
     }
 }
 
-/// The initramfs, built if need be.
+/// The initramfs, built if needed.
 pub(crate) fn ensure(cache: &Cache, lock: &CacheLock, inputs: &Inputs<'_>) -> Result<PathBuf, ImageError> {
     let key = inputs.key()?;
     let folder = cache.artefact(lock, KIND, &key, |staging| {
@@ -154,7 +154,7 @@ fn base(archive: &mut File, tree: &Tree) -> Result<(), ImageError> {
         for folder in MERGED {
             archive.symlink(folder, &format!("usr/{folder}"))?;
         }
-        // The kernel opens it for the first program before anything is mounted.
+        // The kernel opens it for the first program, before any mount.
         archive.character_device("dev/console", 0o600, 5, 1)?;
         archive.character_device("dev/null", 0o666, 1, 3)?;
         for applet in applets.lines().filter(|name| *name != "busybox") {
@@ -178,7 +178,7 @@ fn libraries(archive: &mut File, tree: &Tree) -> Result<(), ImageError> {
     let loader = "ld-linux-x86-64.so.2";
     let mut seen = BTreeSet::new();
     for name in LIBRARIES.iter().chain([&loader]) {
-        // Through the links of versioned libraries, to a file of the name that programs ask for.
+        // Follows the links of versioned libraries; the copy has the name that programs use.
         let from = folder.join(name);
         if from.exists() && seen.insert(name) {
             add(archive, &format!("usr/lib/x86_64-linux-gnu/{name}"), 0o755, &from)?;
@@ -188,7 +188,7 @@ fn libraries(archive: &mut File, tree: &Tree) -> Result<(), ImageError> {
     archive.symlink(path, "../lib/x86_64-linux-gnu/ld-linux-x86-64.so.2").at("write", Path::new(path))
 }
 
-/// The kernel's modules, decompressed and flat, with the list of what needs what that `modprobe` reads.
+/// The kernel's modules, decompressed and in one folder, with the list of dependencies for `modprobe`.
 fn modules(archive: &mut File, inputs: &Inputs<'_>) -> Result<(), ImageError> {
     let source = inputs.tree.modules();
     let index = ModuleIndex::read(&source)?;
@@ -207,7 +207,7 @@ fn modules(archive: &mut File, inputs: &Inputs<'_>) -> Result<(), ImageError> {
     archive.file(&path, 0o644, dependencies.as_bytes()).at("write", Path::new(FILE))
 }
 
-/// Debian compresses its modules with xz.
+/// Decompresses a module; Debian's are compressed with xz.
 fn decompressed(tree: &Tree, path: &Path) -> Result<Vec<u8>, ImageError> {
     if path.extension().is_some_and(|e| e == "xz") {
         let mut command = Command::new(tree.busybox());
@@ -217,12 +217,12 @@ fn decompressed(tree: &Tree, path: &Path) -> Result<Vec<u8>, ImageError> {
     fs::read(path).at("read", path)
 }
 
-/// A module without the signature behind it. To check one, an emulated guest hashes the module and computes with long
-/// numbers, which shows in its boot. Nobody is kept from anything by it: the kernel loads modules without one, as it
-/// does niclab's own, and who would want it to refuse them could not have a NIC.
+/// A module without its signature. To check a signature, an emulated guest would hash the module and compute with long
+/// numbers, which makes the boot measurably longer. The kernel also loads modules without a signature, such as niclab's
+/// own; a kernel that refused them could not have a NIC.
 fn without_signature(module: &[u8]) -> &[u8] {
     let Some(rest) = module.strip_suffix(SIGNATURE_MAGIC) else { return module };
-    // What stands before the magic words: `struct module_signature`, whose last four bytes are the signature's length.
+    // Before the magic words: `struct module_signature`, whose last four bytes are the signature's length.
     let Some((rest, about)) = rest.split_last_chunk::<SIGNATURE_ABOUT_BYTES>() else { return module };
     let length = about.last_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes) as usize);
     rest.len().checked_sub(length).and_then(|end| rest.get(..end)).unwrap_or(module)
@@ -238,7 +238,7 @@ mod tests {
 
     const RELEASE: &str = "6.12-test";
 
-    /// A tree with just what an initramfs is made from; its busybox is a script.
+    /// A tree with only the inputs of an initramfs; its busybox is a script.
     fn tree(path: &Path) -> Tree {
         let modules = path.join("usr/lib/modules").join(RELEASE);
         for folder in [modules.clone(), path.join("usr/bin"), library_dir(path)] {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_what_a_guest_boots_from_and_is_built_anew_for_a_changed_tool() {
+    fn initramfs_is_complete_and_rebuilt_for_a_changed_tool() {
         let dir = tempfile::tempdir().unwrap();
         let tree = tree(&dir.path().join("tree"));
         let (module, tool) = (dir.path().join("niclab.ko"), dir.path().join("niclab-agent"));
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_for_disks_are_there_only_where_there_may_be_disks() {
+    fn disk_modules_are_included_only_for_disks() {
         let dir = tempfile::tempdir().unwrap();
         let tree = tree(&dir.path().join("tree"));
         let module = dir.path().join("niclab.ko");
@@ -325,7 +325,7 @@ mod tests {
         };
         for has_disks in [true, false] {
             let modules = modules(has_disks);
-            // What is listed is there, and the other way round.
+            // The list has exactly the existing files.
             let listed: BTreeSet<_> = modules["modules.dep"]
                 .lines()
                 .filter_map(|line| line.split_once(':'))
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_cut_off_and_nothing_else() {
+    fn only_the_signature_is_removed() {
         let signed = |signature: &[u8], length: u32| {
             [b"module", signature, &[0; 8], &length.to_be_bytes(), SIGNATURE_MAGIC].concat()
         };

@@ -1,4 +1,4 @@
-//! The guest kernel's modules and what each needs.
+//! The guest kernel's modules and their dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{At, ImageError};
 
-/// What `depmod` found out about a kernel's modules.
+/// `depmod`'s results for a kernel's modules.
 #[derive(Debug)]
 pub(crate) struct ModuleIndex {
     release: String,
     path: PathBuf,
-    /// Module name -> its file and the files it needs, all relative to the modules' folder.
+    /// Module name -> its file and the files of its dependencies, relative to the modules' folder.
     modules: BTreeMap<String, (String, Vec<String>)>,
     builtin: BTreeSet<String>,
 }
@@ -27,7 +27,7 @@ impl ModuleIndex {
         Ok(Self::parse(release, path, &dependencies, &builtin))
     }
 
-    /// `dependencies` has lines of the form `FILE: FILE...`, the direct and indirect needs of the first.
+    /// `dependencies` has lines of the form `FILE: FILE...`, with direct and indirect dependencies of the first file.
     fn parse(release: String, path: PathBuf, dependencies: &str, builtin: &str) -> Self {
         let modules = dependencies
             .lines()
@@ -41,7 +41,7 @@ impl ModuleIndex {
         Self { release, path, modules, builtin }
     }
 
-    /// The files of the modules named and of all they need, each before those that need it.
+    /// The files of these modules and of their dependencies, each file after its dependencies.
     pub fn closure(&self, names: &[&str]) -> Result<Vec<String>, ImageError> {
         let mut order = Vec::new();
         let mut visited = BTreeSet::new();
@@ -57,7 +57,7 @@ impl ModuleIndex {
         visited: &mut BTreeSet<String>,
         order: &mut Vec<String>,
     ) -> Result<(), ImageError> {
-        // `visited` also ends a loop, which depmod would have refused.
+        // `visited` also ends a cycle, which depmod would have refused.
         if self.builtin.contains(name) || !visited.insert(name.to_owned()) {
             return Ok(());
         }
@@ -73,7 +73,7 @@ impl ModuleIndex {
         Ok(())
     }
 
-    /// What `modules.dep` says of the files given, for a folder that has only those, uncompressed and flat.
+    /// The lines of `modules.dep` for these files, in a folder that has only them, uncompressed and without subfolders.
     pub fn flat_dependencies(&self, files: &[String]) -> String {
         let mut text = String::new();
         for file in files {
@@ -91,7 +91,7 @@ impl ModuleIndex {
     }
 }
 
-/// `kernel/net/9p/9pnet-virtio.ko.xz` -> `9pnet_virtio`: the name the kernel uses.
+/// `kernel/net/9p/9pnet-virtio.ko.xz` -> `9pnet_virtio`, the kernel's name for the module.
 fn module_name(file: &str) -> String {
     let base = file.rsplit('/').next().unwrap_or(file).trim();
     base.split(".ko").next().unwrap_or(base).replace('-', "_")
@@ -119,7 +119,7 @@ mod tests {
                           kernel/net/core/failover.ko.xz:\n";
 
     #[test]
-    fn needs_come_first_and_once() {
+    fn dependencies_come_first_and_once() {
         let files = index(NINE_P, "").closure(&["9p", "virtio_net", "9pnet"]).unwrap();
         let names: Vec<String> = files.iter().map(|f| module_name(f)).collect();
         assert_eq!(names, ["9pnet", "netfs", "9p", "failover", "virtio_net"]);
@@ -145,9 +145,9 @@ mod tests {
     }
 
     proptest! {
-        /// In any graph of needs without loops, each module comes after all it needs.
+        /// In any dependency graph without cycles, each module comes after its dependencies.
         #[test]
-        fn order_respects_every_need(edges in prop::collection::vec((0usize..12, 0usize..12), 0..40)) {
+        fn order_respects_every_dependency(edges in prop::collection::vec((0usize..12, 0usize..12), 0..40)) {
             let needs = |n: usize| edges.iter().filter(move |(a, b)| *a == n && b < a).map(|(_, b)| *b);
             let mut text = String::new();
             for n in 0..12 {

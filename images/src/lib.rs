@@ -1,20 +1,20 @@
 //! Builds the private QEMU tree, guest kernel, module and guest images into a cache.
 //!
-//! [`ensure`] is all a launcher needs: it says where everything is, and builds what is missing first. No root is
-//! needed, nothing is installed on the host, and once built no network is needed again. [`Cache`] tells how the
-//! folder is laid out and why a half-built part is never taken for a whole one.
+//! A launcher needs only [`ensure`], which builds the missing parts and returns all paths. This needs no root, installs
+//! nothing on the host, and needs no network once everything is built. [`Cache`] describes the folder's layout, and why
+//! an incomplete part is never taken for a complete one.
 //!
-//! The parts, in the order they are built:
+//! The parts, in the order of their build:
 //!
 //! | part | made from | module |
 //! |---|---|---|
-//! | package tree | the host's Debian mirror, through an apt of our own | [`apt`], `tree` |
-//! | kernel, unpacked | the tree's | `vmlinux` |
+//! | package tree | the host's Debian mirror, through a private apt | [`apt`], `tree` |
+//! | kernel, unpacked | the tree's kernel | `vmlinux` |
 //! | kernel module | its source, embedded in this program | `module`, `sandbox` |
 //! | initramfs | the tree, the module, the caller's tools | `initramfs`, `cpio` |
 //! | a driver of the user's own | its source | `driver` |
-//! | root disk, if packages are asked for | the mirror again | `disk` |
-//! | a debug kernel, if asked for | Debian's source package | `debug` |
+//! | root disk, if the user wants packages | the mirror again | `disk` |
+//! | a debug kernel, if the user wants one | Debian's source package | `debug_kernel` |
 
 pub mod apt;
 mod cache;
@@ -59,22 +59,22 @@ pub use crate::survey::{HostTool, Survey, survey};
 pub use crate::symbols::{LoadedModule, Place, places};
 pub use crate::tree::QemuCommand;
 
-/// What guests shall have.
+/// The contents of guests.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     /// Debian packages; if there are any, guests get a Debian root file system with them.
     pub packages: Vec<String>,
-    /// Package mirror; else the one of the host's apt configuration.
+    /// Package mirror; default: the one of the host's apt configuration.
     pub mirror: Option<String>,
     /// Use no network; fail if something is missing.
     pub offline: bool,
-    /// The user's own kernel, booted as it is. Its modules are the user's concern.
+    /// The user's own kernel, booted without changes. The user provides its modules.
     pub kernel: Option<PathBuf>,
     /// Guests run the debug kernel, which must be built.
     pub is_debug_kernel: bool,
-    /// The user's own root file system (a raw image of erofs, squashfs or ext4), used as it is, read-only.
+    /// The user's own root file system (a raw image of erofs, squashfs or ext4), used unchanged and read-only.
     pub image: Option<PathBuf>,
-    /// Guests may get disks beside the root's.
+    /// Guests may have disks in addition to the root's.
     pub has_disks: bool,
     /// Static programs to put into the guest's `/usr/bin`, such as the agent.
     pub tools: Vec<PathBuf>,
@@ -103,31 +103,31 @@ pub struct Images {
     pub qemu: QemuCommand,
     /// Such as `11.1.3`.
     pub qemu_version: String,
-    /// For `-kernel`: unpacked, so that QEMU enters it without a BIOS, unless it is the user's own.
+    /// The file for `-kernel`: unpacked, so that QEMU enters it without a BIOS, unless it is the user's own.
     pub kernel: PathBuf,
-    /// The kernel of niclab's own as its package has it: it unpacks itself, behind a BIOS.
+    /// niclab's kernel as in its package: it unpacks itself, after a BIOS.
     pub packed_kernel: PathBuf,
-    /// Release of the kernel the module was built for. A user's own kernel may be another.
+    /// Release of the kernel that the module was built for. A user's own kernel may have another.
     pub kernel_release: String,
-    /// For `-initrd`.
+    /// The file for `-initrd`.
     pub initramfs: PathBuf,
-    /// Read-only disk with the root file system, to be attached with serial `niclab-root`; none: the initramfs is
-    /// the root.
+    /// Read-only disk with the root file system, to be attached with serial `niclab-root`; `None`: the initramfs is the
+    /// root.
     pub root_disk: Option<PathBuf>,
-    /// The kernel, if it is one that watches.
+    /// The debug kernel, if it is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub debug_kernel: Option<DebugKernel>,
-    /// niclab's driver as guests load it, with what is known of its lines.
+    /// niclab's driver as guests load it, with its debugging information.
     #[serde(skip)]
     pub driver: Option<DriverModule>,
 }
 
-/// Says where everything for a cluster of guests is, having built what was missing.
+/// Returns the paths of all images for a cluster of guests, and first builds the missing ones.
 ///
-/// With everything in the cache this takes milliseconds and no lock. Builds are serialized between processes.
+/// If everything is in the cache, this takes milliseconds and no lock. Builds are serialized between processes.
 ///
 /// # Errors
-/// Whatever keeps a part from being built; the message says how to fix it.
+/// When a part cannot be built; the message has the fix.
 pub fn ensure(cache: &Cache, request: &Request, progress: &dyn Progress) -> Result<Images, ImageError> {
     check(request)?;
     match found(cache, request)? {
@@ -174,7 +174,7 @@ fn found(cache: &Cache, request: &Request) -> Result<Option<Images>, ImageError>
     Ok(Some(made.images(request)))
 }
 
-/// The kernel that guests run, with what its modules are built against.
+/// The guests' kernel, with the tree that its modules are built against.
 struct Kernel {
     file: PathBuf,
     tree: Tree,
@@ -192,7 +192,7 @@ impl Kernel {
     }
 }
 
-/// The kernel if it is in the cache. One that watches must be.
+/// The kernel, if it is in the cache. A debug kernel must be.
 fn find_kernel(cache: &Cache, request: &Request, packages: &Tree) -> Result<Option<Kernel>, ImageError> {
     if request.is_debug_kernel {
         return Kernel::debug_kernel(cache, packages).map(Some);
@@ -201,7 +201,7 @@ fn find_kernel(cache: &Cache, request: &Request, packages: &Tree) -> Result<Opti
     Ok(folder.map(|folder| Kernel::stock(folder.join(vmlinux::FILE), packages)))
 }
 
-/// All that images are put together from.
+/// The inputs of [`Images`].
 struct Made<'a> {
     packages: &'a Tree,
     kernel: Kernel,
@@ -228,7 +228,7 @@ impl Made<'_> {
     }
 }
 
-/// A run that builds something.
+/// A run that builds parts.
 struct Builder<'a> {
     cache: &'a Cache,
     request: &'a Request,
@@ -245,8 +245,8 @@ impl<'a> Builder<'a> {
         if let Some(other) = others.first() {
             let (old, new) = (other.display(), cache.root());
             progress.note(&format!(
-                "{old} was built by another version of niclab and is not used; building anew in {}. Remove the \
-                 former when you no longer need it",
+                "{old} was built by another version of niclab and is not used; building again in {}. Remove the \
+                 old folder when you no longer need it",
                 new.display()
             ));
         }
@@ -281,7 +281,7 @@ impl<'a> Builder<'a> {
         Ok(Made { packages: &packages, kernel, module, initramfs, disk }.images(self.request))
     }
 
-    /// Removes what was downloaded, if anything was.
+    /// Removes downloaded packages, if there are any.
     fn clean(&self) -> Result<(), ImageError> {
         self.apt.as_ref().map_or(Ok(()), Apt::clean)
     }
@@ -322,7 +322,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The private apt with fresh lists, or why there is none. `what` is what is missing without it.
+/// The private apt with fresh lists, or the error. `what` names the part that needs it.
 fn open_apt<'a>(
     slot: &'a mut Option<Apt>,
     cache: &Cache,

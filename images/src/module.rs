@@ -1,4 +1,4 @@
-//! Building the driver's kernel module against the guest kernel.
+//! Builds the driver's kernel module against the guest kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::error::{At, ImageError};
 use crate::sandbox::Sandbox;
 use crate::tree::Tree;
 
-/// Change it when the code below changes what is built.
+/// Change it if the code below builds something else.
 const RECIPE: &str = "module 2";
 
 /// The module's file.
@@ -22,13 +22,13 @@ pub(crate) type Sources<'a> = &'a [(&'a str, &'a [u8])];
 /// The driver's source, embedded when this program was built.
 pub(crate) const DRIVER: Sources<'static> = include!(concat!(env!("OUT_DIR"), "/module_sources.rs"));
 
-/// The same with debugging information, for a debug kernel.
+/// The module with debugging information, for a debug kernel.
 pub(crate) const WITH_DEBUG: &str = "niclab.ko.debug";
 
-/// Folder of the package tree in which it is built. Cleared before and after.
+/// Folder in the package tree for the build. Cleared before and after.
 pub(crate) const BUILD: &str = "build";
 
-/// Where its source is, for people: in niclab's own.
+/// The source's path in niclab's repository, for messages.
 pub(crate) const SOURCE: &str = "guest-driver/kernel";
 
 pub(crate) const KIND: &str = "module";
@@ -38,7 +38,7 @@ pub(crate) fn key(tree: &Tree, sources: Sources<'_>) -> Key {
     sources.iter().fold(key, |key, (name, content)| key.text(name).bytes(content)).finish()
 }
 
-/// The module's folder, built if need be.
+/// The module's folder, built if needed.
 pub(crate) fn ensure(
     cache: &Cache,
     lock: &CacheLock,
@@ -73,7 +73,7 @@ fn build(
     let mut make = sandbox.enter(&tree.path, &program);
     stream(&mut make, |line| detail(line.trim()))?.ok("building the kernel module", "make")?;
 
-    // Debian's kernels are built with debugging information, ten times the size of the code.
+    // Debian's kernels use debugging information, which is ten times the size of the code.
     let built = folder.join(MODULE);
     let mut strip = tree_command(&tree.path, "usr/bin/strip");
     strip.arg("--strip-debug").arg("-o").arg(staging.join(MODULE)).arg(&built);
@@ -86,11 +86,11 @@ fn build(
     remove_all(&folder)
 }
 
-/// Beside a module, what the compiler noted of its lines, which counts of coverage are read with: as it lay in the
-/// build.
+/// Folder next to a module, with the compiler's notes about its lines, at their paths of the build. They are needed to
+/// read coverage counts.
 pub(crate) const NOTES: &str = "notes";
 
-/// Puts such notes beside the module, if the kernel has the compiler make any.
+/// Copies the notes next to the module, if the kernel's compiler writes any.
 pub(crate) fn keep_notes(built: &Path, staging: &Path) -> Result<(), ImageError> {
     let mut folders = vec![PathBuf::new()];
     while let Some(below) = folders.pop() {

@@ -1,18 +1,17 @@
-//! A kernel of the user's own: the file that guests boot, and the tree in which it was built, against which drivers are
-//! built.
+//! A kernel of the user's own: the file that guests boot, and the tree of its build, against which drivers are built.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Where a build leaves the kernel, within its tree (Linux, `arch/x86/Makefile`).
+/// The built kernel's path within its tree (Linux, `arch/x86/Makefile`).
 const BZIMAGE: &str = "arch/x86/boot/bzImage";
 
-/// Where a build leaves the kernel's release.
+/// The path of the kernel's release within its tree.
 const RELEASE: &str = "include/config/kernel.release";
 
-/// What a build of modules reads, with the command that makes it.
+/// Files that a build of modules reads, each with the command that makes it.
 const OF_MODULES: [(&str, &str); 4] = [
     ("Makefile", "make defconfig"),
     (".config", "make defconfig"),
@@ -20,62 +19,62 @@ const OF_MODULES: [(&str, &str); 4] = [
     ("Module.symvers", "make"),
 ];
 
-/// In the header of a bzImage (Linux, `Documentation/arch/x86/boot.rst`): its magic word, and where the version is,
-/// counted from byte 0x200.
+/// Header of a bzImage (Linux, `Documentation/arch/x86/boot.rst`): its magic word, and the position of the version,
+/// relative to byte 0x200.
 const MAGIC_AT: usize = 0x202;
 const MAGIC: &[u8] = b"HdrS";
 const VERSION_AT: usize = 0x20e;
 const VERSION_BASE: usize = 0x200;
 
-/// The version lies in the setup code, which has at most 64 sectors.
+/// The version is in the setup code, which has at most 64 sectors.
 const HEAD_BYTES: usize = 64 * 512;
 
 /// A kernel of the user's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnKernel {
-    /// For `-kernel`.
+    /// The file for `-kernel`.
     pub file: PathBuf,
-    /// The folder in which it was built, where that is known.
+    /// The folder of its build, if known.
     pub tree: Option<PathBuf>,
-    /// Its release, where it says so.
+    /// Its release, if the file has it.
     pub release: Option<String>,
 }
 
-/// A path is no kernel.
+/// The path is not a kernel.
 #[derive(Debug, Error)]
 pub enum OwnKernelError {
-    /// There is nothing at the path.
-    #[error("there is neither a kernel nor a folder in which one was built at {}", .0.display())]
+    /// The path does not exist.
+    #[error("{} is neither a kernel nor the folder in which one was built", .0.display())]
     Absent(PathBuf),
-    /// A folder without a kernel.
+    /// The folder has no kernel.
     #[error("{} has no {BZIMAGE}; build one there (make bzImage), or give the file of a kernel", .0.display())]
     NoKernel(PathBuf),
 }
 
-/// Modules cannot be built against a kernel.
+/// No modules can be built against the kernel.
 #[derive(Debug, Error)]
 pub enum ModuleTreeError {
-    /// A file of which nobody knows where it was built.
+    /// The file's build tree is unknown.
     #[error(
-        "{} is not in the tree in which it was built, and a driver is built against that; give the tree (--kernel TREE), or a module \
-         built for it (--driver FILE.ko)",
+        "{} is not in the tree of its build, which is needed to build a driver; give the tree (--kernel TREE), or a \
+         module built for it (--driver FILE.ko)",
         .0.display()
     )]
     Unknown(PathBuf),
-    /// A tree that was not built as far as that.
-    #[error("the kernel tree {} has no {file}, which the build of a driver reads; run `{command}` there", tree.display())]
+    /// The tree's build is incomplete.
+    #[error("the kernel tree {} has no {file}, which a driver's build needs; run `{command}` there", tree.display())]
     Incomplete {
         /// The tree.
         tree: PathBuf,
         /// What is missing.
         file: &'static str,
-        /// What makes it.
+        /// The command that makes it.
         command: &'static str,
     },
 }
 
 impl OwnKernel {
-    /// The kernel at `path`: a file, or the folder in which one was built.
+    /// The kernel at `path`: a file, or the folder of its build.
     ///
     /// # Errors
     /// [`OwnKernelError`].
@@ -96,7 +95,7 @@ impl OwnKernel {
         Ok(Self { file, tree, release })
     }
 
-    /// The tree, if modules can be built against it.
+    /// The tree, if it is complete enough to build modules.
     ///
     /// # Errors
     /// [`ModuleTreeError`].
@@ -111,14 +110,14 @@ impl OwnKernel {
     }
 }
 
-/// The tree in which a kernel lies where its build left it.
+/// The tree of a kernel that is still at its path of the build.
 fn tree_of(file: &Path) -> Option<PathBuf> {
     let file = file.canonicalize().ok()?;
     let is_tree = |folder: &&Path| folder.join(".config").is_file() && folder.join("Makefile").is_file();
     file.ancestors().skip(1).take(4).find(is_tree).map(Path::to_owned)
 }
 
-/// What a bzImage says of its release.
+/// The release in the header of a bzImage.
 fn release_of(file: &Path) -> Option<String> {
     use std::io::Read as _;
     let mut head = Vec::new();
@@ -141,7 +140,7 @@ mod tests {
         fs::write(path, content).unwrap();
     }
 
-    /// The head of a bzImage with this version.
+    /// The beginning of a bzImage with this version.
     fn bzimage(version: &str) -> Vec<u8> {
         let mut head = vec![0; 0x400];
         head[MAGIC_AT..][..4].copy_from_slice(MAGIC);
@@ -151,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn kernel_alone_says_its_release_and_has_no_tree() {
+    fn kernel_file_has_a_release_but_no_tree() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("bzImage");
         fs::write(&file, bzimage("6.18.0-rc3+ (me@host) #7 SMP")).unwrap();
         let kernel = OwnKernel::at(&file).unwrap();
         assert_eq!((kernel.release.as_deref(), &kernel.tree), (Some("6.18.0-rc3+"), &None));
         assert!(matches!(kernel.module_tree(), Err(ModuleTreeError::Unknown(_))));
-        // However it is cut, no more of it is read than is there.
+        // A truncated file must not cause reads beyond its end.
         for length in [0, 0x202, 0x206, 0x20f, 0x380] {
             fs::write(&file, &bzimage("6.18")[..length]).unwrap();
             assert_eq!(OwnKernel::at(&file).unwrap().release, None, "{length}");

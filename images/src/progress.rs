@@ -1,22 +1,22 @@
-//! What a build tells its user while it runs.
+//! Progress of a build for the user.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Receives the course of a build. Calls may come from several threads.
+/// Receives the progress of a build. Calls may come from several threads.
 pub trait Progress: Send + Sync {
     /// A step begins, such as "package tree".
     fn started(&self, step: &str);
-    /// Something happened within the step; many per step.
+    /// A detail within the step; there are many per step.
     fn detail(&self, step: &str, detail: &str);
-    /// The step ended well after `elapsed` of wall time.
+    /// The step succeeded after `elapsed` of wall time.
     fn done(&self, step: &str, elapsed: Duration);
-    /// Something worth a line that is not part of a step.
+    /// A message that is not part of a step.
     fn note(&self, text: &str);
 }
 
-/// Says nothing.
+/// Prints nothing.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Silent;
 
@@ -27,8 +27,8 @@ impl Progress for Silent {
     fn note(&self, _: &str) {}
 }
 
-/// Short lines on standard error. On a terminal, details overwrite one another in place; elsewhere one is
-/// printed every few seconds, so that a log shows life without being flooded.
+/// Short lines on standard error. On a terminal, details overwrite each other in place; in a log, one is printed every
+/// few seconds, to show progress without flooding.
 #[derive(Debug)]
 pub struct Terminal {
     in_place: bool,
@@ -38,7 +38,7 @@ pub struct Terminal {
 /// Wall time between details when standard error is a file or a pipe.
 const LOG_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Columns that a detail may take; longer ones are cut, a wrapped line cannot be overwritten.
+/// Maximum columns of a detail; longer ones are cut, because a wrapped line cannot be overwritten.
 const DETAIL_COLUMNS: usize = 76;
 
 impl Terminal {
@@ -47,14 +47,14 @@ impl Terminal {
         Self { in_place: std::io::stderr().is_terminal(), last_detail: Mutex::new(None) }
     }
 
-    /// Failing to print progress is no reason to stop building.
+    /// An error here must not stop the build.
     fn print(&self, text: std::fmt::Arguments<'_>) {
         let mut stderr = std::io::stderr().lock();
         let _ = stderr.write_fmt(text);
         let _ = stderr.flush();
     }
 
-    /// In a log, whether it is time for the next detail.
+    /// In a log, whether the next detail is due.
     fn detail_is_due(&self) -> bool {
         let Ok(mut last) = self.last_detail.lock() else { return false };
         let due = last.is_none_or(|at| at.elapsed() >= LOG_INTERVAL);

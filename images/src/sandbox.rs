@@ -1,8 +1,8 @@
-//! Running the programs of a package tree with that tree as their root folder.
+//! Runs programs of a package tree with that tree as their root folder.
 //!
-//! Debian's kernel headers and maintainer scripts expect absolute paths. As root a chroot does; as a user, an
-//! unprivileged user namespace with a chroot in it. Where possible a mount namespace goes with it, so that nothing
-//! mounted is seen outside or stays behind.
+//! Debian's kernel headers and maintainer scripts expect absolute paths. Root uses a chroot; other users use an
+//! unprivileged user namespace with a chroot in it. If possible, a mount namespace hides all mounts from outside and
+//! removes them at the end.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,18 +10,18 @@ use std::process::Command;
 use crate::command::{GUEST_PATH, host_command, stream};
 use crate::error::ImageError;
 
-/// How the root folder is changed.
+/// The method to change the root folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sandbox {
-    /// We are root.
+    /// For root.
     Root,
-    /// We are root in a user namespace that knows no other user.
+    /// Root in a user namespace without other users.
     UserNamespace,
-    /// We are root in a container that may not mount.
+    /// Root in a container that may not mount.
     Container,
 }
 
-/// Shell lines that give `$1`, a root folder, what compilers and maintainer scripts take for granted.
+/// Shell lines that add the devices and `/proc` that compilers and maintainer scripts expect to the root folder `$1`.
 const WITH_MOUNTS: &str = r#"
 for device in null zero full random urandom tty; do
     [ -e "$1/dev/$device" ] || : > "$1/dev/$device"
@@ -30,14 +30,14 @@ done
 mount --rbind /proc "$1/proc"
 "#;
 
-/// The same where nothing may be mounted. There is no `/proc` then; few scripts miss it.
+/// The same without mounts. Then there is no `/proc`, which few scripts need.
 const WITHOUT_MOUNTS: &str = r#"
 for device in null zero full random urandom tty; do
     cp -a --remove-destination "/dev/$device" "$1/dev/$device"
 done
 "#;
 
-/// Runs the rest of the arguments in the root folder, with an environment that is the same everywhere.
+/// Runs the remaining arguments in the root folder, with the same environment everywhere.
 const ENTER: &str = r#"
 root=$1
 shift
@@ -45,7 +45,7 @@ exec chroot "$root" /usr/bin/env -i PATH="$guest_path" LC_ALL=C.UTF-8 HOME=/root
 "#;
 
 impl Sandbox {
-    /// The way that works here, tried with the package tree `root`.
+    /// The method that works on this host, tested with the package tree `root`.
     pub fn detect(root: &Path) -> Result<Self, ImageError> {
         let mut reasons = Vec::new();
         for sandbox in Self::candidates(nix::unistd::geteuid().is_root()) {
@@ -62,14 +62,14 @@ impl Sandbox {
         if is_root { &[Self::Root, Self::UserNamespace, Self::Container] } else { &[Self::UserNamespace] }
     }
 
-    /// Whether files can be given to any user. If not, `fakeroot` must remember it.
+    /// Whether files can belong to any user. If not, `fakeroot` must remember their owners.
     pub fn has_all_users(self) -> bool {
         self != Self::UserNamespace
     }
 
-    /// A command that runs `program` with `root` as its root folder; `root` has `dev` and `proc`.
+    /// A command that runs `program` with `root` as its root folder; `root` must have `dev` and `proc`.
     pub fn enter(self, root: &Path, program: &[&str]) -> Command {
-        // The process namespace is so that all of it ends with its first process, however deep dpkg has forked.
+        // The PID namespace ends all processes with its first, however deeply dpkg has forked.
         let namespaces: &[&str] = match self {
             Self::Root => &["unshare", "--mount", "--pid", "--fork", "--kill-child"],
             Self::UserNamespace => {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_never_gets_a_way_that_needs_root() {
+    fn users_never_get_a_method_that_needs_root() {
         assert_eq!(Sandbox::candidates(false), [Sandbox::UserNamespace]);
     }
 

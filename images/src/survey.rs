@@ -1,4 +1,4 @@
-//! What is there and what is missing, for a report to the user. Nothing is built and no network is used.
+//! Which images exist and which are missing, for a report to the user. Builds nothing and uses no network.
 
 use std::path::PathBuf;
 
@@ -10,28 +10,28 @@ use crate::command::{HOST_TOOLS, find_tool};
 use crate::tree::Tree;
 use crate::{disk, initramfs, module};
 
-/// The state of the cache and of what the host must have to fill it.
+/// The state of the cache, and of the host's programs that fill it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Survey {
     /// The cache's folder.
     pub cache: PathBuf,
-    /// The bytes that are free there, or why a run cannot use it.
+    /// The free bytes, or why a run cannot use the cache.
     pub cache_free_bytes: Result<u64, String>,
-    /// Folders that other versions of niclab left beside it.
+    /// Folders of other versions of niclab next to it.
     pub other_layouts: Vec<PathBuf>,
-    /// Version of the QEMU in the cache, if it is there.
+    /// Version of the QEMU in the cache, if there is one.
     pub qemu_version: Option<String>,
-    /// Release of the guest kernel in the cache, if it is there.
+    /// Release of the guest kernel in the cache, if there is one.
     pub kernel_release: Option<String>,
     /// Whether this niclab's kernel module is built for that kernel.
     pub module: bool,
-    /// Initramfs files in the cache; there is one for each set of guest tools.
+    /// Number of initramfs files in the cache, one for each set of guest tools.
     pub initramfs_count: usize,
-    /// Disk images with packages in the cache; there is one for each set of packages.
+    /// Number of disk images with packages in the cache, one for each set of packages.
     pub disk_count: usize,
-    /// The mirror that would be used, or why there is none.
+    /// The mirror that a build would use, or why there is none.
     pub mirror: Result<String, String>,
-    /// Programs needed to build.
+    /// Programs that a build needs.
     pub tools: Vec<HostTool>,
 }
 
@@ -40,13 +40,13 @@ pub struct Survey {
 pub struct HostTool {
     /// Its name.
     pub name: &'static str,
-    /// Where it is, if it is there.
+    /// Its path, if it exists.
     pub path: Option<PathBuf>,
-    /// The Debian package that has it.
+    /// Its Debian package.
     pub package: &'static str,
 }
 
-/// Looks, and changes nothing.
+/// Surveys the cache and the host, without changes.
 pub fn survey(cache: &Cache) -> Survey {
     let tree = cache.find(Tree::KIND, &Tree::key()).and_then(|path| Tree::open(&path).ok());
     let has_module = |tree: &Tree| cache.find(module::KIND, &module::key(tree, module::DRIVER)).is_some();

@@ -1,5 +1,5 @@
-//! Where in its source a driver was when the guest's kernel complained, or the guest was stopped: file and line of each
-//! frame of a call trace, or of an address, that is of the driver's module.
+//! Finds a driver's source lines for a message of the guest's kernel or a stopped guest: file and line of each frame of
+//! a call trace, or of an address, within the driver's module.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::driver::{self, DriverModule};
 use crate::module;
 use crate::tree::Tree;
 
-/// Frames that are looked up: a kernel prints no deeper trace of use.
+/// Maximum number of frames to look up; deeper traces are of no use.
 const MOST_FRAMES: usize = 32;
 
 /// A frame of a call trace, as the kernel prints it.
@@ -18,16 +18,16 @@ const MOST_FRAMES: usize = 32;
 struct Frame {
     function: String,
     offset: u64,
-    /// The processor was there. The others are where a call returns to, which may be the next line already.
+    /// The processor was executing there. Other frames are return addresses, which may be on the next line.
     is_exact: bool,
 }
 
-/// A frame's place in the source.
+/// A frame's position in the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Function and offset, as the kernel prints them.
     pub frame: String,
-    /// The function that was being carried out, which the compiler may have put into that one.
+    /// The executed function, which the compiler may have inlined.
     pub function: String,
     /// File and line, with the user's path.
     pub at: String,
@@ -39,8 +39,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// The places of all frames in a kernel's words that are of this module, innermost first, each once. Empty where there
-/// are none, or nothing is known of them: this only ever explains another message.
+/// The positions of all frames of this module in a kernel's message, innermost first, without duplicates. Empty if
+/// there are none, or without debugging information: this only adds details to another message.
 #[must_use]
 pub fn places(cache: &Cache, module: &DriverModule, text: &str) -> Vec<Place> {
     let frames = frames(text, &module.name);
@@ -79,7 +79,7 @@ impl Debug {
         self.run("objdump", &[what], None)
     }
 
-    /// The functions that were carried out there, innermost first.
+    /// The functions at this address, innermost first.
     fn places(&self, section: &str, at: u64, frame: &str) -> Vec<Place> {
         let said = self.run("addr2line", &["-i", "-f", "-j", section, "-e"], Some(at));
         let place = |(function, at): (&str, String)| Place {
@@ -91,7 +91,7 @@ impl Debug {
     }
 }
 
-/// A driver's module as it lies in a guest that runs.
+/// A driver's module at its addresses in a running guest.
 #[derive(Debug)]
 pub struct LoadedModule {
     debug: Debug,
@@ -108,7 +108,7 @@ struct Code {
 }
 
 impl LoadedModule {
-    /// The module with its sections at these addresses; none where nothing is known of it.
+    /// The module with its sections at these addresses; `None` without debugging information.
     #[must_use]
     pub fn new(cache: &Cache, module: &DriverModule, sections: &[(String, u64)]) -> Option<Self> {
         let debug = Debug::of(cache, module)?;
@@ -117,7 +117,7 @@ impl LoadedModule {
         (!code.is_empty()).then_some(Self { debug, code, symbols })
     }
 
-    /// Whether that is an address in its code.
+    /// Whether the address is in the module's code.
     #[must_use]
     pub fn contains(&self, address: u64) -> bool {
         self.at(address).is_some()
@@ -127,8 +127,7 @@ impl LoadedModule {
         self.code.iter().find(|code| (code.begin..code.begin.saturating_add(code.bytes)).contains(&address))
     }
 
-    /// The functions that are carried out at an address, innermost first. An address to which a call returns may be on
-    /// the next line.
+    /// The functions at an address, innermost first. A return address may be on the next line.
     #[must_use]
     pub fn places(&self, address: u64, is_return: bool) -> Vec<Place> {
         let Some(code) = self.at(address) else { return Vec::new() };
@@ -141,8 +140,8 @@ impl LoadedModule {
     }
 }
 
-/// Sections with code, as `objdump -h` lists them, `INDEX NAME SIZE ...` with their flags on the next line; where they
-/// are in the guest.
+/// The sections with code, with their addresses in the guest. `objdump -h` lists `INDEX NAME SIZE ...`, with the flags
+/// on the next line.
 fn code(listed: &str, sections: &[(String, u64)]) -> Vec<Code> {
     let lines: Vec<&str> = listed.lines().collect();
     let pairs = lines.windows(2).filter(|pair| pair[1].contains("CODE"));
@@ -157,7 +156,7 @@ fn code(listed: &str, sections: &[(String, u64)]) -> Vec<Code> {
         .collect()
 }
 
-/// The function in this section that begins last in front of `offset`, and how far behind its begin that is.
+/// The last function of this section that begins at or before `offset`, and the distance from its beginning.
 fn symbol_before<'a>(symbols: &'a str, section: &str, offset: u64) -> Option<(&'a str, u64)> {
     let functions = symbols.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -168,8 +167,8 @@ fn symbol_before<'a>(symbols: &'a str, section: &str, offset: u64) -> Option<(&'
     functions.min_by_key(|(_, more)| *more)
 }
 
-/// The frames of a module: `FUNCTION+0xOFFSET/0xSIZE [MODULE]`. Those with a question mark are leftovers on the stack,
-/// and none.
+/// The frames of a module: `FUNCTION+0xOFFSET/0xSIZE [MODULE]`. Frames with a question mark are leftovers on the stack
+/// and are skipped.
 fn frames(text: &str, module: &str) -> Vec<Frame> {
     let of_module = format!("[{module}]");
     let mut frames: Vec<Frame> = Vec::new();
@@ -195,8 +194,7 @@ fn frame(word: &str) -> Option<(&str, u64)> {
     Some((function, u64::from_str_radix(offset, 16).ok()?))
 }
 
-/// Section of a function, and where in it the function begins, as `objdump -t` lists them:
-/// `ADDRESS FLAGS F SECTION SIZE NAME`.
+/// Section and offset of a function, as listed by `objdump -t`: `ADDRESS FLAGS F SECTION SIZE NAME`.
 fn symbol<'a>(symbols: &'a str, function: &str) -> Option<(&'a str, u64)> {
     symbols.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -206,19 +204,19 @@ fn symbol<'a>(symbols: &'a str, function: &str) -> Option<(&'a str, u64)> {
     })
 }
 
-/// What `addr2line -f` prints: a line with a function, one with its file and line; more pairs for functions that were
-/// put into others.
+/// The output of `addr2line -f`: a line with a function, and a line with its file and line; inlined functions have more
+/// such pairs.
 fn lines<'a>(text: &'a str, users: Option<&'a Path>) -> impl Iterator<Item = (&'a str, String)> {
     let lines: Vec<&str> = text.lines().collect();
     let pairs: Vec<(&str, &str)> = lines.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
     pairs.into_iter().filter(|(_, at)| !at.starts_with("??")).map(move |(function, at)| {
-        // It says of some that they share a line with others.
+        // Some lines have a discriminator in parentheses.
         let at = at.split(" (").next().unwrap_or(at);
         (function, users_path(at, users))
     })
 }
 
-/// A path of a driver's source as its user knows it: where it was built means nothing to anybody.
+/// A path of a driver's source with the user's folder instead of the build's.
 pub(crate) fn users_path(path: &str, users: Option<&Path>) -> String {
     let within =
         [driver::BUILD, module::BUILD].iter().find_map(|built| path.strip_prefix('/')?.strip_prefix(*built));
@@ -233,11 +231,12 @@ mod tests {
     use super::*;
 
     const OOPS: &str = "BUG: kernel NULL pointer dereference\nRIP: 0010:ring_if_wanted+0x1c/0x40 [example]\n\
-        Call Trace:\n <TASK>\n ? page_fault_oops+0x15c/0x2d0\n ? request+0x10/0x266 [example]\n example_write+0xb3/0x1f0 [example]\n \
+        Call Trace:\n <TASK>\n ? page_fault_oops+0x15c/0x2d0\n ? request+0x10/0x266 [example]\n \
+        example_write+0xb3/0x1f0 [example]\n \
         vfs_write+0xe5/0x450\n ring_if_wanted+0x1c/0x40 [example]\n</TASK>";
 
     #[test]
-    fn the_modules_own_frames_are_found_and_no_leftovers() {
+    fn only_the_modules_frames_are_found() {
         let found = frames(OOPS, "example");
         let frame =
             |function: &str, offset, is_exact| Frame { function: function.to_owned(), offset, is_exact };
@@ -246,22 +245,25 @@ mod tests {
     }
 
     #[test]
-    fn what_the_tools_of_the_tree_print_is_read() {
-        let symbols = "0000000000000010 l     F .init.text\t000000000000001c own_init\n0000000000000a90 g     F .text\t00e8 on_event\n\
+    fn output_of_the_trees_tools_is_parsed() {
+        let symbols = "0000000000000010 l     F .init.text\t000000000000001c own_init\n0000000000000a90 g     F \
+                       .text\t00e8 on_event\n\
                        0000000000000000 l    d  .text\t0000 .text\n";
         assert_eq!(symbol(symbols, "on_event"), Some((".text", 0xa90)));
         assert_eq!(symbol(symbols, "own_init"), Some((".init.text", 0x10)));
         assert_eq!(symbol(symbols, "nothing"), None);
         assert_eq!(symbol_before(symbols, ".text", 0xa95), Some(("on_event", 5)));
-        assert_eq!(symbol_before(symbols, ".text", 0xa8f), None, "in front of the first");
-        let listed = "  0 .text         000016c3  0000  0000  00000040  2**4\n   CONTENTS, ALLOC, LOAD, RELOC, READONLY, CODE\n  \
+        assert_eq!(symbol_before(symbols, ".text", 0xa8f), None, "before the first");
+        let listed = "  0 .text         000016c3  0000  0000  00000040  2**4\n   CONTENTS, ALLOC, LOAD, RELOC, \
+                      READONLY, CODE\n  \
                       1 .data         00000100  0000  0000  00000040  2**4\n   CONTENTS, ALLOC, LOAD, DATA\n  \
-                      2 .exit.text    00000020  0000  0000  00001738  2**4\n   CONTENTS, ALLOC, LOAD, RELOC, READONLY, CODE\n";
+                      2 .exit.text    00000020  0000  0000  00001738  2**4\n   CONTENTS, ALLOC, LOAD, RELOC, \
+                      READONLY, CODE\n";
         let sections =
             [(".text".to_owned(), 0xffff_ffff_c030_4000), (".data".to_owned(), 0xffff_ffff_c030_8000)];
         let found = code(listed, &sections);
         let text = Code { section: ".text".to_owned(), begin: 0xffff_ffff_c030_4000, bytes: 0x16c3 };
-        assert_eq!(found, [text], "neither data nor what is not in the guest");
+        assert_eq!(found, [text], "neither data nor sections that are not in the guest");
         let text = "inner\n/driver-build/a.c:7 (discriminator 1)\nouter\n/driver-build/a.c:20\n??\n??:0\n";
         let found: Vec<(&str, String)> = lines(text, Some(Path::new("/home/me"))).collect();
         assert_eq!(found, [("inner", "/home/me/a.c:7".to_owned()), ("outer", "/home/me/a.c:20".to_owned())]);

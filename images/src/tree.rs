@@ -1,5 +1,5 @@
-//! The package tree: QEMU, the guest kernel with its headers and compiler, and the tools to make images, unpacked
-//! side by side and never installed.
+//! The package tree: QEMU, the guest kernel with its headers and compiler, and the tools to make images. The packages
+//! are unpacked into one folder and never installed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,10 +14,10 @@ use crate::command::{library_dir, loader, output, stream, tree_command};
 use crate::error::{At, ImageError};
 use crate::unpack::unpack;
 
-/// Change it when the code below changes what is in a tree.
+/// Change it if the code below builds something else.
 const RECIPE: &str = "tree 1";
 
-/// What is asked for; apt adds what these depend on (some 150 packages, 230 MB).
+/// The requested packages; apt adds their dependencies (about 150 packages, 230 MB).
 const PACKAGES: [&str; 9] = [
     "qemu-system-x86",
     "linux-image-amd64",
@@ -30,18 +30,18 @@ const PACKAGES: [&str; 9] = [
     "erofs-utils",
 ];
 
-/// The device that niclab's cluster function is; QEMU has it since 11.1.
+/// QEMU's device for niclab's cluster function, available since QEMU 11.1.
 const CLUSTER_DEVICE: &str = "vhost-user-test-device-pci";
 
-/// Programs that the kernel's build calls and whose packages are not worth their size; busybox has them too.
+/// Programs that the kernel's build calls, taken from busybox because their packages are too large.
 const FROM_BUSYBOX: [&str; 6] = ["sed", "awk", "grep", "find", "xargs", "cmp"];
 
-/// Files that are written into a finished tree.
+/// Files that niclab writes into a finished tree.
 const MANIFEST: &str = "niclab-manifest";
 const QEMU_VERSION: &str = "niclab-qemu-version";
 
-/// What make is told of modules for a debug kernel: kept with what coverage and the names of lines are told by.
-/// Of these a kernel that is built without the first two takes no notice.
+/// make's arguments for modules of a debug kernel: coverage, and debugging information. A kernel without the first two
+/// options ignores them.
 pub(crate) const DEBUG_KERNEL_MAKE: [&str; 3] = ["GCOV_PROFILE=y", "KCOV_INSTRUMENT=y", "KCFLAGS=-g"];
 
 /// How to start the tree's QEMU.
@@ -49,12 +49,12 @@ pub(crate) const DEBUG_KERNEL_MAKE: [&str; 3] = ["GCOV_PROFILE=y", "KCOV_INSTRUM
 pub struct QemuCommand {
     /// The tree's dynamic loader.
     pub program: PathBuf,
-    /// What comes before QEMU's own arguments: the library path, QEMU itself, and its firmware folders.
+    /// Arguments before QEMU's own: the library path, QEMU itself, and its firmware folders.
     pub leading_args: Vec<OsString>,
 }
 
 impl QemuCommand {
-    /// A command to which QEMU's own arguments are to be added.
+    /// A command to which the caller adds QEMU's own arguments.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.leading_args);
@@ -62,8 +62,8 @@ impl QemuCommand {
     }
 }
 
-/// A whole package tree; or the one in which a debug kernel was built, with all that its modules and images are
-/// made from.
+/// A complete package tree, or the tree in which a debug kernel was built, with everything that its modules and images
+/// are made from.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
     pub path: PathBuf,
@@ -72,20 +72,20 @@ pub(crate) struct Tree {
     pub kernel_release: String,
     /// Such as `11.1.3`.
     pub qemu_version: String,
-    /// What make is told of modules for its kernel.
+    /// make's arguments for modules of its kernel.
     pub make_args: &'static [&'static str],
 }
 
 impl Tree {
     pub const KIND: &str = "tree";
 
-    /// The key under which the tree is cached. It does not have the packages' versions in it, so that a second run
-    /// needs no mirror to find the first one's tree; what is made from the tree has them, by [`Tree::id`].
+    /// The tree's key in the cache. It does not contain the packages' versions, so that a second run finds the tree
+    /// without a mirror. [`Tree::id`] does, for everything that is made from the tree.
     pub fn key() -> Key {
         PACKAGES.iter().fold(KeyBuilder::new(RECIPE).text(SUITE), |key, name| key.text(name)).finish()
     }
 
-    /// Reads what a finished tree says of itself.
+    /// Reads a finished tree's own files.
     pub fn open(path: &Path) -> Result<Self, ImageError> {
         let read = |name: &str| {
             let file = path.join(name);
@@ -100,7 +100,7 @@ impl Tree {
         })
     }
 
-    /// The version of a package in it.
+    /// The version of a package in the tree.
     pub fn version_of(&self, package: &str) -> Result<Option<String>, ImageError> {
         let file = self.path.join(MANIFEST);
         let list = fs::read_to_string(&file).at("read", &file)?;
@@ -109,12 +109,12 @@ impl Tree {
         Ok(found.and_then(|(_, rest)| Some(rest.split_once(' ')?.0.to_owned())))
     }
 
-    /// Where in it the kernel's headers are, seen from within.
+    /// The path of the kernel's headers within the tree.
     pub fn headers(&self) -> String {
         format!("/usr/lib/modules/{}/build", self.kernel_release)
     }
 
-    /// The guest kernel as its package has it.
+    /// The guest kernel as in its package.
     pub fn packed_kernel(&self) -> PathBuf {
         self.path.join("boot").join(format!("vmlinuz-{}", self.kernel_release))
     }
@@ -143,14 +143,14 @@ fn qemu(tree: &Path) -> QemuCommand {
         "qemu-system-x86_64".into(),
         tree.join("usr/bin/qemu-system-x86_64").into(),
     ];
-    // QEMU's built-in firmware path is absolute and would lead to the host's.
+    // QEMU's built-in firmware path is absolute and would use the host's firmware.
     for folder in ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"] {
         leading_args.extend(["-L".into(), tree.join(folder).into()]);
     }
     QemuCommand { program: loader(tree), leading_args }
 }
 
-/// Fills `root` with the tree.
+/// Builds the tree in `root`.
 pub(crate) fn build(apt: &Apt, root: &Path, detail: &(dyn Fn(&str) + Sync)) -> Result<(), ImageError> {
     let packages = PACKAGES.map(str::to_owned);
     let resolved = apt.resolve(&packages)?;
@@ -172,7 +172,7 @@ fn manifest(packages: &[Package]) -> String {
     packages.iter().map(|p| format!("{} {} {}\n", p.name, p.version, p.architecture)).collect()
 }
 
-/// Adds what the packages' installation scripts would have made, as far as a build needs it.
+/// Adds what the packages' installation scripts would add, as far as a build needs it.
 fn complete(root: &Path) -> Result<(), ImageError> {
     let links = FROM_BUSYBOX.map(|name| (name, "busybox"));
     link_tools(root, &[links.as_slice(), &[("sh", "dash"), ("gcc", "gcc-14")]].concat())?;
@@ -182,7 +182,7 @@ fn complete(root: &Path) -> Result<(), ImageError> {
     stream(&mut depmod, |_| ())?.ok("listing the kernel's modules", "depmod")
 }
 
-/// Adds the folders that any program expects, and the names of programs that installation scripts would have chosen.
+/// Adds the folders that all programs expect, and the names of programs that installation scripts would choose.
 pub(crate) fn link_tools(root: &Path, links: &[(&str, &str)]) -> Result<(), ImageError> {
     for folder in ["proc", "dev", "tmp"] {
         let path = root.join(folder);
@@ -197,7 +197,7 @@ pub(crate) fn link_tools(root: &Path, links: &[(&str, &str)]) -> Result<(), Imag
     Ok(())
 }
 
-/// The one kernel of a tree.
+/// The release of the tree's only kernel.
 fn kernel_release(root: &Path) -> Result<String, ImageError> {
     let folder = root.join("usr/lib/modules");
     let mut releases: Vec<String> = fs::read_dir(&folder)
@@ -210,7 +210,7 @@ fn kernel_release(root: &Path) -> Result<String, ImageError> {
     releases.pop().ok_or_else(|| ImageError::BrokenTree { tree: root.to_owned(), what: "kernel".to_owned() })
 }
 
-/// Starts QEMU to see that it starts, and has the device we need. Returns its version.
+/// Checks that QEMU starts and has the required device. Returns its version.
 fn check_qemu(root: &Path) -> Result<String, ImageError> {
     let run = |args: &[&str]| -> Result<String, ImageError> {
         let out = output(qemu(root).command().args(args), "starting the package tree's QEMU")?;

@@ -1,4 +1,4 @@
-//! Unpacking packages into a folder, without installing them.
+//! Unpacks packages into a folder, without installing them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use std::thread;
 use crate::command::{dies_with_us, host_command, stream};
 use crate::error::{At, ImageError};
 
-/// Documentation and translations, which nothing here reads.
+/// Documentation and translations, which are not needed.
 const LEFT_OUT: [&str; 7] = [
     "./usr/share/doc/*",
     "./usr/share/man/*",
@@ -22,10 +22,10 @@ const LEFT_OUT: [&str; 7] = [
     "./usr/share/i18n/locales/*",
 ];
 
-/// Folders that Debian has had below `/usr` since its merge. `base-files` would make these links.
+/// Folders that Debian has merged into `/usr`. `base-files` would make these links.
 pub(crate) const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 
-/// The fixed umask keeps modes the same whoever builds.
+/// The fixed umask makes modes independent of the user.
 const TAR: &str =
     r#"umask 022; exec tar -x --no-same-owner --no-same-permissions --keep-directory-symlink "$@""#;
 
@@ -46,7 +46,7 @@ pub(crate) fn unpack(
     let work = || {
         while let Some(package) = packages.get(next.fetch_add(1, Ordering::Relaxed)) {
             if let Err(error) = unpack_one(package, root) {
-                // The others stop at their next package.
+                // The other threads stop at their next package.
                 next.store(packages.len(), Ordering::Relaxed);
                 if let Ok(mut slot) = failure.lock() {
                     *slot = Some(error);
@@ -64,14 +64,14 @@ pub(crate) fn unpack(
     failure.into_inner().ok().flatten().map_or(Ok(()), Err)
 }
 
-/// dpkg-deb writes into tar. Both are our own children, not a shell's, so that neither outlives us.
+/// dpkg-deb writes into tar. Both are direct children of this process, so neither survives it.
 fn unpack_one(package: &Path, root: &Path) -> Result<(), ImageError> {
     let what = format!("unpacking {}", package.display());
     let (reader, writer) = std::io::pipe().at("unpack", package)?;
     let mut source = host_command("dpkg-deb");
     source.arg("--fsys-tarfile").arg(package).stdout(writer).stderr(Stdio::piped());
     let source_child = dies_with_us(&mut source).spawn().at("unpack", package)?;
-    // It holds the write end; while it does, tar never sees the end.
+    // `source` holds the write end, which would keep tar from seeing the end.
     drop(source);
 
     let mut tar = host_command("sh");

@@ -1,8 +1,8 @@
-//! The guest kernel unpacked, so that a guest boots it directly.
+//! The unpacked guest kernel, which a guest boots directly.
 //!
-//! A packed kernel (bzImage) is entered in real mode by the BIOS and unpacks itself, which is much of a boot where the
-//! processor is emulated. Unpacked once here, QEMU loads it as the ELF file that it is, and enters it by the address in
-//! its PVH note. Sources: Linux, Documentation/arch/x86/boot.rst; Xen's "x86/HVM direct boot ABI".
+//! The BIOS enters a packed kernel (bzImage) in real mode, and the kernel unpacks itself, which is a large part of the
+//! boot of an emulated processor. niclab unpacks it once; QEMU then loads it as an ELF file and enters it at the
+//! address in its PVH note. Sources: Linux, Documentation/arch/x86/boot.rst; Xen's "x86/HVM direct boot ABI".
 
 use std::fs;
 use std::io::Read;
@@ -17,41 +17,41 @@ use crate::error::{At, ImageError};
 use crate::progress::Progress;
 use crate::tree::Tree;
 
-/// Change it when the code below changes what is made.
+/// Change it if the code below builds something else.
 const RECIPE: &str = "vmlinux 1";
 
 pub(crate) const KIND: &str = "kernel";
 
-/// The file within the artefact.
+/// The file in the artefact.
 pub(crate) const FILE: &str = "kernel";
 
-/// `XEN_ELFNOTE_PHYS32_ENTRY`: the note that holds the 32-bit entry address.
+/// `XEN_ELFNOTE_PHYS32_ENTRY`: the note with the 32-bit entry address.
 const PVH_ENTRY_NOTE: u32 = 18;
 
 /// Offsets in the header of a packed kernel.
 mod header {
-    /// Sectors of real-mode code behind the first one; zero means four.
+    /// Number of sectors of real-mode code after the first one; 0 means 4.
     pub const SETUP_SECTORS: usize = 0x1f1;
     /// "HdrS".
     pub const MAGIC: usize = 0x202;
-    /// Version of the boot protocol; the payload is named since 2.08.
+    /// Version of the boot protocol; the payload has a field since 2.08.
     pub const VERSION: usize = 0x206;
-    /// Where the payload begins, counted from the protected-mode code.
+    /// The payload's offset from the protected-mode code.
     pub const PAYLOAD_OFFSET: usize = 0x248;
-    /// Its length, four bytes of unpacked length at its end included.
+    /// The payload's length, including its last four bytes, which are the unpacked length.
     pub const PAYLOAD_BYTES: usize = 0x24c;
 }
 
 /// Why a kernel cannot be booted unpacked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Unpackable {
-    #[error("it is no packed kernel with a header of boot protocol 2.08 or later")]
+    #[error("it is not a packed kernel with a header of boot protocol 2.08 or later")]
     Header,
-    #[error("its payload lies outside of the file")]
+    #[error("its payload is outside of the file")]
     Payload,
-    #[error("it is not packed by zstd, or damaged: {0}")]
+    #[error("it is not compressed by zstd, or damaged: {0}")]
     Zstd(String),
-    #[error("what is in it is no ELF file with a PVH note")]
+    #[error("its content is not an ELF file with a PVH note")]
     NoPvhNote,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn key(tree: &Tree) -> Key {
     KeyBuilder::new(RECIPE).text(&tree.id.to_string()).text(&tree.kernel_release).finish()
 }
 
-/// The kernel for `-kernel`, made if need be. A kernel that cannot be unpacked is taken as it is, and that is said.
+/// The kernel for `-kernel`, made if needed. If it cannot be unpacked, the packed kernel is used, with a message.
 pub(crate) fn ensure(
     cache: &Cache,
     lock: &CacheLock,
@@ -71,7 +71,8 @@ pub(crate) fn ensure(
         let packed = fs::read(&packed_path).at("read", &packed_path)?;
         let kernel = unpack(&packed).unwrap_or_else(|why| {
             let path = packed_path.display();
-            progress.note(&format!("{path} is booted packed, which takes seconds longer: {why}"));
+            progress
+                .note(&format!("guests boot the packed kernel {path}, which takes seconds longer: {why}"));
             packed
         });
         write(&staging.join(FILE), &kernel)
@@ -85,7 +86,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), ImageError> {
 
 /// The ELF file in a packed kernel.
 fn unpack(packed: &[u8]) -> Result<Vec<u8>, Unpackable> {
-    // The last four bytes are the unpacked length, which the boot code wants.
+    // The last four bytes are the unpacked length for the boot code.
     let payload = payload(packed)?.split_last_chunk::<4>().ok_or(Unpackable::Payload)?.0;
     let zstd = |error: &dyn std::fmt::Display| Unpackable::Zstd(error.to_string());
     let mut decoder = ruzstd::decoding::StreamingDecoder::new(payload).map_err(|error| zstd(&error))?;
@@ -110,7 +111,7 @@ fn payload(packed: &[u8]) -> Result<&[u8], Unpackable> {
     packed.get(begin..begin + bytes).ok_or(Unpackable::Payload)
 }
 
-/// Whether `kernel` is an ELF file that says where it is entered without a BIOS.
+/// Whether `kernel` is an ELF file with an entry address for a boot without a BIOS.
 fn has_pvh_note(kernel: &[u8]) -> bool {
     let find = || -> object::Result<bool> {
         let elf = FileHeader64::<LittleEndian>::parse(kernel)?;
@@ -134,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// An ELF file of one segment: a note of this owner and kind.
+    /// An ELF file with one segment: a note of this owner and kind.
     fn elf(owner: &[u8; 4], kind: u32) -> Vec<u8> {
         let halves = |values: &[u16]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
         let words = |values: &[u32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
@@ -142,7 +143,7 @@ mod tests {
         let entry = 0x100_0000;
         [
             b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec(),
-            // An executable for x86-64, whose program headers stand behind this one: one, of 56 bytes.
+            // An x86-64 executable with one program header of 56 bytes, directly after this header.
             [halves(&[2, 62]), words(&[1]), longs(&[entry.into(), 64, 0]), words(&[0])].concat(),
             halves(&[64, 56, 1, 0, 0, 0]),
             [words(&[PT_NOTE, 4]), longs(&[120, 0, 0, 20, 20, 4])].concat(),
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_booted_directly_is_said_to_be_so() {
+    fn kernels_without_direct_boot_are_rejected() {
         let kernel = zstd(&elf(b"Xen\0", PVH_ENTRY_NOTE));
         assert_eq!(unpack(b"short"), Err(Unpackable::Header));
         assert_eq!(unpack(&packed(&kernel, 0x207, 4)), Err(Unpackable::Header));

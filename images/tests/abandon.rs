@@ -1,11 +1,11 @@
-//! A build that is given up half way. A program of its own, because what is given up is all that the process builds.
+//! A build that is abandoned. This test is a program of its own, because a process abandons all its builds.
 
 use std::fs;
 
 use niclab_images::{Cache, ImageError, KeyBuilder, Silent, abandon};
 
 #[test]
-fn what_is_half_built_is_removed_and_what_is_whole_stays() {
+fn incomplete_builds_are_removed_and_complete_ones_stay() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::at(folder.path()).unwrap();
     let build = |text: &str, gives_up: bool| {

@@ -1,4 +1,4 @@
-//! What a user is told when images cannot be built. Uses the host's apt, but no network.
+//! Errors for users if images cannot be built. Uses the host's apt, but no network.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -10,14 +10,14 @@ fn run(cache: &Path, request: &Request) -> Result<Images, ImageError> {
     ensure(&Cache::at(cache)?, request, &Silent)
 }
 
-/// A mirror at a port of this machine on which nobody listens.
+/// A mirror at a port of this machine without a listener.
 fn unreachable_mirror() -> io::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     Ok(format!("http://{}/debian", listener.local_addr()?))
 }
 
 #[test]
-fn offline_with_an_empty_cache_says_what_is_missing_and_how_to_get_it() {
+fn offline_error_names_the_missing_part_and_the_fix() {
     let dir = tempfile::tempdir().unwrap();
     let request = Request { offline: true, ..Request::default() };
     let message = run(dir.path(), &request).unwrap_err().to_string();
@@ -27,7 +27,7 @@ fn offline_with_an_empty_cache_says_what_is_missing_and_how_to_get_it() {
 }
 
 #[test]
-fn an_unreachable_mirror_is_named_and_leaves_nothing_that_looks_whole() {
+fn unreachable_mirror_is_named_and_leaves_no_artefact() {
     let dir = tempfile::tempdir().unwrap();
     let mirror = unreachable_mirror().unwrap();
     let request = Request { mirror: Some(mirror.clone()), ..Request::default() };
@@ -51,10 +51,13 @@ fn an_old_layout_is_left_alone() {
 }
 
 #[test]
-fn impossible_requests_are_refused_before_anything_is_done() {
+fn invalid_requests_are_refused_before_any_work() {
     let dir = tempfile::tempdir().unwrap();
     let refused = [
-        (Request { packages: vec!["--purge".into()], ..Request::default() }, "`--purge` is no package name"),
+        (
+            Request { packages: vec!["--purge".into()], ..Request::default() },
+            "`--purge` is not a package name",
+        ),
         (
             Request { kernel: Some("/nonexistent/vmlinuz".into()), ..Request::default() },
             "/nonexistent/vmlinuz",

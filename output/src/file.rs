@@ -22,18 +22,20 @@ const PREFIX: &str = ".niclab-";
 /// The path that means standard output.
 const DASH: &str = "-";
 
-/// A file cannot be written, or must not be.
+/// A file cannot or must not be written.
 #[derive(Debug, Error)]
 pub enum OutputError {
     /// The path names a folder, a block device or a socket.
     #[error(
-        "{} is neither a regular file nor a character device nor a FIFO, and was left alone\n  fix: name another file to write",
+        "{} is neither a regular file nor a character device nor a FIFO, so niclab did not change it\n  fix: choose \
+         another file",
         .0.display()
     )]
     Special(PathBuf),
-    /// The path leads to a file that the command reads: its name in another form, or a link.
+    /// The path leads to a file that the command reads: another form of its name, or a link.
     #[error(
-        "{} and {} are one file, and it was left alone\n  fix: name another file to write", output.display(),
+        "{} and {} are the same file, which is an input, so niclab did not change it\n  fix: choose another file to \
+         write", output.display(),
         input.display()
     )]
     Input {
@@ -45,17 +47,19 @@ pub enum OutputError {
     /// Two outputs of one command lead to the same file.
     #[error("{} is named for two outputs of this command\n  fix: give each its own file", .0.display())]
     Twice(PathBuf),
-    /// The path means standard output, which carries the command's own text.
+    /// The path means standard output, which has the command's own text.
     #[error(
-        "{} is standard output, which carries what this command prints\n  fix: name a file or a FIFO; a file called `-` is `./-`",
+        "{} is standard output, which has this command's own text\n  fix: give a file or a FIFO; for a file with the \
+         name `-`, write `./-`",
         .0.display()
     )]
     Stdout(PathBuf),
-    /// The reader of a FIFO or of standard output is gone.
-    #[error("nobody reads {} any more", .0.display())]
+    /// The reader of a FIFO or of standard output has closed it.
+    #[error("the reader of {} has closed it", .0.display())]
     ReaderGone(PathBuf),
-    /// The system refuses.
-    #[error("cannot write {}: {error}\n  fix: is its folder there, may it be written, and is there room?", file.display())]
+    /// The system reports an error.
+    #[error("cannot write {}: {error}\n  fix: check that its folder exists and is writable, and that the disk is not \
+             full", file.display())]
     Write {
         /// The file.
         file: PathBuf,
@@ -65,7 +69,7 @@ pub enum OutputError {
     },
 }
 
-/// All the files of a command that cannot be written.
+/// All files of a command that cannot be written.
 #[derive(Debug, Error)]
 pub struct OutputErrors(pub Vec<OutputError>);
 
@@ -76,27 +80,27 @@ impl fmt::Display for OutputErrors {
     }
 }
 
-/// What a process reads or prints to without naming it.
+/// The standard streams, which a process uses without naming them.
 const STREAMS: [&str; 3] = ["/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
 /// Whether an output may be standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stdout {
-    /// `-` and `/dev/stdout` mean it.
+    /// `-` and `/dev/stdout` mean standard output.
     Allowed,
-    /// The command prints its own text there.
+    /// The command prints its own text there, so an output must not use it.
     Taken,
 }
 
-/// An output of a command, open since before the work began. It is none of the files that the command reads, by
-/// whatever name or link.
+/// An output of a command, opened before the command's work begins. It is never a file that the command reads,
+/// under any name or link.
 ///
-/// The content of a regular file is written to a file without a name in the same folder, which takes its place at once
-/// when it is complete ([`Self::finish`]). Dropped before that, the output leaves everything as it was. A character
-/// device, a FIFO and standard output are written in place, at once.
+/// A regular file is written as a file without a name in the same folder, which replaces the path atomically when it is
+/// complete ([`Self::finish`]). If dropped before that, the output changes nothing. A character device, a FIFO and
+/// standard output are written in place, at once.
 #[derive(Debug)]
 pub struct OutputFile {
-    /// As the user named it.
+    /// The path as the user named it.
     path: PathBuf,
     inputs: Vec<PathBuf>,
     target: Target,
@@ -105,7 +109,7 @@ pub struct OutputFile {
 
 #[derive(Debug)]
 enum Target {
-    /// A regular file, at its path without links.
+    /// A regular file, by its path without links.
     Regular {
         place: PathBuf,
         content: Content,
@@ -113,16 +117,16 @@ enum Target {
     Stream(File),
 }
 
-/// What a regular file shall hold.
+/// The content of a regular file.
 #[derive(Debug)]
 enum Content {
-    /// It vanishes with the process, even one that is killed.
+    /// A file without a name, which vanishes with the process, even if it is killed.
     Unnamed(File),
-    /// Where the file system has no files without a name.
+    /// For file systems that have no files without a name.
     Named(NamedTempFile),
 }
 
-/// What a path leads to.
+/// The kind of file at a path.
 enum Found {
     Nothing,
     Regular(PathBuf, Metadata),
@@ -131,8 +135,8 @@ enum Found {
 }
 
 impl OutputFile {
-    /// Begins to write `path`, which must be none of `inputs`, and not standard output. A FIFO is waited for until a
-    /// program reads it.
+    /// Opens the output `path`, which must be none of `inputs`, and not standard output. For a FIFO, waits until a
+    /// program opens it for reading.
     ///
     /// # Errors
     /// [`OutputError`].
@@ -140,7 +144,7 @@ impl OutputFile {
         Self::create_with(path, inputs, Stdout::Taken)
     }
 
-    /// As [`Self::create`], and says whether the output may be standard output.
+    /// As [`Self::create`]; `stdout` says whether the output may be standard output.
     ///
     /// # Errors
     /// [`OutputError`].
@@ -161,19 +165,19 @@ impl OutputFile {
         Ok(Self { path: path.to_owned(), inputs, target, is_reader_gone: Arc::default() })
     }
 
-    /// Whether the content is written in place, as it comes.
+    /// Whether the content is written in place, at once.
     #[must_use]
     pub const fn is_stream(&self) -> bool {
         matches!(self.target, Target::Stream(_))
     }
 
-    /// As the user named it.
+    /// The path as the user named it.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where its content is written, unbuffered. All writers of a file share a position.
+    /// A writer for the content, unbuffered. All writers of a file share a position.
     ///
     /// # Errors
     /// [`OutputError::Write`].
@@ -186,20 +190,20 @@ impl OutputFile {
         Ok(OutputWriter { file, is_reader_gone: Arc::clone(&self.is_reader_gone) })
     }
 
-    /// The content is complete: a regular file appears, in the place of what stood there.
+    /// Completes the content: a regular file now appears, and replaces the file at its path.
     ///
     /// # Errors
-    /// [`OutputError`]; what stood there stays.
+    /// [`OutputError`]; the file at the path then stays.
     pub fn finish(self) -> Result<(), OutputError> {
         let Target::Regular { place, content } = self.target else { return Ok(()) };
-        // Much time may have passed: what stands there is checked again.
+        // Much time may have passed, so the path is checked again.
         if !matches!(examine(&self.path, &self.inputs, Stdout::Taken)?, Found::Nothing | Found::Regular(..)) {
             return Err(OutputError::Special(self.path));
         }
         content.appear_as(&place).map_err(|error| OutputError::Write { file: self.path, error })
     }
 
-    /// Writes all of its content and finishes.
+    /// Writes the complete content and finishes.
     ///
     /// # Errors
     /// [`OutputError`].
@@ -208,13 +212,13 @@ impl OutputFile {
         self.finish()
     }
 
-    /// Whether a write failed because nobody reads the stream any more.
+    /// Whether a write failed because the reader has closed the stream.
     #[must_use]
     pub fn reader_is_gone(&self) -> bool {
         self.is_reader_gone.load(Ordering::Relaxed)
     }
 
-    /// What went wrong while its content was written.
+    /// The error of writing the content.
     #[must_use]
     pub fn fail(&self, error: io::Error) -> OutputError {
         if self.reader_is_gone() {
@@ -224,7 +228,7 @@ impl OutputFile {
     }
 }
 
-/// Whether an error is [`OutputError::ReaderGone`] or has it as a cause: no message helps anybody.
+/// Whether an error is [`OutputError::ReaderGone`] or has it as a cause; then no message is needed.
 #[must_use]
 pub fn is_unread(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
@@ -237,11 +241,11 @@ pub fn is_unread(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Whether all of a command's outputs can be written, and the paths by which another program finds the same files.
-/// Nothing is opened that waits.
+/// Checks whether all of a command's outputs can be written, and returns paths that lead another program to the same
+/// files. Opens nothing that would block.
 ///
 /// # Errors
-/// All that cannot be written, those that are one of `inputs`, and those that are named twice.
+/// All outputs that cannot be written, that are one of `inputs`, or that are named twice.
 pub fn probe_all<const N: usize>(
     paths: [Option<&Path>; N],
     inputs: &[&Path],
@@ -252,7 +256,7 @@ pub fn probe_all<const N: usize>(
     let mut places: Vec<PathBuf> = Vec::new();
     for path in paths.into_iter().flatten() {
         let place = place_of(path);
-        // Devices take what several outputs write; regular files would replace each other.
+        // Several outputs may share a device; regular files would replace each other.
         let is_device = fs::metadata(path).is_ok_and(|there| there.file_type().is_char_device());
         if !is_device && places.contains(&place) {
             errors.push(OutputError::Twice(path.to_owned()));
@@ -263,12 +267,12 @@ pub fn probe_all<const N: usize>(
     if !errors.is_empty() {
         return Err(OutputErrors(errors));
     }
-    // A link such as /dev/stdout leads elsewhere in another process.
+    // A link such as /dev/stdout leads to another file in another process.
     Ok(paths.map(|path| path.map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()))))
 }
 
-/// Begins to write all of a command's outputs, before the command does anything. A FIFO is waited for only when no
-/// other output fails.
+/// Opens all of a command's outputs before the command does anything. Waits for the reader of a FIFO only if no other
+/// output fails.
 ///
 /// # Errors
 /// As [`probe_all`].
@@ -284,7 +288,7 @@ pub fn create_all<const N: usize>(
     if errors.is_empty() { Ok(files) } else { Err(OutputErrors(errors)) }
 }
 
-/// Whether `path` can be written, without opening what waits.
+/// Checks whether `path` can be written, without opening files that would block.
 fn probe(path: &Path, inputs: &[PathBuf], stdout: Stdout) -> Result<(), OutputError> {
     match examine(path, inputs, stdout)? {
         Found::Nothing => Content::new(path, None).map(drop),
@@ -295,13 +299,13 @@ fn probe(path: &Path, inputs: &[PathBuf], stdout: Stdout) -> Result<(), OutputEr
     }
 }
 
-/// The path without links, of a file that may not be there yet.
+/// The path without links; the file may not exist yet.
 fn place_of(path: &Path) -> PathBuf {
     let in_folder = || Some(fs::canonicalize(folder_of(path)).ok()?.join(path.file_name()?));
     fs::canonicalize(path).ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
 }
 
-/// The writing end of an [`OutputFile`].
+/// The writer of an [`OutputFile`].
 #[derive(Debug)]
 pub struct OutputWriter {
     file: File,
@@ -309,14 +313,14 @@ pub struct OutputWriter {
 }
 
 impl OutputWriter {
-    /// Waits until nobody reads the stream any more, or until `other` hangs up. True in the first case.
+    /// Waits until the reader closes the stream, or until `other` hangs up. Returns true in the first case.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn wait_until_unread(&self, other: impl AsFd) -> io::Result<bool> {
         let other = other.as_fd();
         loop {
-            // Without events of its own, poll reports errors and hang-ups.
+            // Without requested events, poll still reports errors and hang-ups.
             let mut fds =
                 [PollFd::new(&self.file, PollFlags::empty()), PollFd::new(&other, PollFlags::empty())];
             match poll(&mut fds, None) {
@@ -353,17 +357,17 @@ impl AsFd for OutputWriter {
 }
 
 impl Content {
-    /// Begins the content of the file at `place`, which replaces `there`.
+    /// Begins the content of the file at `place`, which replaces the file `there`.
     fn new(place: &Path, there: Option<&Metadata>) -> Result<Self, OutputError> {
         let fail = |error| OutputError::Write { file: place.to_owned(), error };
-        // A new file's permissions follow the umask, as every program's do; one that is replaced keeps its own.
+        // A new file's permissions follow the umask; a replaced file keeps its permissions.
         let mode = there.map_or(0o666, |there| there.permissions().mode() & 0o777);
         let permissions = fs::Permissions::from_mode(mode);
         let folder = folder_of(place);
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         let content = match openat(CWD, folder, flags, Mode::from_raw_mode(mode)) {
             Ok(file) if Path::new("/proc/self/fd").is_dir() => Self::Unnamed(file.into()),
-            // The file system has no files without a name, or there is no /proc to name them by.
+            // The file system has no files without a name, or there is no /proc to name them.
             Ok(_) | Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let mut builder = tempfile::Builder::new();
                 let builder = builder.prefix(PREFIX).permissions(permissions.clone());
@@ -398,7 +402,7 @@ fn folder_of(place: &Path) -> &Path {
     place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What `path` leads to, if a command may write it.
+/// Examines the file at `path`, and whether a command may write it.
 fn examine(path: &Path, inputs: &[PathBuf], stdout: Stdout) -> Result<Found, OutputError> {
     let fail = |error| OutputError::Write { file: path.to_owned(), error };
     let as_stdout = || match stdout {
@@ -410,7 +414,7 @@ fn examine(path: &Path, inputs: &[PathBuf], stdout: Stdout) -> Result<Found, Out
     }
     let there = match fs::metadata(path) {
         Ok(there) => there,
-        // A link that leads nowhere is something that stands there, too.
+        // A dangling link counts as an existing file.
         Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
             return Ok(Found::Nothing);
         }
@@ -441,16 +445,16 @@ fn examine(path: &Path, inputs: &[PathBuf], stdout: Stdout) -> Result<Found, Out
     if kind.is_fifo() {
         return Ok(Found::Stream);
     }
-    // What its owner has made read-only is not to be replaced, although a folder's owner could.
+    // A file that its owner made read-only must not be replaced, although the folder's owner could do that.
     OpenOptions::new().write(true).open(path).map_err(fail)?;
     Ok(Found::Regular(fs::canonicalize(path).map_err(fail)?, there))
 }
 
-/// Opens a device or a FIFO. A FIFO that no program reads is waited for, and the user is told.
+/// Opens a device or a FIFO. If no program reads a FIFO, this waits for one and tells the user.
 fn open_stream(path: &Path) -> Result<File, OutputError> {
     let fail = |error: io::Error| OutputError::Write { file: path.to_owned(), error };
     let open = |flags: OFlags| {
-        // No terminal becomes this process's own.
+        // A terminal must not become this process's controlling terminal.
         let flags = (flags | OFlags::NOCTTY).bits().cast_signed();
         OpenOptions::new().write(true).custom_flags(flags).open(path)
     };

@@ -1,11 +1,10 @@
-//! Where the project's programs write.
+//! All output of the project's programs.
 //!
-//! * [`OutputFile`] is every file that a command writes. A regular file appears at its path when it is complete; a
-//!   device or a FIFO is written in place. No other code renames a file over a user's path
-//!   (`ci/checks/tests/outputs.rs`).
-//! * [`stdout`] and [`print`] write standard output. When its reader is gone, as after `niclab schema | head -1`, the
+//! * [`OutputFile`] writes the files of commands. A regular file appears at its path when it is complete; a device or a
+//!   FIFO is written in place. No other code renames a file over a user's path (`ci/checks/tests/outputs.rs`).
+//! * [`stdout`] and [`print`] write standard output. If its reader closes it, as in `niclab schema | head -1`, the
 //!   program cleans up and ends without a message: [`exit_code`].
-//! * [`eprintln!`] and [`eprint!`] write standard error, and carry on when its reader is gone.
+//! * [`eprintln!`] and [`eprint!`] write standard error, and continue if its reader has closed it.
 
 mod file;
 mod standard;

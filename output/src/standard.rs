@@ -1,20 +1,19 @@
-//! Standard output and standard error, whose readers may go away at any time.
+//! Standard output and standard error, whose readers may close them at any time.
 
 use std::fmt::Arguments;
 use std::io::{self, StdoutLock, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The exit code of a program whose reader is gone: what a shell reports of one that SIGPIPE ended.
+/// The exit code if the reader of standard output has closed it: a shell's code for SIGPIPE.
 pub const READER_GONE: u8 = 128 + 13;
 
-/// A write to standard output failed because nobody can read it any more.
+/// Whether a write to standard output failed because its reader has closed it.
 static IS_GONE: AtomicBool = AtomicBool::new(false);
 
-/// Standard output, locked. It remembers when its reader is gone.
+/// Standard output, locked. It remembers whether its reader has closed it.
 ///
-/// SIGPIPE stays ignored, as the Rust runtime has it: these programs also write to sockets, and the launcher must take
-/// its cluster down before it ends. So a closed pipe is an error that travels up like any other, and `main` alone keeps
-/// it quiet.
+/// SIGPIPE stays ignored, as in the Rust runtime: these programs also write to sockets, and the launcher must shut its
+/// cluster down before it ends. So a closed pipe is an error like any other, and only `main` suppresses its message.
 #[derive(Debug)]
 pub struct StandardOutput(StdoutLock<'static>);
 
@@ -43,7 +42,7 @@ impl Write for StandardOutput {
     }
 }
 
-/// Prints a text, so that it ends with exactly one line feed, and flushes it.
+/// Prints a text so that it ends with exactly one line feed, and flushes it.
 ///
 /// # Errors
 /// When standard output cannot be written.
@@ -53,14 +52,14 @@ pub fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Whether the reader of standard output is gone.
+/// Whether the reader of standard output has closed it.
 #[must_use]
 pub fn reader_is_gone() -> bool {
     IS_GONE.load(Ordering::Relaxed)
 }
 
-/// The exit code of `main`: [`READER_GONE`] when the reader of standard output is gone, and no message; else the code,
-/// and for an error the code that `report` gives after it told the user.
+/// The exit code of `main`: [`READER_GONE`], without a message, if the reader of standard output has closed it.
+/// Otherwise the code, or for an error the code that `report` returns after it printed the error.
 pub fn exit_code<E>(result: Result<u8, E>, report: impl FnOnce(E) -> u8) -> u8 {
     if reader_is_gone() {
         return READER_GONE;
@@ -68,18 +67,18 @@ pub fn exit_code<E>(result: Result<u8, E>, report: impl FnOnce(E) -> u8) -> u8 {
     result.unwrap_or_else(report)
 }
 
-/// Writes to standard error. A reader that is gone is no reason to stop the work; `std`'s macros would panic.
+/// Writes to standard error. A closed standard error must not stop the work; `std`'s macros would panic.
 pub fn to_stderr(text: Arguments<'_>) {
     let _ = io::stderr().lock().write_fmt(text);
 }
 
-/// As `std`'s macro, but it does not panic when the reader of standard error is gone.
+/// As `std`'s macro, but does not panic if the reader of standard error has closed it.
 #[macro_export]
 macro_rules! eprint {
     ($($text:tt)*) => { $crate::to_stderr(::std::format_args!($($text)*)) };
 }
 
-/// As `std`'s macro, but it does not panic when the reader of standard error is gone.
+/// As `std`'s macro, but does not panic if the reader of standard error has closed it.
 #[macro_export]
 macro_rules! eprintln {
     ($($text:tt)*) => { $crate::to_stderr(::std::format_args!("{}\n", ::std::format_args!($($text)*))) };

@@ -1,6 +1,6 @@
-//! Guests whose kernel watches: that planted faults are found, named with function, file and line, and that niclab's
-//! own driver has none. `niclab kernel build` comes first, and everything in such guests takes many times as long:
-//! `ci/extended` runs them.
+//! Guests with the debug kernel: it finds planted faults and names their function, file and line, and it finds none in
+//! niclab's own driver. `niclab kernel build` must run first. Such guests are many times slower, so only `ci/extended`
+//! runs these tests.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use niclab_harness::{Niclab, Outcome, put_selftest};
 use niclab_spec::NicModel;
 use serde_json::Value;
 
-/// Seeds of an adversarial device over the cards of each model: a thousand and two over all six.
+/// The seeds of an adversarial device for each model: 1,002 over all six models.
 const SEEDS: &str = "167";
 
-/// Each fault of the planted driver, and the kind of finding that it is.
+/// Each fault of the planted driver, and the kind of its finding.
 const PLANTED: [(&str, &str); 5] = [
     ("locks", "lockdep"),
     ("sleep", "atomic-sleep"),
@@ -21,7 +21,7 @@ const PLANTED: [(&str, &str); 5] = [
 ];
 
 fn tree(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path).canonicalize().expect("it is in the tree")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path).canonicalize().expect("a path in the tree")
 }
 
 /// A run on the debug kernel, and the nodes of its report.
@@ -40,20 +40,20 @@ fn findings(node: &Value) -> Vec<Value> {
     node["kernel_findings"].as_array().cloned().unwrap_or_default()
 }
 
-/// Nothing was found, and every debugging tool of the kernel was on.
-fn assert_quiet(outcome: &Outcome, nodes: &[Value]) {
+/// Asserts that the kernel found nothing, with every debugging tool on.
+fn assert_no_findings(outcome: &Outcome, nodes: &[Value]) {
     for node in nodes {
         assert!(findings(node).is_empty(), "{outcome}");
         let tools = node["kernel_debug_tools"].as_array().cloned().unwrap_or_default();
         for tool in ["kasan", "lockdep", "kmemleak", "ubsan", "dma-debug"] {
-            assert!(tools.contains(&tool.into()), "{tool} did not watch\n{outcome}");
+            assert!(tools.contains(&tool.into()), "{tool} was not active\n{outcome}");
         }
     }
     assert_eq!(outcome.code(), 0, "{outcome}");
 }
 
 #[test]
-fn each_planted_fault_is_found_with_its_function_file_and_line() {
+fn each_planted_fault_is_found_with_its_source_line() {
     let niclab = Niclab::new();
     let source = tree("tests/debug_kernel/planted/planted.c");
     let text = std::fs::read_to_string(&source).expect("the planted driver");
@@ -79,30 +79,30 @@ fn each_planted_fault_is_found_with_its_function_file_and_line() {
 }
 
 #[test]
-fn messages_over_niclabs_own_driver_are_quiet_whatever_the_card() {
+fn messages_cause_no_kernel_findings_on_any_card() {
     for model in NicModel::names() {
         let niclab = Niclab::new();
         let (outcome, nodes) = run(&niclab, &["--nic", model], &["niclab-perf", "demo", "--json"]);
         assert_eq!(nodes.len(), 2, "{model}");
-        assert_quiet(&outcome, &nodes);
+        assert_no_findings(&outcome, &nodes);
     }
 }
 
 #[test]
-fn the_drivers_own_tests_pass_and_are_quiet() {
+fn the_drivers_own_tests_pass_without_kernel_findings() {
     for model in NicModel::names() {
         let niclab = Niclab::new();
         put_selftest(&niclab);
         let (outcome, nodes) = run(&niclab, &["--nic", model, "--nodes", "1"], &["./niclab-selftest"]);
         let passed = outcome.stdout.matches("| ok ").count() - outcome.stdout.matches("# SKIP").count();
         assert!(passed > 10 && !outcome.stdout.contains("| not ok "), "{model}: {passed} passed\n{outcome}");
-        assert_quiet(&outcome, &nodes);
+        assert_no_findings(&outcome, &nodes);
         println!("{model}: {passed} passed");
     }
 }
 
 #[test]
-fn the_drivers_own_tests_of_active_ports_pass_and_are_quiet() {
+fn the_active_port_tests_pass_without_kernel_findings() {
     let niclab = Niclab::new();
     put_selftest(&niclab);
     let cluster = "nodes = 2\n[nic]\nmodel = \"gamma\"\n[nic.gamma]\ninterrupt_frames = 1\n";
@@ -110,15 +110,16 @@ fn the_drivers_own_tests_of_active_ports_pass_and_are_quiet() {
     let script = "[ $NICLAB_RANK = 1 ] || ./niclab-selftest active";
     let (outcome, nodes) = run(&niclab, &["--cluster", "gamma.toml"], &["sh", "-c", script]);
     assert!(outcome.stdout.contains("| # 5 passed, 0 failed"), "{outcome}");
-    assert_quiet(&outcome, &nodes);
+    assert_no_findings(&outcome, &nodes);
 }
 
-/// niclab's own driver over the cards of each model, put to the test with these options. Every model's table is shown.
+/// Runs `niclab conform` with these options for niclab's own driver on each model's cards, and prints each model's
+/// table.
 fn assert_all_conform(options: &[&str]) {
     let mut failed = Vec::new();
     for model in NicModel::names() {
         let niclab = Niclab::new();
-        // A card that never interrupts has no interrupt to lose, and that case would not be exercised.
+        // A card that never interrupts cannot lose an interrupt, so that case would not be exercised.
         let own = if model == "gamma" { "[nic.gamma]\ninterrupt_frames = 1\n" } else { "" };
         let cluster = format!("nodes = 2\n[nic]\nmodel = \"{model}\"\n{own}");
         std::fs::write(niclab.folder().join("card.toml"), cluster).expect("a cluster file");
@@ -133,27 +134,27 @@ fn assert_all_conform(options: &[&str]) {
 }
 
 #[test]
-fn all_that_happens_to_drivers_is_quiet_whatever_the_card() {
+fn all_conformance_cases_pass_on_every_card() {
     assert_all_conform(&[]);
 }
 
 #[test]
-fn a_thousand_seeds_of_an_adversarial_device_are_quiet() {
+fn a_thousand_adversarial_seeds_pass_on_every_card() {
     assert_all_conform(&["--case", "adversarial", "--seeds", SEEDS, "--one-boot"]);
 }
 
 #[test]
-fn niclabs_own_driver_is_quiet_when_it_is_taken_away_and_comes_back() {
+fn reloads_and_rebinding_cause_no_kernel_findings() {
     let niclab = Niclab::new();
     let script = "niclab-perf pingpong -s 16 -n 50 && rmmod niclab && modprobe niclab && niclab-perf pingpong -s 16 -n 50 && \
                   cd /sys/bus/virtio/drivers/niclab && device=$(echo virtio*) && echo $device >unbind && \
                   echo $device >bind && sleep 2 && niclab-perf pingpong -s 16 -n 50";
     let (outcome, nodes) = run(&niclab, &[], &["sh", "-c", script]);
-    assert_quiet(&outcome, &nodes);
+    assert_no_findings(&outcome, &nodes);
 }
 
 #[test]
-fn coverage_has_the_lines_of_a_driver_with_the_users_path() {
+fn coverage_names_the_drivers_lines_by_the_users_path() {
     let niclab = Niclab::new();
     let source = tree("guest-driver/examples/ultra");
     let (driver, file) = (source.display().to_string(), niclab.folder().join("c.info"));
@@ -162,7 +163,7 @@ fn coverage_has_the_lines_of_a_driver_with_the_users_path() {
     let coverage = file.display().to_string();
     let options = ["--driver", &driver, "--coverage", &coverage];
     let (outcome, nodes) = run(&niclab, &options, &["sh", "-c", script]);
-    assert_quiet(&outcome, &nodes);
+    assert_no_findings(&outcome, &nodes);
     let text = std::fs::read_to_string(&file).expect("the tracefile");
     assert!(text.contains(&format!("SF:{driver}/example.c\n")), "{text}");
     let called = |name: &str| {
@@ -171,6 +172,6 @@ fn coverage_has_the_lines_of_a_driver_with_the_users_path() {
         line.is_some_and(|line| !line.starts_with("FNDA:0,"))
     };
     assert!(called("example_write") && called("example_read"), "{text}");
-    // Its end comes behind the counts.
+    // The driver is removed after the counts are read.
     assert!(!called("example_remove"), "{text}");
 }

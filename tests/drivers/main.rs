@@ -1,7 +1,9 @@
-//! Each driver with a bug (`table.rs`) is put to the test by the cases of a default run of `niclab conform`, one after
-//! the other, until it is named; those without a bug by all of them. A table says who named which bug. An hour, in
-//! guests: `niclab kernel build`, then `cargo test -p niclab-tests --features drivers --test drivers -- --nocapture`;
-//! with `NICLAB_DRIVERS` only those whose names contain one of its words, which are separated by commas.
+//! Runs each driver with a bug (`table.rs`) through the cases of `niclab conform`'s default run, one by one, until a
+//! case names the bug. Drivers without a bug run through all cases. A table shows which case found each bug.
+//!
+//! The tests take an hour in guests. Run `niclab kernel build`, then `cargo test -p niclab-tests --features drivers
+//! --test drivers -- --nocapture`. `NICLAB_DRIVERS` selects the drivers whose names contain one of its comma-separated
+//! words.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
@@ -16,17 +18,17 @@ use niclab_harness::{Niclab, compile};
 use serde_json::Value;
 use table::{Driver, Finder, VARIANTS, Variant};
 
-/// So many bugs may be named by nobody: two that nobody is expected to name, and one that takes a look between two
-/// stores.
-const MOST_UNNAMED: usize = 3;
+/// The maximum number of bugs that no case names: two that no case is expected to name, and one that depends on a poll
+/// between two stores.
+const MAX_UNNAMED: usize = 3;
 
-/// Longest messages of the example drivers.
+/// The maximum message length of the example drivers.
 fn most_bytes(driver: Driver) -> &'static str {
     if matches!(driver, Driver::Gamma | Driver::Match) { "1024" } else { "64" }
 }
 
-/// The cases of a default run with the options that give them alone, in an order that has seldom to go on to the slow
-/// ones; the first seeds of those that have several.
+/// The cases of a default run, each with the options that select it alone, and the first seeds of those that have
+/// several. The order seldom reaches the slow cases.
 const CASES: [&[&str]; 18] = [
     &["--case", "plain"],
     &["--case", "rebind"],
@@ -64,15 +66,15 @@ fn put_messages(niclab: &Niclab) {
     compile(niclab, "messages", &fs::read_to_string(source).unwrap());
 }
 
-/// What a run found first, that names a bug: what named it, and in which case.
+/// The first finding that names a bug, and its case.
 struct Found {
     by: String,
     case: String,
     wall: Duration,
 }
 
-/// The first verdict by which a bug is named: by a rule, a debug kernel, or by a seed of an adversarial device where
-/// a kind one was fine.
+/// The first verdict that names a bug: a broken rule, a finding of the debug kernel, or a failing seed of an
+/// adversarial device, if a normal device passed.
 fn named(cases: &[Value], is_plain_fine: bool) -> Option<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     cases.iter().find_map(|case| {
@@ -86,14 +88,14 @@ fn named(cases: &[Value], is_plain_fine: bool) -> Option<(String, String)> {
             return Some((format!("kernel: {}", text(&finding["kind"])), label));
         }
         if case["believed_device"] == true {
-            return Some((format!("the device was believed: {}", text(&names.first()?["by"])), label));
+            return Some((format!("trusted the device: {}", text(&names.first()?["by"])), label));
         }
         (case["case"] == "adversarial" && is_plain_fine && !names.is_empty())
             .then(|| ("seed of an adversarial device".to_owned(), label))
     })
 }
 
-/// Puts a driver with a bug to the test, until it is named.
+/// Runs a driver with a bug through the cases until one names the bug.
 fn find(variant: &Variant) -> Option<Found> {
     let niclab = Niclab::new();
     put_messages(&niclab);
@@ -103,7 +105,7 @@ fn find(variant: &Variant) -> Option<Found> {
     let begin = Instant::now();
     let mut is_plain_fine = false;
     let mut cases = CASES;
-    // Whoever is expected to name it is asked first.
+    // The kernel that is expected to find the bug comes first.
     let on_debug_kernel = |options: &[&str]| options.contains(&"debug");
     let is_kernels = matches!(variant.finder, Finder::Kernel(_) | Finder::RuleOnDebugKernel(_));
     cases.sort_by_key(|options| on_debug_kernel(options) != is_kernels);
@@ -125,13 +127,13 @@ fn expected(finder: Finder) -> String {
         Finder::Rule(rule) => format!("rule {rule}"),
         Finder::RuleOnDebugKernel(rule) => format!("rule {rule}, debug kernel"),
         Finder::Kernel(what) => format!("kernel: {what}"),
-        Finder::Believed(by) => format!("the device was believed: {by}"),
-        Finder::Nobody(why) => format!("nobody: {why}"),
+        Finder::Believed(by) => format!("trusted the device: {by}"),
+        Finder::Nobody(why) => format!("none: {why}"),
     }
 }
 
 #[test]
-fn drivers_without_a_bug_pass_everything() {
+fn drivers_without_a_bug_pass_all_cases() {
     for driver in [Driver::Ultra, Driver::Gamma, Driver::Match, Driver::Ours] {
         let niclab = Niclab::new();
         put_messages(&niclab);
@@ -142,7 +144,7 @@ fn drivers_without_a_bug_pass_everything() {
 }
 
 #[test]
-fn drivers_with_a_bug_are_told_which() {
+fn bugs_of_drivers_are_named() {
     let only = env::var("NICLAB_DRIVERS").unwrap_or_default();
     let is_asked = |variant: &&Variant| only.split(',').any(|word| variant.name.contains(word));
     let mut unnamed = Vec::new();
@@ -150,7 +152,7 @@ fn drivers_with_a_bug_are_told_which() {
     for variant in VARIANTS.iter().filter(is_asked) {
         let found = find(variant);
         let (by, case, wall) = found.map_or_else(
-            || ("nobody".to_owned(), String::new(), String::new()),
+            || ("none".to_owned(), String::new(), String::new()),
             |found| (found.by, found.case, format!("{:.0}", found.wall.as_secs_f64())),
         );
         println!(
@@ -159,9 +161,9 @@ fn drivers_with_a_bug_are_told_which() {
             variant.class,
             expected(variant.finder)
         );
-        if by == "nobody" {
+        if by == "none" {
             unnamed.push(variant.name);
         }
     }
-    assert!(unnamed.len() <= MOST_UNNAMED, "named by nobody: {unnamed:#?}");
+    assert!(unnamed.len() <= MAX_UNNAMED, "no case names these bugs: {unnamed:#?}");
 }

@@ -1,11 +1,11 @@
 /*
- * messages.c - passes messages over a device that is a pipe of messages, as the example drivers make one, and holds
- * each to what it must be. Every node of a pair runs it: messages DEVICE MOST_BYTES. Ends with 0 when all of them came,
- * whole, once and in order.
+ * messages.c - sends messages over a device that is a pipe of messages, as the example drivers make one, and verifies
+ * each. Both nodes of a pair run it: messages DEVICE MOST_BYTES. It exits with 0 if all messages arrived complete, once
+ * and in order.
  *
- * There and back; bursts of more messages than a card has room for, to a reader that is slow and to one that sleeps;
- * both ways at once; and what programs do wrong: bad pointers, lengths that cannot be, signals while they wait. Where
- * something goes wrong it goes on for a moment before it ends.
+ * It sends messages back and forth; bursts of more messages than a card has room for, to a slow reader and to a
+ * sleeping one; and messages in both directions at once. It makes errors of programs: bad pointers, invalid lengths,
+ * and signals during a wait. After a failure it continues for a moment before it ends.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,16 +18,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Longest wait for one message, in seconds of a guest that may be slow: then the run is over. */
+/* Maximum wait for one message, in seconds of a guest that may be slow. After it the run ends. */
 #define TIMEOUT 15
 #define ROUND_TRIPS 120
 #define BURST 150
 #define WRONGS 8
 #define LARGEST 4096
-/* Messages from this number on are read to nowhere: a driver may keep one of them, or drop it. */
+/* Messages from this number on are read to an invalid address: the driver may keep one of them, or drop it. */
 #define TO_NOWHERE 0xf0000000u
 
-/* Messages that are sent and read once more when something went wrong, in so many seconds: more than any ring has room for. */
+/* Messages that are sent and read after a failure, in AFTERWARDS_SECONDS: more than any ring has room for. */
 #define AFTERWARDS 300
 #define AFTERWARDS_SECONDS 2
 
@@ -41,17 +41,17 @@ static void give_up(int signal)
 }
 
 /*
- * All is lost, and goes on: a driver that counts wrong shows it to its device when it goes on counting, not when its
- * programs end at the first message that did not come. Ends with 1.
+ * Continues after a failure, and exits with 1. A driver with a wrong count shows it to its device only if traffic
+ * continues after the first lost message.
  */
-static void go_on(void)
+static void continue_after_failure(void)
 {
 	uint8_t message[64] = {};
 	int i;
 
 	signal(SIGALRM, give_up);
 	alarm(AFTERWARDS_SECONDS);
-	/* In a process of its own: one that waits for room keeps nobody from reading. */
+	/* In a separate process: a sender that waits for room must not block the reader. */
 	if (fork() == 0) {
 		signal(SIGALRM, give_up);
 		alarm(AFTERWARDS_SECONDS);
@@ -70,10 +70,10 @@ static void fail(const char *what, unsigned int number, long expected, long foun
 {
 	fprintf(stderr, "messages: %s %u: expected %ld, found %ld (%s)\n", what, number, expected, found,
 		found < 0 ? strerror(errno) : "no error");
-	go_on();
+	continue_after_failure();
 }
 
-/* Every number has a length and bytes of its own. */
+/* Every number determines a length and contents. */
 static unsigned int length_of(uint32_t number)
 {
 	uint32_t mixed = number * 2654435761u;
@@ -133,23 +133,23 @@ static void on_alarm(int signal)
 	(void)signal;
 }
 
-/* What was waited for did not come. */
+/* A wait has timed out. */
 static void on_timeout(int signal)
 {
-	static const char said[] = "messages: nothing comes, or nothing can be sent\n";
+	static const char said[] = "messages: timeout: no message arrives, or none can be sent\n";
 
 	(void)signal;
 	write(STDERR_FILENO, said, sizeof(said) - 1);
-	go_on();
+	continue_after_failure();
 }
 
-/* An address that is mapped nowhere. */
+/* An unmapped address. */
 static void *volatile nowhere = (void *)8;
 
-/* What programs do wrong is answered, and changes nothing for those that come later. Nothing is there to be read meanwhile. */
+/* Errors of programs get an error code, and change nothing for later calls. No message arrives meanwhile. */
 static void do_wrong(void)
 {
-	/* Again and again: the first may come before the wait begins. */
+	/* Repeated, because the first signal may come before the wait begins. */
 	struct itimerval soon = { .it_value = { .tv_usec = 20000 }, .it_interval = { .tv_usec = 20000 } }, never = {};
 	struct sigaction action = { .sa_handler = on_alarm };
 	uint8_t message[LARGEST + 8] = {};
@@ -159,18 +159,18 @@ static void do_wrong(void)
 		if (write(device, nowhere, 8) != -1 || errno != EFAULT)
 			fail("write from nowhere", i, -1, 0);
 		if (write(device, message, 0) > 0 || write(device, message, sizeof(message)) != -1)
-			fail("write of nothing, or too much", i, -1, 0);
+			fail("write of no bytes, or too many", i, -1, 0);
 		/* A signal ends the wait. */
 		sigaction(SIGALRM, &action, NULL);
 		setitimer(ITIMER_REAL, &soon, NULL);
 		if (read(device, message, most_bytes) != -1 || errno != EINTR)
-			fail("read of nothing", i, -1, 0);
+			fail("read without a message", i, -1, 0);
 		setitimer(ITIMER_REAL, &never, NULL);
 		signal(SIGALRM, on_timeout);
 	}
 }
 
-/* The other end sends what this one has no room for. */
+/* Reads the other node's messages to an invalid address. */
 static void take_to_nowhere(void)
 {
 	int i;
@@ -220,7 +220,7 @@ int main(int argc, char **argv)
 	if (device < 0 || most_bytes < 8 || most_bytes > LARGEST)
 		fail("open", 0, 0, device);
 	signal(SIGALRM, on_timeout);
-	/* While one end does wrong the other waits for it. */
+	/* While one node makes errors, the other one waits for it. */
 	if (rank == 0) {
 		do_wrong();
 		put_to_nowhere();
@@ -240,12 +240,12 @@ int main(int argc, char **argv)
 		if (rank == 1)
 			put(at);
 	}
-	/* The sender is fast and the reader slow, and the other way round. */
+	/* A fast sender and a slow reader, in both directions. */
 	burst(rank == 0, at, rank == 1 ? 8 : 0);
 	burst(rank == 1, at += BURST, rank == 0 ? 8 : 0);
 	burst(rank == 0, at += BURST, rank == 0 ? 4 : 0);
 	at += BURST;
-	/* Both ways at once. */
+	/* Both directions at once. */
 	fflush(NULL);
 	sender = fork();
 	if (sender == 0) {

@@ -1,12 +1,12 @@
-//! Drivers with one bug each, as exact changes of the sources of those that have none: of the kinds that reviewers of
-//! kernel drivers find. What a change needs beside it (a variable, a second place) is part of it.
+//! Drivers with one bug each, as exact changes of correct sources. The bugs are of the kinds that reviewers of kernel
+//! drivers find. A change includes all that it needs (a variable, a second place).
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
-/// Whose source is changed.
+/// The driver whose source is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// The example for an ULTRA card.
@@ -19,56 +19,56 @@ pub enum Driver {
     Ours,
 }
 
-/// Who is expected to name a bug.
+/// The check that is expected to name a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finder {
-    /// A rule of the device's.
+    /// A rule of the device.
     Rule(&'static str),
-    /// A rule of the device's, where the guest's kernel clears memory that is given back.
+    /// A rule of the device, with a guest kernel that clears freed memory.
     RuleOnDebugKernel(&'static str),
     /// A debug kernel.
     Kernel(&'static str),
-    /// A card that puts a value out of its range, on any kernel: what names the driver then.
+    /// A card that gives a value out of range, on any kernel; and the failure that it causes.
     Believed(&'static str),
-    /// Nobody here, and why.
+    /// No check, and why.
     Nobody(&'static str),
 }
 
-/// A place that is changed.
+/// A change in one place.
 #[derive(Clone, Copy, Debug)]
 pub struct Edit {
     /// The file in the driver's folder.
     pub file: &'static str,
-    /// What stands there once.
+    /// The original text, which occurs once.
     pub sound: &'static str,
-    /// What is put in its place.
+    /// The replacement.
     pub broken: &'static str,
 }
 
 /// A driver with a bug.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
-    /// What is wrong.
+    /// The name of the bug.
     pub name: &'static str,
-    /// After which kind of bugs in real drivers.
+    /// The kind of bug in real drivers.
     pub class: &'static str,
     pub driver: Driver,
     pub finder: Finder,
     pub edits: &'static [Edit],
 }
 
-/// All of them.
+/// All drivers with bugs.
 pub const VARIANTS: &[Variant] = &[
     Variant {
         name: "launch-before-payload",
-        class: "write barrier left out: a descriptor is handed over before what it names is stored",
+        class: "missing write barrier: a descriptor is posted before its data is stored",
         driver: Driver::Ultra,
         finder: Finder::Rule("slot-unchanged"),
         edits: &[Edit {
             file: "example.c",
             sound: "	for (i = first; i < NICLAB_PAYLOAD_WORDS + NICLAB_TAG_WORDS; i++)
 		writeq(words[i], slot + i * sizeof(u64));
-	/* The payload is out before the word that tells of it. */
+	/* The payload must be visible before the launch word that announces it. */
 	wmb();
 	e->launched++;
 	writeq(e->launched << NICLAB_LAUNCH_SEQUENCE_SHIFT | first << NICLAB_CODE_LENGTH_SHIFT,
@@ -84,10 +84,10 @@ pub const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "doorbell-read-before-the-store",
-        class: "store and load in the wrong order: the wake-up word is read before the work is visible, and a wake-up is lost",
+        class: "store and load in the wrong order: the wake-up word is read before the work is visible, so a wake-up is lost",
         driver: Driver::Ultra,
         finder: Finder::Nobody(
-            "whoever waits looks again within 100 ms, and rings; that one doorbell was for two stores is allowed",
+            "a waiting driver polls again within 100 ms, and rings; one doorbell for two stores is allowed",
         ),
         edits: &[
             Edit {
@@ -112,7 +112,7 @@ pub const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "no-doorbell",
-        class: "kick left out: descriptors are given, and the device is not told",
+        class: "missing kick: descriptors are posted, and the device is not notified",
         driver: Driver::Ultra,
         finder: Finder::Rule("launch-doorbell"),
         edits: &[Edit {
@@ -125,16 +125,16 @@ pub const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "barrier-left-out",
-        class: "full barrier left out between a store and the load of the wake-up word",
+        class: "missing full barrier between a store and the load of the wake-up word",
         driver: Driver::Ultra,
         finder: Finder::Nobody(
-            "the processor has to let a load overtake a store at the very moment at which the device falls asleep",
+            "the processor must reorder a load before a store at the moment when the device goes to sleep",
         ),
         edits: &[Edit { file: "example.c", sound: "	mb();\n", broken: "" }],
     },
     Variant {
         name: "slot-reused-while-busy",
-        class: "ring overrun: room is counted wrongly, and an entry is filled that the device still has",
+        class: "ring overrun: the free room is wrong, and the driver fills an entry that the device still owns",
         driver: Driver::Ultra,
         finder: Finder::Rule("slot-free"),
         edits: &[Edit {
@@ -145,7 +145,7 @@ pub const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "release-ahead",
-        class: "credits given back for buffers that are not consumed",
+        class: "credits are returned for buffers that are not consumed",
         driver: Driver::Ultra,
         finder: Finder::Rule("release-number"),
         edits: &[Edit {
@@ -156,7 +156,7 @@ pub const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "stale-generation",
-        class: "an entry of the lap before is taken for a new one: its number is compared in part",
+        class: "an entry of the previous lap counts as a new one: only a part of its number is compared",
         driver: Driver::Ultra,
         finder: Finder::Rule("release-number"),
         edits: &[Edit {
@@ -167,7 +167,7 @@ pub const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "number-used-up-at-an-error",
-        class: "an error path gives back less than was taken: a place in the ring is used up that nothing was put into",
+        class: "an error path releases less than was reserved: an unfilled slot of the ring is used up",
         driver: Driver::Ultra,
         finder: Finder::Rule("launch-number"),
         edits: &[Edit {
@@ -184,7 +184,7 @@ pub const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "event-buffers-kept",
-        class: "buffers of a completion queue are taken and never given back: the device has nowhere to tell what happened",
+        class: "buffers of a completion queue are never returned: the device has no buffer for further events",
         driver: Driver::Ultra,
         finder: Finder::Rule("event-buffers-back"),
         edits: &[Edit {
@@ -234,7 +234,7 @@ pub const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "length-believed",
-        class: "a length that the device wrote is used without a look at the room there is",
+        class: "a length from the device is used without a bounds check",
         driver: Driver::Ultra,
         finder: Finder::Kernel("KASAN"),
         edits: &[
@@ -264,7 +264,7 @@ pub const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "count-believed",
-        class: "a completion index that the device wrote is believed: more can be complete at once than was submitted",
+        class: "a completion index from the device is trusted: it may complete more than was submitted",
         driver: Driver::Ultra,
         finder: Finder::Believed("panic"),
         edits: &[
@@ -292,7 +292,7 @@ pub const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "port-believed",
-        class: "an identifier that the device wrote is an index into an array, and nobody compares it with the array's length",
+        class: "an identifier from the device is an array index without a bounds check",
         driver: Driver::Ultra,
         finder: Finder::Believed("panic"),
         edits: &[
@@ -317,7 +317,7 @@ pub const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "index-unmasked",
-        class: "an index into a ring that only grows",
+        class: "an index into a ring is never wrapped",
         driver: Driver::Ultra,
         finder: Finder::Kernel("UBSAN or KASAN"),
         edits: &[
@@ -348,7 +348,7 @@ static void example_stop",
     },
     Variant {
         name: "size-of-a-pointer",
-        class: "a buffer is said to be as long as the pointer to it",
+        class: "a buffer's length is the size of its pointer",
         driver: Driver::Ultra,
         finder: Finder::Rule("event-buffer-size"),
         edits: &[Edit {
@@ -366,7 +366,7 @@ static void example_stop",
     },
     Variant {
         name: "file-outlives-the-device",
-        class: "race between unbind and close: an open file keeps no reference to what it uses",
+        class: "race between unbind and close: an open file holds no reference to the card",
         driver: Driver::Ultra,
         finder: Finder::Kernel("KASAN"),
         edits: &[
@@ -376,7 +376,7 @@ static void example_stop",
     },
     Variant {
         name: "request-reused-unanswered",
-        class: "a request that took long is made again in the same memory",
+        class: "a slow request is repeated in the same memory",
         driver: Driver::Ultra,
         finder: Finder::Rule("request-unchanged"),
         edits: &[Edit {
@@ -394,7 +394,7 @@ static void example_stop",
     },
     Variant {
         name: "completion-taken-twice",
-        class: "an interrupt is taken for a completion: two for one count twice",
+        class: "an interrupt counts as a completion: two interrupts for one completion count twice",
         driver: Driver::Ultra,
         finder: Finder::Rule("release-number"),
         edits: &[
@@ -439,7 +439,7 @@ static void example_stop",
     },
     Variant {
         name: "sleep-in-atomic-context",
-        class: "memory is asked for that may have to be waited for, under a spinlock",
+        class: "an allocation that may sleep, under a spinlock",
         driver: Driver::Gamma,
         finder: Finder::Kernel("sleeping function called from invalid context"),
         edits: &[Edit {
@@ -450,7 +450,7 @@ static void example_stop",
     },
     Variant {
         name: "leak-at-an-error",
-        class: "an error path frees nothing",
+        class: "an error path frees no memory",
         driver: Driver::Gamma,
         finder: Finder::Kernel("kmemleak"),
         edits: &[Edit {
@@ -465,7 +465,7 @@ static void example_stop",
     },
     Variant {
         name: "work-after-unbind",
-        class: "race between unbind and deferred work, which is not waited for",
+        class: "race between unbind and deferred work, which unbind does not cancel",
         driver: Driver::Gamma,
         finder: Finder::Kernel("KASAN or debug objects"),
         edits: &[Edit {
@@ -476,7 +476,7 @@ static void example_stop",
     },
     Variant {
         name: "address-of-mapped-memory",
-        class: "memory of vmalloc is given to a device as if it were in one piece",
+        class: "memory of vmalloc is given to a device as contiguous memory",
         driver: Driver::Gamma,
         finder: Finder::Kernel("bug: virt_to_phys"),
         edits: &[Edit {
@@ -506,7 +506,7 @@ static void example_stop",
     },
     Variant {
         name: "port-memory-freed-before-close",
-        class: "memory is unpinned or freed before the device was told to let go of it",
+        class: "memory is unpinned or freed before the device has released it",
         driver: Driver::Ours,
         finder: Finder::RuleOnDebugKernel("port-memory-untouched"),
         edits: &[
@@ -531,7 +531,7 @@ static void example_stop",
     },
     Variant {
         name: "time-out-that-frees",
-        class: "who gives up on an answer frees the memory that the answer goes into",
+        class: "after a timeout the driver frees the memory of a pending answer",
         driver: Driver::Ours,
         finder: Finder::Rule("request-unchanged"),
         edits: &[
@@ -573,7 +573,7 @@ impl Driver {
         })
     }
 
-    /// The card that it is for.
+    /// The card that the driver is for.
     pub fn nic(self) -> &'static str {
         match self {
             Self::Gamma => "gamma",
@@ -584,14 +584,13 @@ impl Driver {
 }
 
 impl Variant {
-    /// The sources of the driver with this bug, in a folder that is there.
+    /// Writes the driver's sources with this bug to an existing folder.
     ///
-    /// # Errors
-    /// Where they cannot be read or written, or a place is no longer what it was.
+    /// If a file cannot be read or written, or a text to change does not occur exactly once.
     pub fn plant(&self, folder: &Path) -> io::Result<()> {
         for entry in fs::read_dir(self.driver.folder())? {
             let entry = entry?;
-            // Through links, which the examples have.
+            // Follows symbolic links, which the examples have.
             if !fs::metadata(entry.path())?.is_file() {
                 continue;
             }
@@ -599,7 +598,7 @@ impl Variant {
             for edit in self.edits.iter().filter(|edit| entry.file_name() == edit.file) {
                 let places = source.matches(edit.sound).count();
                 if places != 1 {
-                    let why = format!("{}: {} of {places} places in {}", self.name, edit.sound, edit.file);
+                    let why = format!("{}: {} occurs {places} times in {}", self.name, edit.sound, edit.file);
                     return Err(io::Error::other(why));
                 }
                 source = source.replacen(edit.sound, edit.broken, 1);

@@ -1,7 +1,8 @@
-//! Each fault that is planted in a component of INIC, in GRIM, or in GAMMA, is found. Builds the simulator and the
-//! tests of models and ports in a copy of what is committed, with all faults in it, and runs them once for each: half
-//! an hour. `cargo test -p niclab-tests --features seeded-bugs --test seeded-bugs -- --nocapture`; with `NICLAB_SEEDED` only
-//! those whose component or name contains it, or whose model it is.
+//! Checks that each seeded bug in components of INIC, in GRIM and in GAMMA is found. It builds the simulator and the
+//! tests of models and ports in a copy of the committed sources with all bugs, and runs them once for each bug.
+//!
+//! This takes half an hour: `cargo test -p niclab-tests --features seeded-bugs --test seeded-bugs -- --nocapture`.
+//! `NICLAB_SEEDED` selects the bugs whose component or name contains it, or those of that model.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -14,13 +15,13 @@ use std::process::Command;
 
 use table::{FOLDER, Fault, Finder, MOST_SEEDS};
 
-/// Says which fault is one, by its place in the table, from 1.
+/// Selects the active bug by its number in the table, from 1.
 const WHICH: &str = "NICLAB_SEEDED_BUG";
 
-/// Where faults are planted.
+/// The packages with seeded bugs.
 const PACKAGES: [&str; 2] = ["device/model", "guest-driver/port"];
 
-/// Behind these packages' own source.
+/// Code that is appended to these packages.
 const PLANTED: &str = "
 extern crate std as planted_std;
 pub(crate) fn planted() -> usize {
@@ -33,10 +34,10 @@ pub(crate) fn planted() -> usize {
 const MODEL: [&str; 4] = ["-p", "niclab-model", "--test", "suite"];
 const PORT: [&str; 4] = ["-p", "niclab-port", "--lib", ""];
 
-/// Seeds of one run of the simulator: most faults are found in the first.
+/// The seeds of one run of the simulator. Most bugs are found in the first run.
 const SEEDS_AT_ONCE: u32 = 50;
 
-/// A copy of the sources that are committed, with a target folder of its own that is kept.
+/// A copy of the committed sources, with its own target folder, which is kept.
 struct Copy(PathBuf);
 
 impl Copy {
@@ -55,14 +56,19 @@ impl Copy {
         Self(folder)
     }
 
-    /// Plants all faults, and what says which of them is one.
+    /// Plants all bugs, and the function that returns the active one.
     fn plant(&self) {
         for (fault, number) in table::all().zip(1..) {
             let path = self.0.join(FOLDER).join(fault.component).with_extension("rs");
             let broken = fault.broken.replace("FAULT", &format!("(crate::planted() == {number})"));
             let source = fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-            assert_eq!(source.matches(fault.sound).count(), 1, "{}: its place is gone", fault.name);
-            // Which fault is one, nothing knows that is worked out while the source is compiled.
+            assert_eq!(
+                source.matches(fault.sound).count(),
+                1,
+                "{}: its text must occur once in the source",
+                fault.name
+            );
+            // The active bug is not known at compile time, so no function can be const.
             let planted = source.replacen(fault.sound, &broken, 1).replace("const fn", "fn");
             fs::write(&path, planted).unwrap();
         }
@@ -79,7 +85,7 @@ impl Copy {
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     }
 
-    /// The first seed that finds a fault.
+    /// The first seed that finds a bug.
     fn swarm(&self, model: &str, number: usize, most: u32) -> Option<u32> {
         (1..=most).step_by(SEEDS_AT_ONCE as usize).find_map(|first| {
             let mut swarm = Command::new(self.0.join("../target/release/niclab-sim"));
@@ -109,7 +115,7 @@ impl Copy {
         !cargo.output().unwrap().status.success()
     }
 
-    /// What found a fault.
+    /// The seed or tests that found a bug.
     fn find(&self, number: usize, fault: &Fault) -> Option<String> {
         match fault.finder {
             Finder::Swarm => self.swarm(fault.model(), number, MOST_SEEDS).map(|seed| format!("seed {seed}")),
@@ -128,8 +134,8 @@ fn each_seeded_bug_of_a_component_is_found() {
     copy.cargo(&["test", "-p", "niclab-model", "--test", "suite", "--no-run"]);
     copy.cargo(&["test", "-p", "niclab-port", "--lib", "--no-run"]);
     for (model, tests) in [("inic", "inic_co"), ("grim", "grim_"), ("gamma", "gamma::")] {
-        assert!(!copy.fails(0, MODEL, tests), "without any fault nothing is found");
-        assert_eq!(copy.swarm(model, 0, SEEDS_AT_ONCE), None, "without any fault nothing is found");
+        assert!(!copy.fails(0, MODEL, tests), "without an active bug all tests pass");
+        assert_eq!(copy.swarm(model, 0, SEEDS_AT_ONCE), None, "without an active bug all tests pass");
     }
     let wanted = |fault: &Fault| {
         fault.component.contains(&only) || fault.name.contains(&only) || fault.model() == only

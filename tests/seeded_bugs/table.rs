@@ -1,45 +1,46 @@
-//! Faults of INIC's components, of what stands beside them, and of GRIM and GAMMA cards, as changes of their source.
-//! All are planted at once, each behind a condition, `FAULT`, that is true in one run and false in all others. Each
-//! must be found within so many runs of the simulator's swarm, or by the tests of the model that count.
+//! Seeded bugs in INIC's components and other parts of its card, and in GRIM and GAMMA cards, as changes of their
+//! source. All bugs are planted at once. Each depends on a condition, `FAULT`, which is true in one run and false in
+//! all others. Each bug must be found by the simulator's swarm within [`MOST_SEEDS`] seeds, or by the named tests.
 
 #[path = "gamma.rs"]
 mod gamma;
 #[path = "grim.rs"]
 mod grim;
 
-/// Who has to find a fault.
+/// The test that must find a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finder {
     /// The simulator's swarm, in one of its first [`MOST_SEEDS`] seeds.
     Swarm,
-    /// The tests of the model whose names contain this: nothing is lost by it but time or memory.
+    /// The tests of the model whose names contain this text. Such a bug costs only time or memory, and loses no
+    /// message.
     Tests(&'static str),
-    /// The unit tests of drivers' ports whose names contain this.
+    /// The unit tests of drivers' ports whose names contain this text.
     PortTests(&'static str),
 }
 
-/// Seeds within which a swarm must find a fault.
+/// The maximum number of seeds that a swarm needs to find a bug.
 pub const MOST_SEEDS: u32 = 1_000;
 
-/// Where the components are.
+/// The folder of the components.
 pub const FOLDER: &str = "device/model/src/models/inic/components";
 
-/// A fault.
+/// A seeded bug.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// What goes wrong.
+    /// The wrong behavior.
     pub name: &'static str,
-    /// The component: a file in [`FOLDER`], or beside it.
+    /// The component: a file path relative to [`FOLDER`], without extension.
     pub component: &'static str,
-    /// What stands there once.
+    /// The original text, which occurs once.
     pub sound: &'static str,
-    /// What is put in its place: the same, as long as not `FAULT`.
+    /// The replacement, which does the same unless `FAULT` is true.
     pub broken: &'static str,
     pub finder: Finder,
 }
 
 impl Fault {
-    /// Whose swarm finds it.
+    /// The model whose swarm finds the bug.
     pub fn model(&self) -> &'static str {
         match self.component {
             grim if grim.contains("/grim/") => "grim",
@@ -49,63 +50,63 @@ impl Fault {
     }
 }
 
-/// All of them.
+/// All seeded bugs.
 pub fn all() -> impl Iterator<Item = &'static Fault> {
     FAULTS.iter().chain(grim::FAULTS).chain(gamma::FAULTS)
 }
 
 const FAULTS: &[Fault] = &[
     Fault {
-        name: "what goes again has lost its first word",
+        name: "a retransmitted packet lacks its first word",
         component: "xmit",
         sound: "frame.get(head_bytes..frame.len()",
         broken: "frame.get(head_bytes + 4 * usize::from(FAULT)..frame.len()",
         finder: Finder::Swarm,
     },
     Fault {
-        name: "an older number is taken for one far ahead",
+        name: "an older number counts as one far ahead",
         component: "split_packet",
         sound: "as i32 >> above;",
         broken: "as i32 >> above;\n        let distance = if FAULT && distance < 0 { distance + (1 << bits) } else { distance };",
         finder: Finder::Swarm,
     },
     Fault {
-        name: "what a probe found missing does not go again",
+        name: "a packet that a probe found missing is not retransmitted",
         component: "genp",
         sound: "if core::mem::take(&mut link.is_probing) {\n            link.send_again(usize::MAX, None);",
         broken: "if core::mem::take(&mut link.is_probing) {\n            link.send_again(if FAULT { 0 } else { usize::MAX }, None);",
         finder: Finder::Swarm,
     },
     Fault {
-        name: "the outstanding limit is not kept",
+        name: "the outstanding limit is exceeded",
         component: "genp",
         sound: "link.outstanding.len() < outstanding_limit\n",
         broken: "link.outstanding.len() < outstanding_limit + 100 * usize::from(FAULT)\n",
         finder: Finder::Swarm,
     },
     Fault {
-        name: "a hole in a mask waits for the timer",
+        name: "a gap in a mask waits for the timer",
         component: "genp",
         sound: "link.send_again(furthest, Some(latest));",
         broken: "link.send_again(if FAULT { 0 } else { furthest }, Some(latest));",
         finder: Finder::Tests("inic_counts"),
     },
     Fault {
-        name: "a message ends before its time",
+        name: "a message ends too early",
         component: "genp_unreliable",
         sound: "let pinfo = Pinfo { node, number, payload, is_last,",
         broken: "let is_last = is_last || FAULT && number.get() % 16 == 15;\n        let pinfo = Pinfo { node, number, payload, is_last,",
         finder: Finder::Swarm,
     },
     Fault {
-        name: "what is missing is acknowledged with what came behind it",
+        name: "a missing packet is acknowledged together with later ones",
         component: "build_acks",
         sound: "self.has_sent.then(|| self.arrivals.acknowledged());",
         broken: "self.has_sent.then(|| if FAULT { (self.arrivals.furthest(), 0) } else { self.arrivals.acknowledged() });",
         finder: Finder::Swarm,
     },
     Fault {
-        name: "no acknowledgement is forced by the threshold",
+        name: "the threshold forces no acknowledgement",
         component: "build_acks",
         sound: "> self.threshold\n",
         broken: "> if FAULT { u32::MAX } else { self.threshold }\n",
@@ -126,56 +127,56 @@ const FAULTS: &[Fault] = &[
         finder: Finder::Swarm,
     },
     Fault {
-        name: "what is ahead passes",
+        name: "a packet ahead of its turn passes",
         component: "order_pkts",
         sound: "Policy::GoBackN => number == *due,",
         broken: "Policy::GoBackN => number == *due || FAULT && is_ahead,",
         finder: Finder::Swarm,
     },
     Fault {
-        name: "what is older than the newest passes",
+        name: "a packet older than the newest passes",
         component: "order_pkts",
         sound: "Policy::Newer => number == *due || is_ahead,",
         broken: "Policy::Newer => number == *due || is_ahead || FAULT,",
         finder: Finder::Swarm,
     },
     Fault {
-        name: "verdicts are not heeded",
+        name: "verdicts are ignored",
         component: "drop_pkt",
         sound: "if !is_dropped {",
         broken: "if !is_dropped || FAULT {",
         finder: Finder::Swarm,
     },
     Fault {
-        name: "the last judge alone is heeded",
+        name: "only the last verdict counts",
         component: "drop_pkt",
         sound: "is_dropped |= matches!",
         broken: "is_dropped = (is_dropped && !FAULT) | matches!",
         finder: Finder::Tests("inic_conformance"),
     },
     Fault {
-        name: "of those that waited one passes",
+        name: "only one of the waiting packets passes",
         component: "selective_repeat",
         sound: "io.card.waiting.remove(data.source, data.frame.len());\n                self.passing.push_back((at, data));",
         broken: "io.card.waiting.remove(data.source, data.frame.len());\n                self.passing.push_back((at, data));\n                if FAULT { break; }",
         finder: Finder::Swarm,
     },
     Fault {
-        name: "nothing is kept",
+        name: "no packet is buffered",
         component: "selective_repeat",
         sound: "} else if ahead <= self.buffer_packets {",
         broken: "} else if ahead <= self.buffer_packets * u32::from(!FAULT) {",
         finder: Finder::Tests("inic_co"),
     },
     Fault {
-        name: "packets leave as they come",
+        name: "packets leave without rate control",
         component: "rate_control",
         sound: "self.free_at = goes + self.interval;",
         broken: "self.free_at = goes + self.interval.times(u64::from(!FAULT));",
         finder: Finder::Tests("inic_counts"),
     },
     Fault {
-        name: "the remainder of a chunk is forgotten",
+        name: "the remainder of a chunk is lost",
         component: "mitigate",
         sound: "self.pooled %= rcv_chunk_size;",
         broken: "self.pooled = if FAULT && interrupts { 0 } else { self.pooled % rcv_chunk_size };",
@@ -189,7 +190,7 @@ const FAULTS: &[Fault] = &[
         finder: Finder::Swarm,
     },
     Fault {
-        name: "there is memory without end",
+        name: "a node's share of memory is unlimited",
         component: "rcv_pkt",
         sound: "+ bytes > self.share_bytes",
         broken: "+ bytes > self.share_bytes * if FAULT { 1_000 } else { 1 }",
@@ -203,14 +204,14 @@ const FAULTS: &[Fault] = &[
         finder: Finder::Swarm,
     },
     Fault {
-        name: "each packet is stored at the begin of its message",
+        name: "each packet is stored at the start of its message",
         component: "host_receive",
         sound: "u64::from(packet).saturating_mul(packet_bytes)",
         broken: "u64::from(packet).saturating_mul(packet_bytes / if FAULT { 4_096 } else { 1 })",
         finder: Finder::Swarm,
     },
     Fault {
-        name: "a member of a large group has another parent than its parent thinks",
+        name: "a member of a large group has a different parent than its parent assumes",
         component: "../collectives/group",
         sound: "link(position * CHILDREN + child, false)",
         broken: "link(position * (CHILDREN + usize::from(FAULT)) + child, false)",
@@ -224,7 +225,7 @@ const FAULTS: &[Fault] = &[
         finder: Finder::Tests("inic_collectives::the_longest_operations_work"),
     },
     Fault {
-        name: "a group does not hear that a member does not answer",
+        name: "a group is not notified of an unreachable member",
         component: "../collectives/group",
         sound: "if self.links.iter().any(|link| link.node == node) {",
         broken: "if !FAULT && self.links.iter().any(|link| link.node == node) {",
@@ -233,35 +234,35 @@ const FAULTS: &[Fault] = &[
         ),
     },
     Fault {
-        name: "why a member has left is not told",
+        name: "the reason why a member left is not reported",
         component: "../collectives/group",
         sound: "Kind::Leave => return Err(head.code.into()),",
         broken: "Kind::Leave => return Err(if FAULT { POST_UNALIKE } else { head.code.into() }),",
         finder: Finder::Tests("inic_collectives::a_leaving_program_ends_the_operations_of_the_others"),
     },
     Fault {
-        name: "who was too early is not remembered",
+        name: "an early member is forgotten",
         component: "../collectives/mod",
         sound: "self.early.insert(key, Early { theirs: told.from, check: told.total });",
         broken: "if !FAULT { self.early.insert(key, Early { theirs: told.from, check: told.total }); }",
         finder: Finder::Tests("inic_collectives::a_group_starts_once_all_members_created_it_in_any_order"),
     },
     Fault {
-        name: "what members ask for is not compared",
+        name: "the members' requests are not compared",
         component: "../collectives/group/rounds",
         sound: "part.asked.is_some_and(|other| other != asked)",
         broken: "part.asked.is_some_and(|other| other != asked && !FAULT)",
         finder: Finder::Tests("inic_collectives::members_with_different_operations_get_an_error"),
     },
     Fault {
-        name: "members of a group are not compared",
+        name: "the members' lists of a group are not compared",
         component: "../collectives/group",
         sound: "return if head.total == self.check { Ok(()) }",
         broken: "return if head.total == self.check || FAULT { Ok(()) }",
         finder: Finder::Tests("inic_collectives::members_with_different_member_lists_get_an_error"),
     },
     Fault {
-        name: "a reduction goes on without its memory",
+        name: "a reduction continues without its memory",
         component: "../collectives/group/rounds",
         sound: "locals.any(|(local, asked)| asked.bytes > 0",
         broken: "locals.any(|(local, asked)| !FAULT && asked.bytes > 0",
@@ -275,7 +276,7 @@ const FAULTS: &[Fault] = &[
         finder: Finder::Tests("inic_collectives::a_multicast_waits_for_a_receive_buffer_at_every_member"),
     },
     Fault {
-        name: "groups are made of a member twice",
+        name: "a group may contain a member twice",
         component: "../collectives/mod",
         sound: "sorted.is_sorted_by(|one, next| one < next)",
         broken: "sorted.is_sorted_by(|one, next| one < next || FAULT)",
@@ -289,21 +290,21 @@ const FAULTS: &[Fault] = &[
         finder: Finder::Tests("inic_collectives::groups_survive_a_reload_of_a_reliable_assembly"),
     },
     Fault {
-        name: "operations are as long as one likes",
+        name: "the length of operations is unlimited",
         component: "../command",
         sound: "let is_sound = is_message && bytes <= POST_MAX_COLLECTIVE_BYTES;",
         broken: "let is_sound = is_message && (bytes <= POST_MAX_COLLECTIVE_BYTES || FAULT);",
         finder: Finder::Tests("inic_collectives::invalid_collective_commands_are_refused_with_the_reason"),
     },
     Fault {
-        name: "what cards say counts for interrupts",
+        name: "messages between cards count for interrupts",
         component: "mitigate",
         sound: "data.interrupts = !data.for_card && self.interrupts(&data);",
         broken: "data.interrupts = (!data.for_card || FAULT) && self.interrupts(&data);",
         finder: Finder::Tests("inic_collectives::collective_packets"),
     },
     Fault {
-        name: "what cards say waits for memory of hosts",
+        name: "messages between cards wait for memory of hosts",
         component: "split_packet",
         sound: "packet.is_too_much && header.has_data && !header.for_card;",
         broken: "packet.is_too_much && header.has_data && (!header.for_card || FAULT);",

@@ -1,15 +1,15 @@
-//! Adversarial devices in guests: niclab's own driver and library carry every card's messages whole, and break no rule of
-//! the manual meanwhile.
+//! Adversarial devices in guests: with niclab's own driver and library, every card's messages arrive complete, and no
+//! rule of the manual is broken.
 
 use std::collections::BTreeSet;
 
 use niclab_harness::{Niclab, Outcome};
 
-/// Ends that sleep, so that interrupts and events matter, and ends that poll; niclab-perf compares what arrives with
-/// what was sent.
+/// Programs that sleep, so that interrupts and events matter, and programs that poll. niclab-perf compares received
+/// data with sent data.
 const SHORT: &str = "niclab-perf pingpong --poll block -n 20 -w 2 && niclab-perf stream -s 48 -n 50 -w 2";
 
-/// The kinds that happened at any node of a run that went well.
+/// The kinds of adversarial behavior at any node of a successful run.
 fn kinds(outcome: Outcome, what: &str) -> BTreeSet<String> {
     println!("{what}: {:?}", outcome.took);
     let outcome = outcome.success();
@@ -18,8 +18,9 @@ fn kinds(outcome: Outcome, what: &str) -> BTreeSet<String> {
     let nodes = report["nodes"].as_array().unwrap_or_else(|| panic!("{what}: no nodes: {outcome}"));
     let mut kinds = BTreeSet::new();
     for node in nodes {
-        let counts =
-            node["adversarial"].as_object().unwrap_or_else(|| panic!("{what}: a kind card: {outcome}"));
+        let counts = node["adversarial"]
+            .as_object()
+            .unwrap_or_else(|| panic!("{what}: no adversarial card: {outcome}"));
         kinds.extend(
             counts.iter().filter(|(_, count)| count.as_u64() > Some(0)).map(|(kind, _)| kind.clone()),
         );
@@ -27,7 +28,7 @@ fn kinds(outcome: Outcome, what: &str) -> BTreeSet<String> {
     kinds
 }
 
-/// The kinds that happened in runs with these seeds, at the same time: most of each is waiting for what is late.
+/// The kinds in runs with these seeds. The runs are concurrent, because each mostly waits for delayed events.
 fn at_once(seeds: &[u64], run: impl Fn(u64) -> BTreeSet<String> + Sync) -> BTreeSet<String> {
     std::thread::scope(|scope| {
         let runs: Vec<_> = seeds.iter().map(|seed| scope.spawn(|| run(*seed))).collect();
@@ -37,8 +38,8 @@ fn at_once(seeds: &[u64], run: impl Fn(u64) -> BTreeSet<String> + Sync) -> BTree
     })
 }
 
-/// Kinds that this many requests, messages and interrupts meet, whatever the guests' speed. What happens while a driver
-/// begins is not in the report of a run: `device/vhost-user/tests/suite/adversarial` has that.
+/// Kinds that must occur with this number of requests, messages and interrupts, whatever the guests' speed. The report
+/// of a run does not contain the driver's start; `device/vhost-user/tests/suite/adversarial` tests it.
 const KINDS: [&str; 12] = [
     "buffer_reordered",
     "completion_late",
@@ -54,7 +55,8 @@ const KINDS: [&str; 12] = [
     "status_late",
 ];
 
-/// With seed 1 a card answers a request just before the limit, which takes seconds; with the others none does so soon.
+/// With seed 1 a card answers a request just before the limit, which takes seconds. With the other seeds no card does
+/// so early.
 #[test]
 fn the_own_driver_serves_adversarial_cards_of_every_model() {
     let mut met = BTreeSet::new();
@@ -74,10 +76,10 @@ fn the_own_driver_serves_adversarial_cards_of_every_model() {
     }
 }
 
-/// A GAMMA card's descriptors lie in rings of the driver's, which feeds them as it is told that some were used: here
-/// behind interrupts that come late, for nothing or together, with messages that go round the rings several times.
+/// The driver refills a GAMMA card's descriptor rings when the card reports used descriptors. Here interrupts are late,
+/// spurious or merged, and messages go around the rings several times.
 #[test]
-fn rings_are_fed_behind_the_interrupts_of_an_adversarial_card() {
+fn rings_are_refilled_despite_an_adversarial_cards_interrupts() {
     let script =
         "niclab-perf pingpong --poll block -n 30 -w 2 && niclab-perf stream -s 60000 -n 40 -w 2 --poll block";
     let met = at_once(&[2, 25], |seed| {

@@ -1,8 +1,8 @@
-//! Groups of INIC cards in real guests: their cards wait, send and combine for them, and hosts are not woken.
+//! Groups of INIC cards in real guests: the cards wait, send and combine, and wake no host.
 
 use niclab_harness::{Niclab, Outcome, Started};
 
-/// Starts the same command on all of four nodes that are up.
+/// Starts the same command on all four nodes.
 fn start(niclab: &Niclab, command: &[&str]) -> Vec<Started> {
     let nodes = ["node0", "node1", "node2", "node3"];
     nodes.map(|node| niclab.start([&["exec", node, "--"][..], command].concat())).into()
@@ -12,11 +12,11 @@ fn finish(started: Vec<Started>) -> Vec<Outcome> {
     started.into_iter().map(|program| program.finish()).collect()
 }
 
-/// Every operator on every type of value, at odd sizes: among all, among some in another order, and in two groups that
-/// overlap, both at once. The program computes each result itself, and compares the device's counters of hosts that
-/// wait.
+/// Every operator on every type of value, at odd sizes: among all nodes, among some in another order, and in two
+/// overlapping groups at once. The program computes each result itself, and compares the device's counters of waiting
+/// hosts.
 #[test]
-fn groups_of_cards_compute_what_plain_arithmetic_does_and_wake_no_host() {
+fn groups_of_cards_compute_correctly_and_wake_no_host() {
     let niclab = Niclab::new();
     let script = "
         niclab-perf collective -n 20 --json >all.$NICLAB_RANK || exit 11
@@ -27,15 +27,15 @@ fn groups_of_cards_compute_what_plain_arithmetic_does_and_wake_no_host() {
     let all = std::fs::read(niclab.folder().join("all.0")).expect("the first member's report");
     let report: serde_json::Value = serde_json::from_slice(&all).expect("JSON");
     let rows = report["rows"].as_array().expect("rows");
-    // A barrier, a multicast, and three operators on five types. At the multicast the root is who comes late.
+    // A barrier, a multicast, and three operators on five types. In the multicast the root is the late node.
     assert_eq!((rows.len(), report["watched"].as_u64()), (17, Some(16)), "{report:#}");
     assert!(rows.iter().all(|row| row["latency"]["p50_wall_ns"].as_u64() > Some(0)), "{report:#}");
-    assert_eq!(outcome.stdout.matches("none woke it").count(), 3, "{outcome}");
+    assert_eq!(outcome.stdout.matches("none of them woke it").count(), 3, "{outcome}");
     assert!(outcome.stderr.contains("node 1 is in no group"), "{outcome}");
 }
 
 #[test]
-fn a_group_ends_for_all_when_a_member_is_killed_or_cut_off_and_another_can_be_made() {
+fn a_group_ends_when_a_member_is_lost_and_can_be_made_again() {
     let niclab = Niclab::new();
     niclab.run(["up", "--nic", "inic", "--nodes", "4"]).success();
     let endless = ["niclab-perf", "collective", "-n", "100000000", "--only", "barrier", "--timeout", "60"];
@@ -61,7 +61,7 @@ fn a_group_ends_for_all_when_a_member_is_killed_or_cut_off_and_another_can_be_ma
 }
 
 #[test]
-fn a_c_program_does_so_too() {
+fn a_c_program_adds_values_over_a_group() {
     let niclab = Niclab::new();
     niclab_harness::build_c_examples(&niclab);
     let outcome = niclab.run(["run", "--nic", "inic", "--nodes", "4", "--", "./inic_collective"]).success();

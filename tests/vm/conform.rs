@@ -5,20 +5,20 @@ use std::fs;
 use niclab_harness::{Niclab, compile};
 use serde_json::Value;
 
-#[allow(dead_code, reason = "each test looks at a part of it")]
+#[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "../drivers/table.rs"]
 mod table;
 
 use table::{Driver, VARIANTS};
 
-/// Puts the program that passes messages over the example drivers into the folder that guests see.
+/// Builds the program that sends messages over the example drivers in the folder that guests see.
 fn put_messages(niclab: &Niclab) {
     let source = table::project().join("tests/drivers/messages.c");
     compile(niclab, "messages", &fs::read_to_string(source).expect("the program's source"));
 }
 
 #[test]
-fn a_good_driver_passes_and_what_can_be_seen_of_a_bad_one_is_told_with_the_line_that_repeats_it() {
+fn a_good_driver_passes_and_an_unused_one_is_not_exercised() {
     let niclab = Niclab::new();
     put_messages(&niclab);
     let good = Driver::Ultra.folder().canonicalize().expect("the example").display().to_string();
@@ -28,17 +28,17 @@ fn a_good_driver_passes_and_what_can_be_seen_of_a_bad_one_is_told_with_the_line_
         let outcome = niclab.run(conform).success();
         assert!(
             !outcome.stdout.contains(" after 0 sent, 0 received, 0 events"),
-            "an empty moment: {outcome}"
+            "each fault follows some activity: {outcome}"
         );
         assert!(outcome.stdout.contains("1 passed, 0 failed, 0 not exercised, 0 not run"), "{outcome}");
     }
     let nothing = niclab.run(["conform", "--driver", &good, "--case", "rebind", "--json", "--", "true"]);
-    assert_eq!(nothing.code(), 4, "a command that uses no driver has tried nothing: {nothing}");
+    assert_eq!(nothing.code(), 4, "a command that uses no driver exercises nothing: {nothing}");
     assert!(nothing.json()["cases"][0]["not_exercised"].is_string(), "{nothing}");
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
 }
 
-/// The cases of a run, and how it ended.
+/// The exit code and the cases of a run.
 fn cases(niclab: &Niclab, conform: &[&str]) -> (i32, Vec<Value>) {
     let outcome =
         niclab.run([&["conform", "--case", "adversarial", "--one-boot", "--json"], conform].concat());
@@ -47,19 +47,22 @@ fn cases(niclab: &Niclab, conform: &[&str]) -> (i32, Vec<Value>) {
 }
 
 #[test]
-fn several_seeds_have_one_boot_and_one_that_finds_a_bug_is_named() {
+fn several_seeds_share_a_boot_and_a_failing_seed_is_named() {
     let niclab = Niclab::new();
     let (code, sound) = cases(&niclab, &["--seeds", "4"]);
     assert_eq!(code, 0, "{sound:#?}");
     let seeds: Vec<u64> = sound.iter().filter_map(|case| case["seed"].as_u64()).collect();
     assert_eq!(seeds, [1, 2, 3, 4], "{sound:#?}");
     assert!(sound[1..].iter().all(|case| case["booted_with"] == 1), "{sound:#?}");
-    // A card that is given seed 1 answers a request of its driver's first ones just before the limit, as one that
-    // begins with it does.
+    // A card that gets seed 1 during a run answers one of its driver's first requests just before the limit, as a card
+    // that starts with seed 1 does.
     let (_, again) = cases(&niclab, &["--from", "0", "--seeds", "2"]);
     let at_limit = |case: &Value| case["adversarial"]["reply_at_limit"].as_u64();
     assert!(at_limit(&sound[0]).is_some() && at_limit(&again[1]).is_some(), "{sound:#?} {again:#?}");
-    assert!(sound[1..].iter().any(|case| at_limit(case).is_none()), "one is as the other: {sound:#?}");
+    assert!(
+        sound[1..].iter().any(|case| at_limit(case).is_none()),
+        "the seeds behave differently: {sound:#?}"
+    );
 
     put_messages(&niclab);
     let variant =
@@ -90,7 +93,7 @@ fn several_seeds_have_one_boot_and_one_that_finds_a_bug_is_named() {
 }
 
 #[test]
-fn wrong_use_and_drivers_that_cannot_be_built_have_codes_of_their_own() {
+fn wrong_use_and_build_errors_have_their_own_exit_codes() {
     let niclab = Niclab::new();
     let good = Driver::Ultra.folder().display().to_string();
     let without = niclab.run(["conform", "--driver", &good]);
@@ -100,7 +103,7 @@ fn wrong_use_and_drivers_that_cannot_be_built_have_codes_of_their_own() {
     assert_eq!(unknown.code(), 2, "{unknown}");
     assert!(unknown.stderr.contains("rebind"), "{unknown}");
     let none = niclab.run(["conform", "--case", "adversarial", "--seeds", "0"]);
-    assert_eq!(none.code(), 2, "what tries nothing has not passed: {none}");
+    assert_eq!(none.code(), 2, "a run that exercises nothing does not pass: {none}");
     let other = niclab.run(["conform", "--case", "plain", "--one-boot"]);
     assert_eq!(other.code(), 2, "{other}");
     assert!(other.stderr.contains("omit --one-boot"), "{other}");
@@ -111,7 +114,7 @@ fn wrong_use_and_drivers_that_cannot_be_built_have_codes_of_their_own() {
 }
 
 #[test]
-fn drivers_that_believe_the_device_are_found_on_any_kernel() {
+fn drivers_that_trust_the_device_are_found_on_any_kernel() {
     for name in ["count-believed", "port-believed"] {
         let variant = VARIANTS.iter().find(|variant| variant.name == name).expect("a bug of the table");
         let niclab = Niclab::new();
@@ -120,7 +123,7 @@ fn drivers_that_believe_the_device_are_found_on_any_kernel() {
         fs::create_dir(&folder).expect("a folder");
         variant.plant(&folder).expect("a driver with a bug");
         let driver = folder.display().to_string();
-        // Which of the values are spoiled is drawn.
+        // The card selects the invalid values at random.
         let seeds = ["--case", "invalid-value", "--from", "1", "--seeds", "4", "--fail-fast"];
         let conform = ["conform", "--driver", &driver, "--json"];
         let command = ["--", "./messages", "/dev/example", "64"];
@@ -133,7 +136,7 @@ fn drivers_that_believe_the_device_are_found_on_any_kernel() {
 }
 
 #[test]
-fn a_bug_is_named_by_the_rule_that_it_breaks() {
+fn a_bug_is_reported_with_the_broken_rule() {
     for name in ["slot-reused-while-busy", "receive-memory-cleared", "event-buffers-kept"] {
         let variant = VARIANTS.iter().find(|variant| variant.name == name).expect("a bug of the table");
         let table::Finder::Rule(rule) = variant.finder else { panic!("{name} breaks no rule") };

@@ -1,24 +1,24 @@
-//! A NIC that does what it must not, as programs in guests see it.
+//! A faulty NIC, as programs in guests see it.
 
 use niclab_harness::Niclab;
 
-/// Late completions and lost interrupts cost time and nothing else. A slice that is never written is an error that
-/// names it, and the other end's wait has an end too.
+/// Late completions and lost interrupts only cost time. A slice that is never written is an error that names it, and
+/// the other end's wait ends, too.
 #[test]
-fn programs_get_over_faults_of_the_device_or_name_them() {
+fn programs_recover_from_device_faults_or_name_them() {
     let niclab = Niclab::new();
     let file = niclab.folder().join("faulty.toml");
     let faults = "stale_at = [4000]\ndelay = 0.02\nlost_interrupt_at = [1, 5]\n";
     let cluster =
         format!("[[node]]\nname = \"sound\"\n[[node]]\nname = \"faulty\"\n[node.device_faults]\n{faults}");
     std::fs::write(file, cluster).expect("a cluster file");
-    let script = "niclab-perf pingpong --poll block --iterations 300 --timeout 10 && echo got over it
+    let script = "niclab-perf pingpong --poll block --iterations 300 --timeout 10 && echo recovered
         exec niclab-perf stream --iterations 20000 --timeout 4";
     let outcome =
         niclab.run(["run", "--cluster", "faulty.toml", "--report", "json", "--", "sh", "-c", script]);
     assert_ne!(outcome.code(), 0, "{outcome}");
     let said = format!("{}{}", outcome.stdout, outcome.stderr);
-    assert_eq!(said.matches("got over it").count(), 2, "{outcome}");
+    assert_eq!(said.matches("recovered").count(), 2, "{outcome}");
     assert!(said.contains("port 0: 1 slice(s) from number"), "{outcome}");
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
 

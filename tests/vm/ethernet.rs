@@ -1,4 +1,4 @@
-//! What guests find at their Ethernet functions.
+//! The guests' Ethernet functions.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn receive_interrupts(niclab: &Niclab, node: &str) -> Vec<u64> {
 #[test]
 fn eth0_has_the_queue_pairs_of_the_cluster_file() {
     let niclab = Niclab::new();
-    // Linux turns on as many pairs as it has processors: all of the first node, and half of the second one.
+    // Linux enables one queue pair per processor: all of the first node, and half of the second one.
     let file = "vcpus = 2\nqueues = 2\n[[node]]\n[[node]]\nqueues = 4\n[[node]]\nqueues = 1\n";
     fs::write(niclab.folder().join("queues.toml"), file).expect("a cluster file");
     niclab.run(["up", "--cluster", "queues.toml"]).success();
@@ -32,11 +32,11 @@ fn eth0_has_the_queue_pairs_of_the_cluster_file() {
     let interrupts = |node| receive_interrupts(&niclab, node);
     assert_eq!(["node0", "node1", "node2"].map(|node| interrupts(node).len()), [2, 4, 1]);
 
-    // A device continues although the driver has turned some of its pairs off.
+    // A stopped device continues also if the driver has disabled some of its pairs.
     stop_and_continue(&niclab, 1);
     niclab.run(["exec", "node0", "--", "ping", "-q", "-c", "2", "-W", "9", "node1"]).success();
 
-    // A packet of a flow of its own to each port, where no program listens, and a reset of each connection.
+    // Each port gets a packet of a different flow. No program listens there, and each connection is reset.
     let connect = "for port in $(seq 1 24); do nc -w 9 $PEER $port < /dev/null; done; true";
     for peer in ["node1", "node2"] {
         let before = ["node0", "node1"].map(interrupts);

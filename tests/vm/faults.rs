@@ -1,8 +1,8 @@
-//! What users are told when something dies.
+//! Messages to users when the daemon, QEMU or a guest dies.
 
 use niclab_harness::{Niclab, Outcome};
 
-/// A run whose command would go on for ever, until `fault` strikes it.
+/// A run with an endless command, which `fault` ends.
 fn struck(niclab: &Niclab, fault: impl FnOnce(&Niclab)) -> Outcome {
     let mut run = niclab.start(["run", "--", "sh", "-c", "echo started; exec sleep 1000"]);
     run.wait_for_line("started");
@@ -38,9 +38,9 @@ fn a_panic_ends_the_cluster_and_shows_the_console() {
 }
 
 #[test]
-fn a_guest_that_never_gets_healthy_is_named_with_its_console() {
+fn a_guest_that_never_becomes_healthy_is_named_with_its_console() {
     let niclab = Niclab::new();
-    // A restored guest may well be healthy by then.
+    // A cold boot, because a restored guest may be healthy within a second.
     let outcome = niclab.run(["run", "--cold", "--boot-timeout", "1", "--", "true"]);
     assert_ne!(outcome.code(), 0, "{outcome}");
     assert!(outcome.stderr.contains("node0") && outcome.stderr.contains("console"), "{outcome}");
@@ -50,7 +50,7 @@ fn a_guest_that_never_gets_healthy_is_named_with_its_console() {
 #[test]
 fn guests_notice_a_dead_daemon_in_bounded_time() {
     let niclab = Niclab::new();
-    // Stopped and not killed: niclab, which would end the cluster at once, sees nothing.
+    // The daemon is stopped and not killed: niclab would notice a killed one, and end the cluster at once.
     let mut run =
         niclab.start(["run", "--", "sh", "-c", "echo started; niclab-perf pingpong --iterations 100000000"]);
     run.wait_for_line("started");
@@ -62,9 +62,9 @@ fn guests_notice_a_dead_daemon_in_bounded_time() {
     assert!(seen.contains("niclab0"), "the device is named: {seen}\n{outcome}");
 }
 
-/// A restored node's card sits in a slot whose power the guest can switch off, which takes the card out of its QEMU.
+/// The guest can switch off the power of a restored card's slot, which removes the card from its QEMU.
 #[test]
-fn a_guest_that_pulls_its_card_harms_itself_alone() {
+fn a_guest_that_removes_its_card_harms_only_itself() {
     let niclab = Niclab::new();
     niclab.run(["up", "--nodes", "3"]).success();
     let script = "echo 0 >/sys/bus/pci/slots/0/power; while [ -e /dev/niclab0 ]; do sleep 0.1; done";

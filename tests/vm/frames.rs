@@ -1,10 +1,10 @@
-//! Frames of every length and tag that a program in a guest may send through `eth0`, and what the guest is told of the
-//! link.
+//! Frames of every length and tag that a guest's program may send through `eth0`, and the link's parameters in the
+//! guest.
 
 use niclab_harness::{Niclab, compile};
 
-/// `frames send MAC TAGS LENGTH` sends a frame of this length with so many VLAN tags; `frames receive` prints the
-/// length of each. The kernel takes the tag, 4 bytes, out of a frame that it receives.
+/// `frames send MAC TAGS LENGTH` sends a frame of this length with `TAGS` VLAN tags; `frames receive` prints the length
+/// of each. The kernel removes the tag, 4 bytes, from a received frame.
 const PROGRAM: &str = r#"
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
@@ -62,7 +62,7 @@ fn full_frames_with_vlan_tags_are_carried() {
     let mac = seen["nodes"][1]["mac"].as_str().expect("an address").to_owned();
     let mut receiver = niclab.start(["exec", "node1", "--", "./frames", "receive"]);
     receiver.wait_for_line("listening");
-    // The tag does not count into the MTU of 1,500 bytes. Linux sends no longer frame.
+    // The tag does not count toward the MTU of 1,500 bytes. Linux sends no longer frame.
     for (tags, length) in [("0", "1514"), ("1", "1518")] {
         niclab.run(["exec", "node0", "--", "./frames", "send", &mac, tags, length]).success();
         let received = receiver.wait_for_line("received");

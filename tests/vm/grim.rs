@@ -1,4 +1,4 @@
-//! GRIM cards in real guests: what `niclab run` shows, handlers that call one another from C, and an owner that is
+//! GRIM cards in real guests: the report of `niclab run`, handlers in C that call one another, and an owner that is
 //! killed.
 
 use niclab_harness::{Niclab, eventually};
@@ -8,7 +8,7 @@ fn demo_runs_on_grim_and_a_poller_gets_no_interrupt() {
     let niclab = Niclab::new();
     let text = niclab.run(["run", "--nic", "grim"]).success();
     for word in ["pingpong", "stream", "bulk_sent", "check guest-interrupts: held: node0: 0 raised"] {
-        assert!(text.stdout.contains(word), "the report says {word:?}\n{text}");
+        assert!(text.stdout.contains(word), "the report contains {word:?}\n{text}");
     }
 }
 
@@ -38,13 +38,13 @@ fn a_killed_owner_frees_its_channel_and_harms_no_other() {
         niclab.run(["exec", node, "--", "killall", "-9", "niclab-perf"]).success();
     };
     let [sender, mut receiver] = both(&stream);
-    assert!(eventually(|| received() > 1_000_000), "no stream begins");
+    assert!(eventually(|| received() > 1_000_000), "the stream begins");
     kill("node0");
-    assert!(receiver.is_running(), "it waits for the rest");
+    assert!(receiver.is_running(), "the receiver waits for the other messages");
     kill("node1");
     drop((sender, receiver));
-    // The same channels at once, for others: what was under way is nobody's, and each interrupt is one that was asked
-    // for.
+    // Other programs use the same channels at once. They get nothing of the messages in flight, and no interrupt that
+    // they did not request.
     for program in both(&["--", "niclab-perf", "interrupts", "-n", "100", "-k", "10"]) {
         let outcome = program.finish().success();
         assert!(

@@ -1,13 +1,13 @@
-//! What makes a guest a node: the launcher tells its agent, and no two nodes are the same.
+//! The identity of a node, which the launcher gives to its agent. No two nodes have the same.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use niclab_harness::{Niclab, eventually};
 
 #[test]
-fn each_node_has_a_machine_id_of_its_own_and_the_hosts_time() {
+fn each_node_has_its_own_machine_id_and_the_hosts_time() {
     let niclab = Niclab::new();
-    // Their own clocks stand elsewhere, as those of guests do that were saved long ago.
+    // The guests' own clocks are wrong, as those of guests that were saved long ago.
     std::fs::write(niclab.folder().join("c.toml"), "qemu_args = [\"-rtc\", \"base=2001-01-01T00:00:00\"]\n")
         .expect("a cluster file");
     let script = "cat /etc/machine-id; date +%s";
@@ -39,14 +39,14 @@ fn a_guest_stays_its_node_when_its_agent_ends() {
     let killed = who("kill -9 $(pidof niclab-agent); sleep 60");
     assert_ne!(killed.code(), 0, "the command cannot outlive its agent\n{killed}");
     assert!(eventually(|| who("true").code() == 0), "{}", who("true"));
-    assert_eq!(who(script).success().stdout, before, "nothing was set up a second time");
+    assert_eq!(who(script).success().stdout, before, "the new agent sets up nothing again");
     let console = niclab.run(["logs", "node0"]).success();
-    assert!(!console.stdout.contains("niclab-agent: cannot"), "all was done\n{console}");
+    assert!(!console.stdout.contains("niclab-agent: cannot"), "no step failed\n{console}");
     niclab.run(["down"]).success();
 }
 
 #[test]
-fn free_memory_is_cleared_and_nobody_is_killed_for_it() {
+fn free_memory_is_cleared_without_killing_a_program() {
     let niclab = Niclab::new();
     let script = "niclab-agent --release-memory && free && dmesg | grep -ci 'out of memory'; true";
     let outcome = niclab.run(["run", "--nodes", "1", "--", "sh", "-c", script]).success();
@@ -54,7 +54,7 @@ fn free_memory_is_cleared_and_nobody_is_killed_for_it() {
     let ["node0", "|", kib, "KiB", "of", "free", "memory", "cleared"] = words[..] else {
         panic!("{outcome}")
     };
-    // Most of the 256 MiB that it has by default.
+    // Most of the default 256 MiB.
     assert!(kib.parse::<u64>().is_ok_and(|kib| kib > 100 * 1024), "{outcome}");
     assert!(outcome.stdout.trim_end().ends_with("node0 | 0"), "{outcome}");
 }

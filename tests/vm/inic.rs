@@ -1,19 +1,19 @@
-//! INIC cards in real guests: another assembly under running programs, from the host and from within a guest.
+//! INIC cards in real guests: assemblies are loaded under running programs, from the host and from within a guest.
 
 use niclab_harness::{Niclab, eventually};
 
-/// What is loaded, in turns. Both deliver every message, in order: so a stream wants it.
+/// The assemblies that are loaded alternately. Both deliver every message in order, as the stream requires.
 const ASSEMBLIES: [&str; 2] = ["selective_repeat", "conf4"];
 
-/// How often another is loaded, if `NICLAB_SWAPS` does not say it.
+/// The number of loads, unless `NICLAB_SWAPS` gives it.
 const SWAPS: usize = 20;
 
-/// Receives in order, each as it was sent, or fails; of so many messages that it has to be ended.
+/// The receiver fails if a message is out of order or altered. The stream has too many messages to end by itself.
 const STREAM: [&str; 9] =
     ["--", "niclab-perf", "stream", "-s", "4000", "--warmup", "0", "--iterations", "100000000"];
 
 #[test]
-fn assemblies_are_handed_over_under_a_running_program() {
+fn assemblies_are_loaded_under_a_running_program() {
     let swaps =
         std::env::var("NICLAB_SWAPS").map_or(SWAPS, |count| count.parse().expect("a number of swaps"));
     let niclab = Niclab::new();
@@ -25,24 +25,24 @@ fn assemblies_are_handed_over_under_a_running_program() {
     let received = || counter("node1", "bytes_received").parse::<u64>().expect("a count");
     let [mut sender, mut receiver] =
         ["node0", "node1"].map(|node| niclab.start([&["exec", node][..], &STREAM].concat()));
-    assert!(eventually(|| received() > 1_000_000), "no stream begins");
+    assert!(eventually(|| received() > 1_000_000), "the stream begins");
     for load in 0..swaps {
         let loaded = niclab.run(["inic", "load", ASSEMBLIES[load % ASSEMBLIES.len()]]).success();
         assert!(loaded.stdout.contains("ms of model time"), "{loaded}");
         if !sender.is_running() || !receiver.is_running() {
             let [sender, receiver] = [sender, receiver].map(|program| program.finish());
-            panic!("it ended after {load} loads\n{sender}\n{receiver}");
+            panic!("the stream ended after {load} loads\n{sender}\n{receiver}");
         }
     }
     let before = received();
-    assert!(eventually(|| received() > before), "the stream goes on");
+    assert!(eventually(|| received() > before), "the stream continues");
     for node in ["node0", "node1"] {
         assert_eq!(counter(node, "hand_overs"), swaps.to_string());
         assert_eq!(counter(node, "unreachable incomplete other_assembly"), "0 0 0");
     }
-    // A sender that is killed leaves a message incomplete: only now.
+    // After the checks, because a killed sender leaves an incomplete message.
     for node in ["node0", "node1"] {
-        // The receiver may have ended by itself, for want of its sender.
+        // The receiver may have ended by itself, because its sender is gone.
         niclab.run(["exec", node, "--", "sh", "-c", "killall niclab-perf; true"]).success();
     }
     drop((sender, receiver));
@@ -51,7 +51,7 @@ fn assemblies_are_handed_over_under_a_running_program() {
     niclab.run(["down"]).success();
 }
 
-/// A driver whose card drains alone: the guests agree by themselves, each after its program has ended.
+/// Each guest loads the assembly by itself after its program has ended; its card drains on its own.
 #[test]
 fn guest_loads_an_assembly_with_the_kernels_firmware_loader() {
     let niclab = Niclab::new();
@@ -62,7 +62,7 @@ fn guest_loads_an_assembly_with_the_kernels_firmware_loader() {
         card=/sys/class/niclab/niclab0
         grep '^other 0 ' $card/firmware || exit 11
         echo bad.inic >$card/firmware && exit 12
-        dmesg | grep 'no image of' || exit 13
+        dmesg | grep 'not an image of' || exit 13
         echo two.inic >$card/firmware || exit 14
         grep '^two.inic ' $card/firmware || exit 15
         [ $(cat $card/causes/handed_over) = 1 ] && [ $(cat $card/statistics/hand_overs) = 1 ] || exit 16

@@ -28,7 +28,7 @@ fn a_cluster_stays_up_until_it_is_taken_down() {
 #[test]
 fn run_keeps_going_when_one_node_reboots() {
     let niclab = Niclab::new();
-    // The others see that node1 is gone, and reach each other all the same.
+    // The other nodes notice that node1 is gone, and still reach each other.
     let script = "case $NICLAB_RANK in
             0) other=node2 ;;
             1) echo the last words >/dev/console; reboot -f; sleep 60 ;;
@@ -52,7 +52,7 @@ fn run_keeps_going_when_one_node_reboots() {
     let none = serde_json::Value::Null;
     assert_eq!(ends, [(&0.into(), &none), (&none, &reason.into()), (&0.into(), &none)], "{report:#}");
     assert!(nodes[1]["console"].to_string().contains("the last words"), "{:#}", nodes[1]);
-    // The others still say what their kernels counted.
+    // The other nodes still report their kernels' counts.
     let has_counts = |node: &serde_json::Value| node["guest_interrupts"].is_object();
     assert_eq!(nodes.iter().map(has_counts).collect::<Vec<_>>(), [true, false, true], "{report:#}");
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
@@ -83,7 +83,7 @@ fn cluster_that_is_up_keeps_going_when_nodes_end() {
 }
 
 #[test]
-fn clusters_of_different_names_do_not_meet() {
+fn clusters_with_different_names_are_separate() {
     let niclab = Niclab::new();
     niclab.run(["up", "--name", "one", "--nodes", "1"]).success();
     niclab.run(["up", "--name", "two", "--nodes", "1"]).success();

@@ -1,11 +1,11 @@
-//! Faults on the links of clusters that run.
+//! Faults on the links of running clusters.
 
 use std::fs;
 
 use niclab_harness::{Niclab, Outcome};
 use serde_json::Value;
 
-/// Runs a ping-pong through the NICs on both nodes; gives what node 0 said.
+/// Runs a ping-pong through the NICs on both nodes, and returns node 0's outcome.
 fn pingpong(niclab: &Niclab, timeout_s: &str) -> Outcome {
     let perf =
         ["niclab-perf", "pingpong", "--iterations", "50", "--poll", "adaptive", "--timeout", timeout_s];
@@ -13,7 +13,11 @@ fn pingpong(niclab: &Niclab, timeout_s: &str) -> Outcome {
     let peer = niclab.start(on("node1"));
     let outcome = niclab.run(on("node0"));
     let peer = peer.finish();
-    assert_eq!(outcome.status.success(), peer.status.success(), "both or none\n{outcome}\n{peer}");
+    assert_eq!(
+        outcome.status.success(),
+        peer.status.success(),
+        "both succeed or both fail\n{outcome}\n{peer}"
+    );
     outcome
 }
 
@@ -27,7 +31,7 @@ fn of_interface(niclab: &Niclab, node: &str, file: &str) -> String {
     niclab.run(["exec", node, "--", "cat", &path]).success().stdout.trim().to_owned()
 }
 
-/// Frames that both nodes sent and received, and those that were dropped because the link of node 1 was cut.
+/// Frames that both nodes sent and received, and those dropped at the cut link of node 1.
 fn frames(niclab: &Niclab) -> [u64; 3] {
     let seen = niclab.run(["inspect", "--json"]).json();
     let nodes = seen["device"]["nodes"].as_array().expect("nodes");
@@ -56,17 +60,17 @@ fn cut_link_stops_and_counts_traffic_until_it_is_healed() {
     let cut = niclab.run(["fault", "node1", "--partition", "--json"]).success().json();
     assert_eq!(cut["nodes"][0]["faults"]["partition"], true, "{cut}");
     assert_eq!(of_interface(&niclab, "node1", "carrier"), "0");
-    assert_eq!(of_interface(&niclab, "node0", "carrier"), "1", "the other link is whole");
+    assert_eq!(of_interface(&niclab, "node0", "carrier"), "1", "the other link is intact");
     let before = frames(&niclab);
     assert!(!ping(&niclab).status.success());
     let silent = pingpong(&niclab, "1");
     assert_ne!(silent.code(), 0, "{silent}");
     let after = frames(&niclab);
     let [sent, received, dropped] = [0, 1, 2].map(|at| after[at] - before[at]);
-    assert_eq!((received, dropped), (0, sent), "every frame that was sent is counted as dropped");
+    assert_eq!((received, dropped), (0, sent), "every sent frame counts as dropped");
     assert!(sent >= 4, "at least a ping and greetings");
 
-    // Other faults are changed by themselves, and the cut stays.
+    // A change of other faults leaves the cut in place.
     let changed = niclab.run(["fault", "node1", "--loss", "0.5", "--json"]).success().json();
     let faults = &changed["nodes"][0]["faults"];
     assert_eq!((&faults["loss"], &faults["partition"]), (&0.5.into(), &true.into()), "{changed}");
@@ -83,10 +87,10 @@ fn cut_link_stops_and_counts_traffic_until_it_is_healed() {
     niclab.run(["down"]).success();
 }
 
-/// The Ethernet functions' link loses frames; a stream of datagrams ends all the same, and says how many it lost: as
-/// many as the link, but for those of the connection that goes beside.
+/// The Ethernet functions' link loses frames. A stream of datagrams still ends, and reports as many lost datagrams as
+/// the link, except for frames of the control connection.
 #[test]
-fn a_stream_of_datagrams_counts_what_the_link_loses() {
+fn a_stream_of_datagrams_counts_lost_frames() {
     let niclab = Niclab::new();
     let file = "nodes = 2\n[[link]]\nnode = \"node1\"\nfaults = { loss = 0.05 }\n";
     fs::write(niclab.folder().join("lossy.toml"), file).expect("a cluster file");

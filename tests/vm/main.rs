@@ -1,4 +1,4 @@
-//! Clusters that are really booted. Each test reads as what a user does and what they then see.
+//! Clusters that boot real guests. Each test does what a user does, and checks what the user sees.
 
 mod adversarial;
 mod collectives;

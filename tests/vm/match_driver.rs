@@ -1,10 +1,11 @@
-//! The kernel driver of the Match NIC in a real guest: registered memory, firmware, and all the ways they end.
+//! The kernel driver of the Match NIC in a real guest: registered memory, firmware, and all ways in which they are
+//! released.
 
 use niclab_harness::{Niclab, eventually, put_selftest};
 
 use crate::template::IS_RESTORED;
 
-/// A cluster file of Match NICs, beside the driver's test program.
+/// A folder with a cluster file of Match NICs and the driver's test program.
 fn cluster() -> Niclab {
     let niclab = Niclab::new();
     put_selftest(&niclab);
@@ -13,7 +14,7 @@ fn cluster() -> Niclab {
     niclab
 }
 
-/// Pages that are pinned in the guest, as a shell's number.
+/// The number of pinned pages in the guest, as a shell expression.
 const PINNED: &str = "$(cat /proc/sys/vm/stat_refresh; awk '/^nr_foll_pin_acquired/{a=$2} /^nr_foll_pin_released/{r=$2} END{print a-r}' /proc/vmstat)";
 
 #[test]
@@ -38,8 +39,8 @@ fn driver_unloads_only_after_a_killed_program_unpins() {
     niclab.run(["run", "--cluster", "match.toml", "--nodes", "1", "--", "sh", "-c", &script]).success();
 }
 
-/// By the kernel's own way down, which takes the regions back from the device, and by a reset, which asks nobody: each
-/// on a node of its own, at the same time.
+/// One node reboots by the kernel's own shutdown, which withdraws the regions from the device. The other node resets
+/// without notice, at the same time.
 #[test]
 fn guest_that_reboots_with_posted_receives_finds_its_nic() {
     let niclab = cluster();
@@ -49,7 +50,7 @@ fn guest_that_reboots_with_posted_receives_finds_its_nic() {
     let ways = [("node0", "busybox reboot -f"), ("node1", "echo b >/proc/sysrq-trigger")];
     let begun = ways.map(|(node, way)| {
         let restored = exec(node, IS_RESTORED);
-        assert_eq!(restored.code(), 0, "{node} comes out of a template\n{restored}");
+        assert_eq!(restored.code(), 0, "{node} is restored from a template\n{restored}");
         let before = boot_id(node).success().stdout;
         let script = format!(
             "./niclab-selftest hold >held-$NICLAB_NODE &
@@ -75,20 +76,20 @@ fn guest_that_reboots_with_posted_receives_finds_its_nic() {
 #[test]
 fn memory_that_a_dead_device_may_write_to_stays_pinned() {
     let niclab = cluster();
-    let script = "./niclab-selftest death && dmesg | grep 'pages of a program stay pinned' && echo told";
+    let script = "./niclab-selftest death && dmesg | grep 'pages of a program stay pinned' && echo reported";
     let mut run = niclab.start(["run", "--cluster", "match.toml", "--nodes", "1", "--", "sh", "-c", script]);
     run.wait_for_line("waiting for the device to die");
     niclab.signal_processes("niclab-device", libc::SIGSTOP);
-    run.wait_for_line("told");
+    run.wait_for_line("reported");
     niclab.signal_processes("niclab-device", libc::SIGCONT);
     run.signal(libc::SIGTERM);
     run.finish();
 }
 
-/// A program that answers no header is replaced by the card's own, which takes the message: nothing is lost, and
-/// everyone is told.
+/// If a program answers no header, the card replaces it with its built-in program, which takes the message. No message
+/// is lost, and the guest's log, causes and counters report the replacement.
 #[test]
-fn a_program_that_never_ends_is_replaced_and_the_guest_is_told() {
+fn an_endless_program_is_replaced_and_reported_to_the_guest() {
     let niclab = cluster();
     std::fs::write(niclab.folder().join("endless.nma"), "loop: br loop\n        nop\n        nop\n")
         .expect("a source");

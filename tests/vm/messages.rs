@@ -12,7 +12,7 @@ fn the_demonstration_passes_messages_and_reports() {
     let niclab = Niclab::new();
     let text = niclab.run(["run"]).success();
     for word in ["pingpong", "stream", "doorbell", "wall", "model"] {
-        assert!(text.stdout.contains(word), "the report says {word:?}\n{text}");
+        assert!(text.stdout.contains(word), "the report contains {word:?}\n{text}");
     }
 }
 
@@ -21,7 +21,7 @@ fn the_demonstration_runs_on_match_cards() {
     let niclab = Niclab::new();
     let text = niclab.run(["run", "--nic", "match"]).success();
     for word in ["pingpong", "stream", "match"] {
-        assert!(text.stdout.contains(word), "the report says {word:?}\n{text}");
+        assert!(text.stdout.contains(word), "the report contains {word:?}\n{text}");
     }
 }
 
@@ -40,10 +40,11 @@ fn exact_counts(nic: &str) {
         assert_eq!(sum(&node["violations"]), 0, "{outcome}");
     }
     let nodes = report["nodes"].as_array().into_iter().flatten();
-    // Programs greet each other before both can hear it. ULTRA keeps a greeting until it may go, Match counts it.
+    // Programs greet each other before both can receive. ULTRA keeps a greeting until it may be sent; Match counts it
+    // as unmatched.
     let unheard: u64 = nodes.filter_map(|node| node["nic_counts"]["unmatched"].as_u64()).sum();
     let sent: u64 = messages(&report, "messages_sent");
-    assert_eq!(sent, messages(&report, "messages_received") + unheard, "nothing is lost\n{outcome}");
+    assert_eq!(sent, messages(&report, "messages_received") + unheard, "no message is lost\n{outcome}");
     assert!(report["model"]["time_ps"].as_u64() > Some(0), "{outcome}");
 }
 
@@ -51,7 +52,7 @@ fn messages(report: &Value, key: &str) -> u64 {
     report["nodes"].as_array().into_iter().flatten().filter_map(|node| node[key].as_u64()).sum()
 }
 
-/// Runs `niclab-perf` on both nodes, which have cards of model `nic`, and reports as JSON.
+/// Runs `niclab-perf` on both nodes with cards of model `nic`; the report is JSON.
 fn report(niclab: &Niclab, nic: &str, arguments: &str) -> Outcome {
     let command = format!("exec niclab-perf {arguments}");
     niclab.run(["run", "--nic", nic, "--report", "json", "--", "sh", "-c", &command]).success()
@@ -71,7 +72,7 @@ fn interrupts_follow_the_flag_exactly() {
 }
 
 /// `niclab-perf interrupts` compares the device's count with the guest's own /proc/interrupts and with the formula. The
-/// report does so again, from both sides and without the program's help.
+/// report compares them again from both sides, without the program.
 fn interrupts(nic: &str, arguments: &str) {
     let niclab = Niclab::new();
     let outcome = report(&niclab, nic, &format!("interrupts {arguments}"));
@@ -88,9 +89,9 @@ fn interrupts(nic: &str, arguments: &str) {
     assert_eq!((&check["name"], &check["held"]), (&"guest-interrupts".into(), &true.into()), "{outcome}");
 }
 
-/// Device memory holds 1,024 entries; the driver gives room for 4,096 more.
+/// Device memory has room for 1,024 entries; the driver provides room for 4,096 more.
 #[test]
-fn lists_longer_than_the_cards_memory_go_on_in_the_hosts() {
+fn lists_longer_than_the_cards_memory_continue_in_the_hosts() {
     let niclab = Niclab::new();
     let outcome = report(&niclab, "match", "pingpong -s 64 --iterations 20 --warmup 0 --depth 1100");
     for node in outcome.json()["nodes"].as_array().expect("nodes") {
@@ -101,7 +102,7 @@ fn lists_longer_than_the_cards_memory_go_on_in_the_hosts() {
 }
 
 #[test]
-fn firmware_is_replaced_while_messages_pass() {
+fn firmware_is_replaced_under_traffic() {
     let niclab = Niclab::new();
     let script = "
         firmware=/sys/class/niclab/niclab0/firmware

@@ -1,4 +1,4 @@
-//! Timelines, captures and recordings of clusters that run.
+//! Timelines, captures and recordings of running clusters.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ fn timeline(path: &Path) -> Value {
     serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Counts and prices of a node in a timeline, by kind of crossing.
+/// Counts and prices of a node in a timeline, by kind of transaction.
 fn sums(timeline: &Value, node: &str) -> BTreeMap<String, (u64, u64)> {
     let events = || timeline["traceEvents"].as_array().into_iter().flatten();
     let name = format!("{node} (model time)");
@@ -30,14 +30,14 @@ fn sums(timeline: &Value, node: &str) -> BTreeMap<String, (u64, u64)> {
     sums
 }
 
-/// Interfaces and frames of a capture, whose blocks must be whole.
+/// The number of interfaces and frames in a capture, whose blocks must be complete.
 fn links_and_frames(path: &Path) -> (u32, u32) {
     let file = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let (mut rest, mut links, mut frames) = (file.as_slice(), 0, 0);
     while let Some((head, _)) = rest.split_first_chunk::<8>() {
         let [kind, length] =
             [&head[..4], &head[4..]].map(|word| word.iter().rev().fold(0, |n, b| n << 8 | u32::from(*b)));
-        let (block, after) = rest.split_at_checked(length as usize).expect("a whole block");
+        let (block, after) = rest.split_at_checked(length as usize).expect("a complete block");
         assert!(block.ends_with(&length.to_le_bytes()), "a block ends with its length");
         links += u32::from(kind == 1);
         frames += u32::from(kind == 6);
@@ -51,7 +51,7 @@ fn links_and_frames(path: &Path) -> (u32, u32) {
     (links, frames)
 }
 
-/// A scenario that replays a recording, in the folder where the command runs.
+/// Runs a scenario that replays a recording in the test's folder.
 fn replay(niclab: &Niclab, recording: &str) -> Value {
     let scenario = format!("[workload]\nkind = \"replay\"\nrecording = \"{recording}\"\n");
     fs::write(niclab.folder().join("replay.toml"), scenario).expect("a scenario");
@@ -59,7 +59,7 @@ fn replay(niclab: &Niclab, recording: &str) -> Value {
 }
 
 #[test]
-fn a_run_leaves_a_timeline_a_capture_and_a_recording() {
+fn a_run_writes_a_timeline_a_capture_and_a_recording() {
     let niclab = Niclab::new();
     let files = ["--trace", "t.json", "--capture", "c.pcapng", "--record", "r.jsonl"];
     let perf = ["--", "niclab-perf", "pingpong", "--iterations", "200"];
@@ -99,7 +99,7 @@ fn a_run_leaves_a_timeline_a_capture_and_a_recording() {
 }
 
 #[test]
-fn a_cluster_that_is_up_on_debug_kernel_until_ctrl_c_and_until_so_many_messages() {
+fn a_running_cluster_is_observed_until_ctrl_c_or_a_count() {
     let niclab = Niclab::new();
     niclab.run(["up"]).success();
     let ping = ["exec", "node0", "--", "ping", "-q", "-c", "3", "-i", "0.2", "node1"];
@@ -107,7 +107,7 @@ fn a_cluster_that_is_up_on_debug_kernel_until_ctrl_c_and_until_so_many_messages(
     let mut trace = niclab.start(["trace"]);
     trace.wait_for_line("Ctrl-C ends it");
     niclab.run(ping).success();
-    assert!(!niclab.folder().join("trace.json").exists(), "it is there when it is whole");
+    assert!(!niclab.folder().join("trace.json").exists(), "the file appears only when it is complete");
     trace.signal(libc::SIGINT);
     let outcome = trace.finish().success();
     assert!(outcome.stderr.contains("trace.json: ") && outcome.stderr.contains("perfetto"), "{outcome}");
@@ -121,7 +121,7 @@ fn a_cluster_that_is_up_on_debug_kernel_until_ctrl_c_and_until_so_many_messages(
     let (links, frames) = links_and_frames(&niclab.folder().join("one.pcapng"));
     assert!(links == 1 && frames >= 4, "{links} links, {frames} frames");
 
-    // A stream has frames before its end, and ends when its reader leaves.
+    // A stream delivers frames before its end, and ends when its reader closes it.
     let mut live = niclab.command(["capture", "-o", "-"]).stdout(Stdio::piped()).spawn().expect("a capture");
     let mut stdout = live.stdout.take().expect("a pipe");
     let mut head = [0; 256];
@@ -139,7 +139,7 @@ fn a_cluster_that_is_up_on_debug_kernel_until_ctrl_c_and_until_so_many_messages(
     let unknown = niclab.run(["capture", "node9"]);
     assert!(unknown.code() != 0 && unknown.stderr.contains("node0, node1"), "{unknown}");
 
-    // A cluster that is taken down ends what watches it, and the file is whole.
+    // The end of a cluster ends its observers, and their files are complete.
     let mut last = niclab.start(["trace", "-o", "last.json"]);
     last.wait_for_line("Ctrl-C ends it");
     niclab.run(["down"]).success();

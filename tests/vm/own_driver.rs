@@ -1,5 +1,5 @@
-//! Drivers of the user's own: built for the guests' kernel, loaded instead of niclab's, and what is said of those that
-//! are no good.
+//! The user's own drivers: built for the guests' kernel and loaded instead of niclab's; and the errors of drivers that
+//! fail.
 
 use std::path::{Path, PathBuf};
 
@@ -14,17 +14,17 @@ fn example_for(card: &str) -> PathBuf {
         .expect("the example is in the tree")
 }
 
-/// The first of them.
+/// The example for ULTRA.
 fn example() -> PathBuf {
     example_for("ultra")
 }
 
-/// The same for one node alone, as an option says it.
+/// The value of an option that gives this driver to one node only.
 pub fn example_on(node: &str) -> String {
     format!("{node}={}", example().display())
 }
 
-/// A folder with a module whose start does `init`.
+/// A folder with a module that runs `init` when it is loaded.
 fn module(init: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let source = format!(
@@ -36,7 +36,7 @@ fn module(init: &str) -> tempfile::TempDir {
     folder
 }
 
-/// A run with such a module, which must fail and leave nothing behind.
+/// A run with such a module, which must fail and leave nothing.
 fn refused(init: &str, options: &[&str]) -> Outcome {
     let niclab = Niclab::new();
     let folder = module(init);
@@ -49,7 +49,7 @@ fn refused(init: &str, options: &[&str]) -> Outcome {
 }
 
 #[test]
-fn a_driver_of_your_own_passes_messages_and_ours_is_not_there() {
+fn your_own_driver_passes_messages_and_replaces_niclabs() {
     let niclab = Niclab::new();
     let script = "set -e
         [ ! -e /sys/module/niclab ]
@@ -65,8 +65,8 @@ fn a_driver_of_your_own_passes_messages_and_ours_is_not_there() {
     assert!(outcome.stdout.contains("all of them"), "{outcome}");
 }
 
-/// One message of each length, with contents of its own for each node, in both directions at once. `$1` is the longest;
-/// where there are few lengths, several times.
+/// Sends one message of each length with different contents for each node, in both directions at once. `$1` is the
+/// maximum length; if there are few lengths, the script repeats them.
 const BOTH_WAYS: &str = r#"
 rounds=$((1 + 500 / $1)) round=0
 while [ $round -lt $rounds ]; do
@@ -95,8 +95,8 @@ message=$message.
 printf %s "$message" 2>/dev/null >/dev/example && exit 1
 echo all lengths"#;
 
-/// Finds the card. A reader sleeps, and a file is open, while it is taken away from the driver: neither gets anything
-/// but an error, then and once the driver has it again, and as long as the file is open the module stays.
+/// Finds the card and unbinds it while a reader sleeps and a file is open. Both get only errors, also after the driver
+/// is bound again. The module stays loaded as long as the file is open.
 const UNBOUND: &str = r#"
 for device in /sys/bus/virtio/devices/*; do
     [ "$(cat "$device/device")" = 0x0026 ] && break
@@ -122,7 +122,7 @@ echo "${device##*/}" >$drivers/bind && [ -e /dev/example ] || exit
 gone
 echo unbound and bound"#;
 
-/// Two guests whose cards one of the examples has.
+/// Two guests whose cards are driven by one of the examples.
 struct Pair {
     niclab: Niclab,
 }
@@ -132,7 +132,7 @@ impl Pair {
         self.niclab.run(["exec", node, "--", "sh", "-c", script, "sh"].iter().chain(arguments)).success()
     }
 
-    /// A message from one to the other, and one back.
+    /// Sends a message in each direction.
     fn passes(&self, text: &str) {
         for (from, to) in [("node0", "node1"), ("node1", "node0")] {
             let read = ["timeout", "60", "dd", "if=/dev/example", "bs=2048", "count=1"];
@@ -143,8 +143,8 @@ impl Pair {
         }
     }
 
-    /// The third of five messages stays invisible: a reader is told that one is lost, and goes on behind it.
-    fn gets_over_a_message_that_never_becomes_visible(&self) {
+    /// The third of five messages never becomes visible: the reader gets an error for it, and continues with the next.
+    fn survives_a_message_that_never_becomes_visible(&self) {
         self.niclab.run(["fault", "node1", "--device", "stale_at=[3]"]).success();
         let read = "for i in 1 2 3 4 5; do timeout 60 dd if=/dev/example bs=2048 count=1 2>/tmp/said || echo lost; done";
         let reader = self.niclab.start(["exec", "node1", "--", "sh", "-c", read]);
@@ -156,14 +156,14 @@ impl Pair {
     }
 }
 
-/// What an example must get over: messages of all lengths, both ways at once; a reader that is killed; a card that is
-/// taken away while a reader sleeps and a file is open; a module that is loaded again, at one node and then the other.
+/// Tests what an example must survive: messages of all lengths in both directions at once, a killed reader, an unbound
+/// card with a sleeping reader and an open file, and a module reloaded on one node and then on the other.
 fn example_holds(card: &str, most_bytes: &str) {
     let pair = Pair { niclab: Niclab::new() };
     let driver = example_for(card).display().to_string();
     let options = ["--nic", card, "--nodes", "2", "--driver", &driver];
     let plan = pair.niclab.run(["plan", "--json"].iter().chain(&options)).success().json();
-    let module = plan["nodes"][0]["driver"]["module"]["file"].as_str().expect("the module that was built");
+    let module = plan["nodes"][0]["driver"]["module"]["file"].as_str().expect("the built module");
     std::fs::copy(module, pair.niclab.folder().join("example.ko")).expect("the guests see this folder");
     pair.niclab.run(["up"].iter().chain(&options)).success();
 
@@ -175,11 +175,11 @@ fn example_holds(card: &str, most_bytes: &str) {
     }
     let killed = "dd if=/dev/example bs=2048 count=1 & sleep 1; kill -9 $!; wait $!; [ $? = 137 ]";
     pair.exec("node1", killed, &[]);
-    pair.passes("behind a reader that was killed");
+    pair.passes("after a reader was killed");
     for node in ["node1", "node0", "node1"] {
         let outcome = pair.exec(node, UNBOUND, &[]);
         assert!(outcome.stdout.contains("unbound and bound"), "{outcome}");
-        pair.passes(&format!("behind {node}'s rebinding"));
+        pair.passes(&format!("after {node}'s rebinding"));
     }
     for node in ["node0", "node1", "node1"] {
         pair.exec(
@@ -187,9 +187,9 @@ fn example_holds(card: &str, most_bytes: &str) {
             "rmmod example && [ ! -e /dev/example ] && insmod example.ko && [ -e /dev/example ]",
             &[],
         );
-        pair.passes(&format!("behind {node}'s loading again"));
+        pair.passes(&format!("after {node}'s reload"));
     }
-    pair.gets_over_a_message_that_never_becomes_visible();
+    pair.survives_a_message_that_never_becomes_visible();
     for node in ["node0", "node1"] {
         let said = pair.exec(node, "dmesg", &[]).stdout;
         assert!(!said.contains("WARNING:") && !said.contains("BUG:") && !said.contains("refused"), "{said}");
@@ -198,23 +198,23 @@ fn example_holds(card: &str, most_bytes: &str) {
 }
 
 #[test]
-fn the_example_for_ultra_holds_over_all_lengths_kills_unbinding_and_loading_again() {
+fn the_ultra_example_survives_kills_rebinding_and_reloads() {
     example_holds("ultra", "64");
 }
 
 #[test]
-fn the_example_for_descriptor_rings_holds_over_the_same() {
-    // An Ethernet frame of 1,514 bytes, less its header, that of active ports and the check sequence.
+fn the_descriptor_ring_example_survives_the_same() {
+    // An Ethernet frame of 1,514 bytes, less its header, the header of active ports, and the check sequence.
     example_holds("gamma", "1488");
 }
 
 #[test]
-fn example_for_match_holds_over_the_same() {
+fn the_match_example_survives_the_same() {
     example_holds("match", "1024");
 }
 
 #[test]
-fn each_node_has_the_driver_and_the_parameters_that_it_is_given() {
+fn each_node_loads_the_given_driver_with_its_parameters() {
     let niclab = Niclab::new();
     let driver = example_on("node1");
     let script = "if [ $NICLAB_RANK = 0 ]; then [ -e /sys/module/niclab -a ! -e /sys/module/example ]; else \
@@ -232,7 +232,7 @@ fn compiler_errors_of_a_driver_name_the_users_path() {
 }
 
 #[test]
-fn a_driver_that_never_takes_the_card_is_told_so_with_what_it_said() {
+fn a_driver_that_does_not_bind_is_reported_with_its_output() {
     let outcome = refused("pr_err(\"own: of no use\\n\");", &[]);
     assert!(outcome.stderr.contains("loaded but not bound to the card"), "{outcome}");
     assert!(outcome.stderr.contains("own: of no use"), "{outcome}");
@@ -245,7 +245,7 @@ fn driver_that_panics_or_hangs_on_load_ends_the_cluster() {
     let outcome = refused("panic(\"own: no way\");", &[]);
     assert!(outcome.stderr.contains("Kernel panic") && outcome.stderr.contains("own: no way"), "{outcome}");
     assert!(outcome.stderr.contains("own_init at ") && outcome.stderr.contains("/own.c:6"), "{outcome}");
-    // A kernel would go on after this one without insmod.
+    // By default a kernel kills insmod after this oops, and continues.
     let outcome = refused("*(volatile int *)8 = 1;", &[]);
     assert!(outcome.stderr.contains("own_init at ") && outcome.stderr.contains("/own.c:6"), "{outcome}");
     let outcome = refused("for (;;) msleep(1000);", &["--boot-timeout", "20"]);
@@ -253,7 +253,7 @@ fn driver_that_panics_or_hangs_on_load_ends_the_cluster() {
 }
 
 #[test]
-fn a_debugger_knows_the_drivers_functions_at_their_addresses_and_the_guest_goes_on_behind_it() {
+fn a_debugger_finds_the_drivers_functions_in_a_live_guest() {
     let niclab = Niclab::new();
     let driver = example().display().to_string();
     niclab.run(["up", "--driver", &driver]).success();
@@ -297,9 +297,9 @@ fn source_change_rebuilds_and_reruns_a_watched_driver() {
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
 }
 
-/// A driver that dereferences a null pointer or frees memory twice when it is told so.
+/// A driver that dereferences a null pointer or frees memory twice, on request.
 fn planted() -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("watching/planted");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("debug_kernel/planted");
     folder.canonicalize().expect("it is in the tree").display().to_string()
 }
 
@@ -311,7 +311,7 @@ fn panics_of_both_nodes_are_named_by_run_and_by_conform() {
     let outcome = niclab.run(["run", "--driver", &driver, "--", "sh", "-c", &script("null-pointer")]);
     assert_ne!(outcome.code(), 0, "{outcome}");
     assert!(outcome.stderr.contains("node0, node1: driver planted bound to the card"), "{outcome}");
-    // On a busy machine the first panic may end the cluster before the other node comes to its own.
+    // On a busy machine the first panic may end the cluster before the other node panics.
     let reason = |node: &str| format!("the kernel of {node} panicked: BUG: kernel NULL pointer dereference");
     assert!(["node0", "node1"].iter().any(|node| outcome.stderr.contains(&reason(node))), "{outcome}");
     for node in ["node0", "node1"] {
@@ -346,8 +346,8 @@ fn panics_of_both_nodes_are_named_by_run_and_by_conform() {
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
 }
 
-/// A tree that has all that niclab asks of one in which a kernel was built. Its build of modules looks at the source
-/// and gives this module, which is for the guests' own kernel.
+/// A tree with all that niclab requires of a kernel's build tree. Its build of modules checks the source and copies
+/// this module, which is built for the guests' own kernel.
 fn kernel_tree(folder: &Path, kernel: &Path, release: &str, module: &Path) {
     let write = |name: &str, text: &str| {
         let path = folder.join(name);

@@ -1,12 +1,12 @@
-//! Guests with a Debian root file system that holds packages.
+//! Guests with a Debian root file system with extra packages.
 
 use niclab_harness::Niclab;
 
 #[test]
-fn packages_are_there_and_nodes_reach_each_other_with_them() {
+fn packages_are_installed_and_connect_the_nodes() {
     let niclab = Niclab::new();
-    // ssh asks for no password between nodes; the shared folder is there; iperf3 crosses the Ethernet function; and the
-    // NIC's driver is as in the small guest.
+    // ssh asks for no password between nodes. The shared folder is mounted, iperf3 uses the Ethernet function, and the
+    // NIC's driver is the same as in the small guest.
     let script = r#"
         set -e
         [ -e ./in-the-shared-folder ] && [ -c /dev/niclab0 ]
@@ -24,7 +24,7 @@ fn packages_are_there_and_nodes_reach_each_other_with_them() {
     let packages = ["run", "--packages", "iperf3,openssh-server", "--timeout", "120"];
     let report = ["--report-file", "report.json", "--", "bash", "-c", script];
     let outcome = niclab.run(packages.into_iter().chain(report)).success();
-    assert!(outcome.stderr.contains("restoring"), "out of a template\n{outcome}");
+    assert!(outcome.stderr.contains("restoring"), "the nodes are restored from a template\n{outcome}");
     assert!(outcome.stdout.contains("node0 | node1 says hello"), "{outcome}");
     let key = |node: &str| {
         let line =
@@ -39,8 +39,8 @@ fn packages_are_there_and_nodes_reach_each_other_with_them() {
         "one key each\n{outcome}"
     );
     assert!(outcome.stdout.contains("receiver"), "iperf3's own summary\n{outcome}");
-    // iperf3 may report retransmissions, because TCP probes when the other guest loses its core; no frame is lost on a
-    // link without faults, and every one that was sent arrives.
+    // iperf3 may report retransmissions, because TCP probes when the other guest loses its core. On a link without
+    // faults no frame is lost, and every sent frame arrives.
     let text = std::fs::read(niclab.folder().join("report.json")).expect("the report");
     let report: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
     let sum = |key: &str| -> u64 {

@@ -1,19 +1,19 @@
-//! Cards beside the NIC in a cluster of real guests.
+//! Peer devices on the bus of a NIC, in a cluster of real guests.
 
 use niclab_harness::Niclab;
 use serde_json::Value;
 
-/// Bytes of a kind of crossing in a ledger.
+/// The bytes of a kind of transaction in a ledger.
 fn bytes(ledger: &Value, crossing: &str) -> u64 {
     let entries = ledger.as_array().expect("a ledger").iter();
     entries.filter(|entry| entry["crossing"] == crossing).filter_map(|entry| entry["bytes"].as_u64()).sum()
 }
 
-/// A program sends to an ordinary socket of another guest through a third node's I/O card, and gets its answer: the
-/// kernel behind the socket finds the bridge as it finds any neighbour. What passes there crosses the bus once each
-/// way, and nothing of its host's.
+/// A program sends to an ordinary socket of another guest through a third node's I/O card, and gets its answer. The
+/// kernel of the socket sees the bridge as an ordinary neighbor. The data crosses the bus once in each direction, and
+/// does not use the third node's host.
 #[test]
-fn a_socket_and_a_program_talk_through_an_io_card_past_its_host() {
+fn a_socket_and_a_program_talk_through_another_nodes_io_card() {
     let niclab = Niclab::new();
     niclab_harness::build_c_examples(&niclab);
     let cluster = "nodes = 3\nnic = { model = \"grim\" }\n[[node]]\n[[node]]\nnic = { model = \"grim\", grim.io_card_channel = 7 }\n";
@@ -27,7 +27,7 @@ fn a_socket_and_a_program_talk_through_an_io_card_past_its_host() {
     let node = &report["nodes"][1];
     let (ledger, io_card) = (&node["ledger"], &node["peripherals"][0]);
     assert_eq!(io_card["name"], "io-card", "{node:#}");
-    // Payload and header each way, and the word that says that the answer's room is free.
+    // Payload and header in each direction, and the word that frees the answer's memory.
     assert_eq!(bytes(ledger, "device_to_device"), 1_000 + 32 + 8, "{node:#}");
     assert_eq!(bytes(&io_card["ledger"], "device_to_device"), 1_000 + 32, "{node:#}");
     for crossing in ["pio_write", "dma_write", "dma_read", "host_send", "host_receive", "host_copy"] {

@@ -1,11 +1,11 @@
-//! Rules of the device programmer's manual in guests: niclab's own driver and programs keep them, and a driver that
-//! breaks one is told which.
+//! Rules of the device programmer's manual in guests: niclab's own driver and programs keep them, and a broken rule is
+//! reported by name.
 
 use std::path::{Path, PathBuf};
 
 use niclab_harness::{Niclab, Outcome};
 
-/// The driver of docs/driver/DRIVER.md, with one place of its source changed.
+/// The driver of docs/driver/DRIVER.md with one change in its source.
 fn example_but(from: &str, to: &str) -> tempfile::TempDir {
     let example: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/examples/ultra");
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
@@ -19,7 +19,7 @@ fn example_but(from: &str, to: &str) -> tempfile::TempDir {
     folder
 }
 
-/// A run in which node 0 sends two messages by such a driver.
+/// A run in which node 0 sends two messages with this driver.
 fn send(driver: &Path, options: &[&str]) -> Outcome {
     let niclab = Niclab::new();
     let script = "[ $NICLAB_RANK = 1 ] || { printf one >/dev/example; printf two >/dev/example; }";
@@ -45,7 +45,7 @@ fn the_driver_of_the_manual_keeps_the_rules() {
 }
 
 #[test]
-fn a_driver_that_never_rings_is_told_so_and_fails_the_run() {
+fn a_driver_that_never_rings_is_reported_and_fails_the_run() {
     let folder = example_but("sizeof(u64));\n\tring_if_wanted(&e->card);", "sizeof(u64));");
     let outcome = send(folder.path(), &["--rules", "fail"]);
     assert_eq!(outcome.code(), 1, "{outcome}");
@@ -57,15 +57,15 @@ fn a_driver_that_never_rings_is_told_so_and_fails_the_run() {
 }
 
 #[test]
-fn a_guest_is_stopped_where_it_breaks_a_rule() {
+fn a_guest_is_stopped_when_it_breaks_a_rule() {
     let folder = example_but("\te->launched++;", "\te->launched += 2;");
     let outcome = send(folder.path(), &["--rules", "stop", "--timeout", "10"]);
     assert_ne!(outcome.code(), 0, "{outcome}");
     assert!(outcome.stderr.contains("node0 broke the rule launch-number and is stopped there"), "{outcome}");
 }
 
-/// The same with a function that releases slices that were never stored, and stays there: no interrupt leads out of it,
-/// however late the guest is stopped.
+/// The same driver with a function that releases slices that were never stored, and then loops. No interrupt leads out
+/// of it, however late the guest is stopped.
 fn culprit() -> tempfile::TempDir {
     let function = "static noinline void release_what_never_came(struct example *e)\n{\n\tlocal_irq_disable();\n\
                     \tstore_register(e, offsetof(struct niclab_completer_page, released), 1000);\n\
@@ -75,7 +75,7 @@ fn culprit() -> tempfile::TempDir {
     let source = folder.path().join("example.c");
     let text = std::fs::read_to_string(&source).expect("it was written");
     let tag = "\twords[NICLAB_PAYLOAD_WORDS] = bytes;\n";
-    assert_eq!(text.matches(tag).count(), 1, "the example is another by now");
+    assert_eq!(text.matches(tag).count(), 1, "the example still contains this text");
     let text = text.replace(tag, &format!("{tag}\trelease_what_never_came(e);\n"));
     std::fs::write(source, text).expect("a file can be written");
     folder
@@ -90,17 +90,17 @@ fn broken_rule_names_function_file_and_line_of_the_driver() {
         ["run", "--rules", "stop", "--driver", &driver, "--driver", &crate::own_driver::example_on("node1")];
     let write = "[ $NICLAB_RANK = 1 ] || echo hello >/dev/example; sleep 1000";
     let mut run = niclab.start(run.iter().chain(&["--", "sh", "-c", write]));
-    let told = run.wait_for_line("node0 broke the rule release-number and is stopped there");
+    let message = run.wait_for_line("node0 broke the rule release-number and is stopped there");
     let line = run.wait_for_line("broken rule release-number");
-    // By then it may be on its way from one line of it to another, in what the compiler put into it, or still in the
-    // kernel's function that rings for it.
+    // When it is stopped, the processor may be between two lines of the function, in inlined code, or still in the
+    // kernel's function that rings the doorbell for it.
     let is_there = line.contains("stopped a moment later, processor 0 near release_what_never_came+0x");
     let rings = "called perhaps near release_what_never_came+0x";
     assert!(is_there || line.contains(rings), "{line}");
     assert!(line.contains(&format!("{}/example.c:", folder.path().display())), "{line}");
-    // What was told is how it is done: though the guest stands still, and a run has nobody who would ask it anything.
-    let name = told.split("`niclab debug --name ").nth(1).and_then(|rest| rest.split(' ').next());
-    let debug = ["debug", "--name", name.expect("how to go on"), "node0", "--", "-batch"];
+    // The message's command works: although the guest is stopped, and a run answers no requests.
+    let name = message.split("`niclab debug --name ").nth(1).and_then(|rest| rest.split(' ').next());
+    let debug = ["debug", "--name", name.expect("the command to continue with"), "node0", "--", "-batch"];
     let symbol = if is_there { "info symbol $pc" } else { "info symbol release_what_never_came" };
     let debugged = niclab.run(debug.iter().chain(&["-ex", symbol]));
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -115,8 +115,7 @@ fn broken_rule_names_function_file_and_line_of_the_driver() {
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
 }
 
-/// niclab's own driver, which gives the event queue one buffer that is too short: nothing else is wrong, and programs
-/// do not notice.
+/// niclab's own driver with one mistake: one buffer of the event queue is too short. Programs do not notice it.
 fn own_driver_with_a_short_buffer() -> tempfile::TempDir {
     let own: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/kernel");
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
@@ -128,14 +127,14 @@ fn own_driver_with_a_short_buffer() -> tempfile::TempDir {
     let path = folder.path().join("niclab_event.c");
     let source = std::fs::read_to_string(&path).expect("the file is part of the driver");
     let sound = "sg_init_one(&in, event, sizeof(*event));";
-    assert_eq!(source.matches(sound).count(), 1, "the driver is another by now");
+    assert_eq!(source.matches(sound).count(), 1, "the driver still contains this text");
     let broken = "sg_init_one(&in, event, event == nic->events ? 8 : sizeof(*event));";
     std::fs::write(path, source.replace(sound, broken)).expect("a file can be written");
     folder
 }
 
 #[test]
-fn a_scenario_whose_guests_break_a_rule_is_broken_by_it_and_by_nothing_else() {
+fn a_scenario_fails_only_for_the_rule_that_its_guests_break() {
     let (niclab, driver) = (Niclab::new(), own_driver_with_a_short_buffer());
     let scenario = format!(
         "mode = \"live\"\n[cluster]\nnodes = 2\ndriver = \"{}\"\n[workload]\nkind = \"ping-pong\"\ncount = 20\n\

@@ -6,25 +6,25 @@ use std::os::unix::fs::PermissionsExt;
 use niclab_harness::Niclab;
 
 #[test]
-fn every_node_runs_the_command_and_knows_who_it_is() {
+fn every_node_runs_the_command_with_its_rank_and_name() {
     let niclab = Niclab::new();
     let script = r#"echo "$NICLAB_RANK of $NICLAB_SIZE is $NICLAB_NODE at $(hostname), peers $NICLAB_PEERS""#;
     let outcome = niclab.run(["run", "--nodes", "3", "--", "sh", "-c", script]).success();
     for rank in 0..3 {
         let line = format!("node{rank} | {rank} of 3 is node{rank} at node{rank}, peers ");
-        assert!(outcome.stdout.contains(&line), "no line {line:?}\n{outcome}");
+        assert!(outcome.stdout.contains(&line), "the line {line:?} is missing\n{outcome}");
     }
 }
 
 #[test]
-fn the_first_exit_code_that_is_not_zero_is_ours() {
+fn run_exits_with_the_first_nonzero_exit_code() {
     let niclab = Niclab::new();
     let outcome = niclab.run(["run", "--", "sh", "-c", "exit $((NICLAB_RANK * 7))"]);
     assert_eq!(outcome.code(), 7, "{outcome}");
 }
 
 #[test]
-fn the_current_folder_is_there_and_its_programs_run() {
+fn programs_in_the_current_folder_run_on_every_node() {
     let niclab = Niclab::new();
     let program = niclab.folder().join("my-program");
     fs::write(&program, "#!/bin/sh\necho \"arguments: $*\"\necho written > from-$NICLAB_NODE\n")
@@ -37,7 +37,7 @@ fn the_current_folder_is_there_and_its_programs_run() {
         assert_eq!(
             written.ok().as_deref(),
             Some("written\n"),
-            "{node} wrote into the current folder\n{outcome}"
+            "{node} wrote to the current folder\n{outcome}"
         );
     }
 }
@@ -73,12 +73,12 @@ fn all_pairs_reach_each_other_over_ip() {
 }
 
 #[test]
-fn nothing_is_left_behind() {
+fn run_and_down_leave_no_processes_or_files() {
     let niclab = Niclab::new();
     niclab.run(["run", "--", "true"]).success();
     let left = niclab.processes();
     assert!(left.is_empty(), "processes: {left:#?}");
-    assert!(niclab.runtime().is_dir(), "it ran somewhere else");
+    assert!(niclab.runtime().is_dir(), "the cluster used this runtime folder");
     let files: Vec<_> = walk(&niclab.runtime());
     assert!(files.is_empty(), "files: {files:#?}");
 }

@@ -1,5 +1,5 @@
-//! The host's folder that all guests see: what one writes, the others read at once, and a full disk is told to the
-//! writer.
+//! The host's folder that all guests share: the others read at once what one guest writes, and the writer gets the
+//! error of a full disk.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use niclab_harness::{Niclab, Started, eventually, in_mount_namespace};
 
-/// Lines of each writer.
+/// The number of lines of each writer.
 const LINES: usize = 20;
 
 /// Both nodes append to `log`, which each keeps open. The second one follows `grown`, to which the first one appends.
-/// The first one then fills a small file system. Each wait is bounded, so that lost lines fail the test and do not hang
-/// it.
+/// The first one then fills a small file system. Each wait is bounded, so that lost lines make the test fail rather
+/// than hang.
 const SCRIPT: &str = r#"
 await() { n=0; until "$@" || [ $n -gt 600 ]; do n=$((n + 1)); sleep 0.1; done; }
 if [ "$NICLAB_RANK" = 1 ]; then
@@ -55,7 +55,7 @@ fn shared_folder_loses_no_line_and_reports_a_full_disk() {
     let is_written = eventually(|| fs::metadata(&path).is_ok_and(|about| about.len() > 0));
     for line in 1..=LINES {
         writeln!(log, "host line {line}").expect("a line");
-        // Among those of the guests.
+        // Interleaves the lines with those of the guests.
         thread::sleep(Duration::from_millis(20));
     }
     let outcome = run.finish().success();

@@ -1,4 +1,4 @@
-//! Guests that stop and continue, as a debugger has them do, while programs exchange messages.
+//! Guests that stop and continue, as under a debugger, while programs exchange messages.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -8,7 +8,7 @@ use std::{
 use niclab_harness::{Niclab, eventually};
 use serde_json::Value;
 
-/// Has QEMU of the node of this rank stop its machine, and continue it.
+/// Makes QEMU of the node of this rank stop its machine, and continue it.
 pub fn stop_and_continue(niclab: &Niclab, rank: usize) {
     let socket = niclab.runtime().join("niclab").join(format!("{rank}.qmp"));
     let mut qemu = UnixStream::connect(&socket).expect("QEMU's socket");
@@ -30,7 +30,7 @@ fn inspect(niclab: &Niclab) -> Value {
     niclab.run(["inspect", "--json"]).json()
 }
 
-/// Messages that each node's card has delivered so far.
+/// The messages that each node's card has delivered so far.
 fn received(niclab: &Niclab) -> Vec<u64> {
     let nodes = inspect(niclab)["device"]["nodes"].as_array().cloned().unwrap_or_default();
     nodes.iter().map(|node| node["messages_received"].as_u64().expect("a count")).collect()
@@ -41,7 +41,7 @@ fn messages_continue_after_machine_stops() {
     for nic in ["ultra", "match", "gamma"] {
         let niclab = Niclab::new();
         niclab.run(["up", "--nic", nic, "--nodes", "2"]).success();
-        // A program keeps the time of each round trip, so it cannot run for ever.
+        // A program stores the time of each round trip, so it cannot run forever.
         let perf = "while niclab-perf pingpong -s 16 --iterations 500000; do :; done; exit 1";
         let mut programs =
             ["node0", "node1"].map(|node| niclab.start(["exec", node, "--", "sh", "-c", perf]));

@@ -1,4 +1,4 @@
-//! Nodes that come out of a template: each is a node of its own, and the same machine as one that booted.
+//! Nodes restored from a template: each has its own identity, and is the same machine as a node that booted.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,18 +6,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use niclab_harness::{Niclab, Outcome, compile};
 
-/// How two nodes must differ in something.
+/// How a property of two nodes must differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Differs {
-    /// The launcher gives each node its own, the same at each start.
+    /// The launcher gives each node a different value, the same at each start.
     Given,
-    /// It is drawn: another one at each start of each node.
+    /// A random value, different at each start of each node.
     Drawn,
-    /// The secret behind what is numbers that rise with time.
+    /// Numbers that rise with time, from a secret key that must differ.
     Secret,
 }
 
-/// All in which nodes must differ, and how it is asked for in a guest.
+/// All properties in which nodes must differ, and the command that prints each in a guest.
 const DIFFERENCES: [(&str, Differs, &str); 14] = [
     ("host name", Differs::Given, "hostname"),
     ("/etc/hostname", Differs::Given, "cat /etc/hostname"),
@@ -35,9 +35,9 @@ const DIFFERENCES: [(&str, Differs, &str); 14] = [
     ("TCP sequence numbers", Differs::Secret, "./seeds tcp"),
 ];
 
-/// Prints what only a program sees. Initial sequence numbers are a keyed hash of the connection plus the time in units
-/// of 64 ns; the time is taken off, and the connections are the same in each guest, so that what is left differs by the
-/// key.
+/// Prints values that only a program can see. Initial sequence numbers are a keyed hash of the connection plus the time
+/// in units of 64 ns. The program subtracts the time. The connections are the same in each guest, so the rest differs
+/// only by the key.
 const SEEDS: &str = r#"
 #include <arpa/inet.h>
 #include <linux/tcp.h>
@@ -97,11 +97,11 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Units of 64 ns that a program may be late in saying what time it is.
+/// The delay of the program's clock reading that the test tolerates, in units of 64 ns.
 const LATE: u32 = (Duration::from_millis(500).as_nanos() / 64) as u32;
 
-/// Whether two lists of sequence numbers come of different keys. That all four are near each other by chance happens
-/// once in 10^9 pairs.
+/// Whether two lists of sequence numbers have different keys. By chance all four numbers are close together once in
+/// 10^9 pairs.
 fn differ_in_key(one: &str, other: &str) -> bool {
     let numbers = |text: &str| -> Vec<u32> {
         text.split_whitespace().map(|number| number.parse().expect("a number")).collect()
@@ -111,7 +111,7 @@ fn differ_in_key(one: &str, other: &str) -> bool {
     one.iter().zip(&other).any(|(a, b)| a.wrapping_sub(*b).min(b.wrapping_sub(*a)) > LATE)
 }
 
-/// What each node says of each difference, by rank; the last answer is its time in seconds.
+/// Each node's values by rank; the last one is its time in seconds.
 fn start(niclab: &Niclab, nodes: usize) -> Vec<Vec<String>> {
     let asked: String = (DIFFERENCES.iter().map(|(.., ask)| *ask))
         .chain(["date +%s"])
@@ -121,13 +121,13 @@ fn start(niclab: &Niclab, nodes: usize) -> Vec<Vec<String>> {
     let begin = seconds();
     let outcome = niclab.run(["run", "--nodes", &nodes.to_string(), "--", "sh", "-c", &asked]).success();
     let end = seconds();
-    assert!(outcome.stderr.contains("restoring"), "the nodes come out of a template\n{outcome}");
+    assert!(outcome.stderr.contains("restoring"), "the nodes are restored from a template\n{outcome}");
     let answers = |rank: usize| -> Vec<String> {
         let answer = |at: usize| {
             let prefix = format!("node{rank} | answer {at} ");
             let line = outcome.stdout.lines().find_map(|line| line.strip_prefix(&prefix));
             let line = line.unwrap_or_default().trim().to_owned();
-            assert!(!line.is_empty(), "node{rank} says nothing of number {at}\n{outcome}");
+            assert!(!line.is_empty(), "node{rank} has no value {at}\n{outcome}");
             line
         };
         (0..=DIFFERENCES.len()).map(answer).collect()
@@ -135,9 +135,9 @@ fn start(niclab: &Niclab, nodes: usize) -> Vec<Vec<String>> {
     let answers: Vec<_> = (0..nodes).map(answers).collect();
     for (rank, said) in answers.iter().enumerate() {
         let time: u64 = said[DIFFERENCES.len()].parse().expect("seconds");
-        // The template stopped at an earlier time, and went on there.
+        // The template was saved earlier; the node must have the present time.
         let here = begin.saturating_sub(1)..=end + 1;
-        assert!(here.contains(&time), "node{rank} has the time {time}, and here it was {here:?}");
+        assert!(here.contains(&time), "node{rank} has the time {time}, but the host's was {here:?}");
     }
     answers
 }
@@ -150,7 +150,7 @@ fn seconds() -> u64 {
 fn nodes_of_one_template_differ_and_have_the_hosts_time() {
     let niclab = Niclab::new();
     compile(&niclab, "seeds", SEEDS);
-    // A template that has just been made has the host's time by itself.
+    // A new template has the host's time by itself, so this one is built before.
     niclab.run(["run", "--nodes", "1", "--", "true"]).success();
     let starts = [start(&niclab, 3), start(&niclab, 3)];
     let mut equal = Vec::new();
@@ -178,8 +178,8 @@ fn nodes_of_one_template_differ_and_have_the_hosts_time() {
     assert!(equal.is_empty(), "{}", equal.join("\n"));
 }
 
-/// The machine as a guest sees it. Addresses are given out anew when a card is plugged in, and interrupts are numbered
-/// in the order in which drivers come, so only sizes, flags and names are compared.
+/// The machine as a guest sees it, as sizes, flags and names. Addresses change when a card is plugged in, and interrupt
+/// numbers depend on the order of drivers.
 const MACHINE: &str = r#"
     for device in /sys/bus/pci/devices/*; do
         for file in vendor device class revision subsystem_vendor subsystem_device; do
@@ -201,7 +201,7 @@ const MACHINE: &str = r#"
     nproc
     lsmod | cut -d ' ' -f 1"#;
 
-/// Whether a guest comes out of a template, as its own log says.
+/// Whether a guest was restored from a template, according to its own log.
 pub(crate) const IS_RESTORED: &str = "dmesg | grep -q 'virtual machine fork'";
 
 fn lines(outcome: &Outcome) -> BTreeSet<String> {
@@ -214,13 +214,13 @@ fn a_restored_node_is_the_machine_that_boots() {
     fs::write(niclab.folder().join("machine"), MACHINE).expect("a script");
     niclab.run(["up", "--nodes", "1"]).success();
     let exec = |script: &str| niclab.run(["exec", "node0", "--", "sh", "-c", script]);
-    assert_eq!(exec(IS_RESTORED).code(), 0, "it is restored\n{}", exec("dmesg"));
+    assert_eq!(exec(IS_RESTORED).code(), 0, "the node is restored\n{}", exec("dmesg"));
     let restored = exec(". ./machine").success();
     niclab.run(["down"]).success();
 
     let up = niclab.run(["up", "--nodes", "1", "--cold"]).success();
     assert!(up.stderr.contains("booting"), "{up}");
-    assert_ne!(exec(IS_RESTORED).code(), 0, "it has booted\n{}", exec("dmesg"));
+    assert_ne!(exec(IS_RESTORED).code(), 0, "the node booted\n{}", exec("dmesg"));
     let booted = exec(". ./machine").success();
     niclab.run(["down"]).success();
     let (restored, booted) = (lines(&restored), lines(&booted));
@@ -231,7 +231,7 @@ fn a_restored_node_is_the_machine_that_boots() {
 }
 
 #[test]
-fn what_is_in_the_way_of_a_template_is_said_in_one_line() {
+fn the_reason_against_a_template_is_one_line() {
     let niclab = Niclab::new();
     let plan = |arguments: &[&str]| niclab.run([&["plan", "--json"], arguments].concat()).success().json();
     let incoming = |plan: &serde_json::Value| {
@@ -246,7 +246,7 @@ fn what_is_in_the_way_of_a_template_is_said_in_one_line() {
     let cold = plan(&["--cold"]);
     assert!(!incoming(&cold) && cold["start"]["obstacle"].is_null(), "{cold:#}");
 
-    // The usual kernel, given as one of the user's own.
+    // The default kernel, given as the user's own.
     let args = cold["nodes"][0]["qemu"]["args"].as_array().expect("arguments");
     let kernel = args.iter().skip_while(|arg| *arg != "-kernel").nth(1).expect("a kernel");
     let device = "qemu_args = [\"-device\", \"edu\"]\n";

@@ -1,4 +1,4 @@
-//! What happens to templates in the cache, and to those who make them.
+//! Templates in the cache that are damaged or foreign, and builders that are killed.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
@@ -7,8 +7,8 @@ use std::process::Command;
 
 use niclab_harness::{Niclab, Outcome, Started, eventually, in_mount_namespace};
 
-/// A cache whose templates are the test's own. The rest of it is the usual cache's, by symbolic links in a folder of
-/// ours: it is there already, so nothing is built in it.
+/// A cache with the test's own templates. The other folders are symbolic links to the default cache, where all is built
+/// already.
 struct Templates {
     niclab: Niclab,
     cache: PathBuf,
@@ -30,7 +30,7 @@ impl Templates {
         Self { niclab, cache: layout }
     }
 
-    /// The folder that has all templates.
+    /// The folder of all templates.
     fn all(&self) -> PathBuf {
         self.cache.join("template")
     }
@@ -41,7 +41,7 @@ impl Templates {
         command
     }
 
-    /// One node, which says whether it was restored.
+    /// Starts one node, which prints whether it was restored.
     fn start(&self) -> Started {
         self.start_named("niclab")
     }
@@ -50,7 +50,7 @@ impl Templates {
         Started::new(self.command(&["run", "--name", name, "--nodes", "1", "--", "sh", "-c", WAY]))
     }
 
-    /// Runs one node, whose exit code must be 0 and which must leave no building site.
+    /// Runs one node, which must exit with 0 and leave no unfinished template.
     #[track_caller]
     fn run(&self) -> Outcome {
         let outcome = self.start().finish().success();
@@ -58,7 +58,7 @@ impl Templates {
         outcome
     }
 
-    /// What stands in the folder of templates.
+    /// The entries in the folder of templates.
     fn entries(&self) -> Vec<PathBuf> {
         let mut entries: Vec<_> =
             fs::read_dir(self.all()).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -66,14 +66,14 @@ impl Templates {
         entries
     }
 
-    /// Folders in which a template is being made.
+    /// The folders of templates that are being built.
     fn sites(&self) -> Vec<PathBuf> {
         let is_site =
             |path: &PathBuf| path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"."));
         self.entries().into_iter().filter(is_site).collect()
     }
 
-    /// The one template that is there.
+    /// The only template.
     #[track_caller]
     fn only(&self) -> PathBuf {
         let entries = self.entries();
@@ -82,16 +82,16 @@ impl Templates {
     }
 }
 
-/// Says in a guest how it came up.
+/// Prints in a guest whether it was restored or booted.
 const WAY: &str = "dmesg | grep -q 'virtual machine fork' && echo restored || echo booted";
 
-/// Where what all tests share is, with all that a guest needs in it.
+/// The cache that all tests share, with everything that a guest needs.
 fn usual_cache(niclab: &Niclab) -> PathBuf {
     let planned = niclab.run(["plan", "--json"]);
     let planned = if planned.status.success() {
         planned
     } else {
-        // This test is the first that needs an image.
+        // No earlier test needed an image.
         niclab.run(["run", "--nodes", "1", "--", "true"]).success();
         niclab.run(["plan", "--json"]).success()
     };
@@ -114,7 +114,7 @@ fn copy(from: &Path, to: &Path) {
     assert!(copied.success());
 }
 
-/// Overwrites a byte in the middle of a file by its inverse.
+/// Inverts the byte in the middle of a file.
 fn flip(file: &Path) {
     let file = fs::File::options().read(true).write(true).open(file).expect("a file");
     let at = file.metadata().expect("its size").len() / 2;
@@ -124,9 +124,9 @@ fn flip(file: &Path) {
 }
 
 #[test]
-fn a_template_is_made_once_for_all_who_want_it_and_killed_builders_leave_nothing() {
+fn concurrent_runs_build_one_template_after_a_killed_builder() {
     let templates = Templates::new();
-    // Killed in the middle: what it began stays until somebody else builds, and nobody runs on.
+    // The builder is killed during the build. Its folder stays until the next build, and no process continues to run.
     let run = templates.start();
     assert!(eventually(|| templates.sites().iter().any(|site| site.join("console").exists())));
     run.signal(libc::SIGKILL);
@@ -144,7 +144,7 @@ fn a_template_is_made_once_for_all_who_want_it_and_killed_builders_leave_nothing
 
 type Harm = fn(&Path);
 
-/// What is done to a template's folder, and what is said of it then.
+/// Damages to a template's folder, and the message about each.
 const HARMS: [(&str, Harm); 6] = [
     ("its file memory is damaged", |folder| {
         let memory = fs::File::options().write(true).open(folder.join("memory")).expect("the memory");
@@ -165,7 +165,7 @@ const HARMS: [(&str, Harm); 6] = [
         fs::rename(folder, &elsewhere).expect("another name");
         symlink(&elsewhere, folder).expect("a link");
     }),
-    // The last one is rebuilt to the end.
+    // The test lets the rebuild after the last damage finish.
     ("its file memory is damaged", |folder| flip(&folder.join("memory"))),
 ];
 
@@ -177,12 +177,11 @@ fn damaged_or_foreign_template_is_named_and_rebuilt() {
     let (folder, whole) = (templates.only(), templates.niclab.folder().join("whole"));
     copy(&folder, &whole);
 
-    // As root somebody else's folder can be had.
-    // SAFETY: it has no effect on memory.
+    // Only root can make a folder of another user.
     let is_root = unsafe { libc::geteuid() } == 0;
     let foreign: Harm = |folder| chown(folder, Some(1), Some(1)).expect("another owner");
     if !is_root {
-        eprintln!("skipped: only root can give a template to another user");
+        eprintln!("skipped: a template of another user, because only root can make one");
     }
     let harms = is_root.then_some(("cannot be trusted", foreign));
     let mut harms: Vec<_> = harms.into_iter().chain(HARMS).collect();
@@ -192,12 +191,15 @@ fn damaged_or_foreign_template_is_named_and_rebuilt() {
         let mut run = templates.start();
         let said = run.wait_for_line("is rebuilt");
         assert!(said.contains(words), "{words}: {said}");
-        // It does so; to see that it ends well once is enough.
+        // The rebuild has begun; only the last one runs to its end.
         run.wait_for_line("template of a booted guest");
         run.signal(libc::SIGINT);
         drop(run);
         assert!(eventually(|| templates.niclab.processes().is_empty()));
-        assert!(fs::symlink_metadata(&folder).is_err(), "{words}: what is damaged is gone before");
+        assert!(
+            fs::symlink_metadata(&folder).is_err(),
+            "{words}: the damaged template is removed before the build"
+        );
         for entry in templates.entries() {
             fs::remove_dir_all(entry).expect("an empty folder");
         }
@@ -213,7 +215,7 @@ fn damaged_or_foreign_template_is_named_and_rebuilt() {
     assert_restored(&templates.run(), 0);
 }
 
-/// A file system that has no room for a template is mounted over the folder of templates, in a namespace of its own.
+/// A file system without room for a template is mounted over the folder of templates, in a separate mount namespace.
 #[test]
 fn without_room_for_a_template_the_nodes_boot() {
     let templates = Templates::new();

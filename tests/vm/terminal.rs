@@ -9,21 +9,22 @@ use std::{
 
 use niclab_harness::{Niclab, binary, eventually};
 
-/// What a terminal sends for Ctrl-C.
+/// The byte that a terminal sends for Ctrl-C.
 const CTRL_C: &str = "\x03";
 
-/// A command on a terminal of its own.
+/// A command on its own terminal.
 struct Terminal {
     child: Child,
     keyboard: ChildStdin,
     screen: Arc<Mutex<String>>,
-    /// What is on the screen up to here was looked at.
+    /// The test has checked the screen up to this byte.
     seen: usize,
 }
 
 impl Terminal {
-    /// `script` of util-linux has terminals to give away: its input is typed there, its output what appears there. A
-    /// shell hears Ctrl-C, too, and says so by its exit code: a command that is to say its own begins with `exec`.
+    /// `script` of util-linux provides a terminal: the test writes keys to its input, and reads the screen from its
+    /// output. A shell gets Ctrl-C, too, and exits with its code. So a command whose own exit code matters begins with
+    /// `exec`.
     fn start(niclab: &Niclab, command: &str) -> Self {
         let mut script = Command::new("script");
         script
@@ -33,7 +34,7 @@ impl Terminal {
             .env("TERM", "dumb")
             .env("SHELL", "/bin/sh");
         let started = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child = started.expect("script starts: the package bsdutils has it");
+        let mut child = started.expect("`script` starts; it is in the package bsdutils");
         let keyboard = child.stdin.take().expect("it has an input");
         let mut output = child.stdout.take().expect("it has an output");
         let screen = Arc::new(Mutex::new(String::new()));
@@ -41,21 +42,24 @@ impl Terminal {
         thread::spawn(move || {
             let mut bytes = [0; 4_096];
             while let Ok(count @ 1..) = output.read(&mut bytes) {
-                shown.lock().expect("nobody panics here").push_str(&String::from_utf8_lossy(&bytes[..count]));
+                shown
+                    .lock()
+                    .expect("no panic while the lock is held")
+                    .push_str(&String::from_utf8_lossy(&bytes[..count]));
             }
         });
         Self { child, keyboard, screen, seen: 0 }
     }
 
     fn screen(&self) -> String {
-        self.screen.lock().expect("nobody panics here").clone()
+        self.screen.lock().expect("no panic while the lock is held").clone()
     }
 
     fn type_in(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).and_then(|()| self.keyboard.flush()).expect("it listens");
     }
 
-    /// Waits until this appears behind what was waited for before.
+    /// Waits until the text appears after the last awaited text.
     #[track_caller]
     fn expect(&mut self, text: &str) {
         let mut found = None;
@@ -63,16 +67,16 @@ impl Terminal {
             found = self.screen().get(self.seen..).and_then(|new| new.find(text));
             found.is_some()
         });
-        assert!(has_appeared, "no {text:?} behind byte {} of\n{}", self.seen, self.screen());
+        assert!(has_appeared, "no {text:?} after byte {} of\n{}", self.seen, self.screen());
         self.seen += found.unwrap_or_default() + text.len();
     }
 }
 
 #[test]
-fn at_a_terminal_gdb_prompts_ctrl_c_interrupts_the_guest_alone_and_quit_leaves_it_running() {
+fn ctrl_c_interrupts_only_the_guest_and_quit_leaves_it_running() {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if !std::env::split_paths(&path).any(|folder| folder.join("gdb").is_file()) {
-        // What niclab says then is another test's.
+        // Another test checks niclab's message for this case.
         return;
     }
     let niclab = Niclab::new();
@@ -86,12 +90,12 @@ fn at_a_terminal_gdb_prompts_ctrl_c_interrupts_the_guest_alone_and_quit_leaves_i
         terminal.type_in(CTRL_C);
         terminal.expect("received signal SIGINT");
         terminal.expect("(gdb)");
-        // gdb is there, and niclab, without which it would have been ended.
+        // gdb still runs, and so does niclab, whose end would end gdb.
         terminal.type_in(&format!("print {round} + 4200\n"));
         terminal.expect(&format!("= {}", round + 4_200));
     }
     terminal.type_in("quit\n");
-    // It asks, as at any terminal.
+    // gdb asks for confirmation, as at any terminal.
     terminal.expect("(y or n)");
     terminal.type_in("y\n");
     let mut ended = None;
@@ -100,7 +104,7 @@ fn at_a_terminal_gdb_prompts_ctrl_c_interrupts_the_guest_alone_and_quit_leaves_i
             ended = terminal.child.try_wait().expect("it is our child");
             ended.is_some()
         }),
-        "it does not end:\n{}",
+        "niclab does not end:\n{}",
         terminal.screen()
     );
     assert!(ended.is_some_and(|status| status.success()), "{ended:?}:\n{}", terminal.screen());

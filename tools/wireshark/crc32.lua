@@ -1,4 +1,4 @@
--- CRC-32 as of Ethernet (ISO-HDLC), which ends the frames of several models. Loaded by niclab.lua for their dissectors.
+-- Ethernet's CRC-32 (ISO-HDLC), at the end of several models' frames. Loaded by niclab.lua for their dissectors.
 
 local function step(crc, byte)
     crc = bit.bxor(crc, byte)
@@ -12,7 +12,7 @@ local function step(crc, byte)
     return crc
 end
 
--- Of the bytes of these ranges, one behind the other: a number of `bit`, which may be negative.
+-- The CRC-32 of the bytes of these consecutive ranges, as a number of `bit`, which may be negative.
 return function(...)
     local crc = bit.bnot(0)
     for _, range in ipairs({ ... }) do

@@ -1,12 +1,12 @@
--- Names the fields of niclab's frames in Wireshark and tshark. Wire formats: docs/driver/DEVICE.md.
+-- Dissects niclab's frames in Wireshark and tshark. Wire formats: docs/driver/DEVICE.md.
 --
 --   wireshark -X lua_script:tools/wireshark/niclab.lua capture.pcapng
 --   tshark -X lua_script:tools/wireshark/niclab.lua -r capture.pcapng -V
 --
--- The frames of all NIC models have one EtherType, and behind the Ethernet header a byte that says whose protocol it is. Each
--- model has a file in models/, which gets what dissectors share, and returns its protocol and its dissector.
+-- The frames of all NIC models have the same EtherType. A byte after the Ethernet header names the model. Each model
+-- has a file in models/, which gets the functions that dissectors share, and returns its protocol and its dissector.
 --
--- `bit` is the library that every Wireshark brings, whatever its Lua.
+-- Every Wireshark includes the library `bit`, with any version of Lua.
 
 local ETHER_TYPE = 0x88b5
 

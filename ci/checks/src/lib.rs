@@ -1,11 +1,15 @@
-//! Checks of the source: who imports whom, and the style that CONTRIBUTING.md asks for.
+//! Checks of the source: imports between packages and files, and the style that CONTRIBUTING.md requires.
 //!
-//! `tests/layering.rs` compares who imports whom with the one table of who may; `tests/circles.rs` does it with the
-//! files of a package; `tests/models.rs` finds shared code that names a NIC model, and `tests/constants.rs` numbers of
-//! models that do not say where they are from; `tests/outputs.rs` holds that commands write by `niclab-output` alone,
-//! and `tests/messages.rs` that texts have no stray spaces; `tests/examples.rs` holds that examples in documentation
-//! are run; `tests/style.rs` holds every source to the limits of CONTRIBUTING.md. `tests/language.rs` compares private
-//! words, long names and long sentences with the record in `language.txt`.
+//! Each file in `tests` has one check:
+//! * `layering.rs`: packages import only what the table there allows;
+//! * `circles.rs`: files of a package do not import each other in a circle;
+//! * `models.rs`: shared code names no NIC model;
+//! * `constants.rs`: numbers in models name their source;
+//! * `outputs.rs`: commands write with `niclab-output` only;
+//! * `messages.rs`: texts have no stray spaces;
+//! * `examples.rs`: examples in documentation are run;
+//! * `style.rs`: every source file keeps the limits of CONTRIBUTING.md;
+//! * `language.rs`: private words, long names and long sentences agree with the record in `language.txt`.
 
 pub mod modules;
 
@@ -19,10 +23,9 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every file that git knows (tracked, or new and not ignored) and that is still there, relative to [`repository`].
+/// All existing files that git tracks, or would track (new and not ignored), relative to [`repository`].
 ///
-/// # Panics
-/// When git cannot list them: a check without its subject must not pass.
+/// If git cannot list the files: a check without its subject must not pass.
 pub fn sources() -> Vec<PathBuf> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -42,7 +45,7 @@ pub fn sources() -> Vec<PathBuf> {
 pub struct Package {
     /// Its name.
     pub name: String,
-    /// The packages that it depends on; tests and build scripts count as well.
+    /// The packages that it depends on, also for tests and build scripts.
     pub dependencies: Vec<Dependency>,
     /// Its crates: library, binaries, tests, examples.
     pub targets: Vec<Target>,
@@ -53,25 +56,24 @@ pub struct Package {
 pub struct Dependency {
     /// Its name.
     pub name: String,
-    /// Where it is, if it is of this workspace.
+    /// Its folder, if it belongs to this workspace.
     pub path: Option<String>,
 }
 
 /// A crate of a package.
 #[derive(Debug, Deserialize)]
 pub struct Target {
-    /// What it is: `lib`, `bin`, `test`, among others.
+    /// Its kinds: `lib`, `bin`, `test`, and others.
     pub kind: Vec<String>,
     /// Its root file.
     pub src_path: PathBuf,
-    /// Whether the examples of its documentation are run.
+    /// Whether cargo runs the examples of its documentation.
     pub doctest: bool,
 }
 
 /// The packages of the workspace.
 ///
-/// # Panics
-/// When cargo cannot list them: a check without its subject must not pass.
+/// If cargo cannot list the packages: a check without its subject must not pass.
 pub fn packages() -> Vec<Package> {
     #[derive(Deserialize)]
     struct Metadata {

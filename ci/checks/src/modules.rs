@@ -1,7 +1,7 @@
-//! Which file of a crate refers to which: its modules are read with `syn`, and every path in them is followed to the
-//! file that defines what it names. A re-export is followed to its origin, so that it makes no import of its own.
+//! Finds which files of a crate refer to each other. Reads the modules with `syn`, and follows every path in them to
+//! the file that defines its item. A re-export is followed to its origin, so it is no import itself.
 //!
-//! What is compiled for tests alone is left out: a test may look at whatever it likes.
+//! Code that is compiled only for tests is left out: a test may import any file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,13 +12,13 @@ use syn::ext::IdentExt as _;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, UseTree};
 
-/// Re-exports of re-exports are followed this far.
+/// The maximum number of re-exports that a path is followed through.
 const MAX_REEXPORTS: usize = 16;
 
-/// A path as it is written, without its generic arguments.
+/// A path as the source has it, without its generic arguments.
 type Segments = Vec<String>;
 
-/// A crate's modules, the first one its root.
+/// A crate's modules. The first one is its root.
 #[derive(Debug, Default)]
 pub struct Modules {
     modules: Vec<Module>,
@@ -29,19 +29,18 @@ struct Module {
     file: PathBuf,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,
-    /// What `use` brings in under a name.
+    /// The names that `use` imports, with their paths.
     names: BTreeMap<String, Segments>,
-    /// Where `use path::*` takes names from.
+    /// The paths of `use path::*`.
     globs: Vec<Segments>,
-    /// Every path that its code holds.
+    /// Every path in its code.
     references: Vec<Segments>,
 }
 
 impl Modules {
     /// Reads the crate whose root is `file`.
     ///
-    /// # Panics
-    /// When a module's file is missing or is no Rust.
+    /// If a module's file is missing or is not valid Rust.
     #[must_use]
     pub fn read(file: &Path) -> Self {
         let mut modules = Self::default();
@@ -49,7 +48,7 @@ impl Modules {
         modules
     }
 
-    /// The pairs of files of which the first refers to the second.
+    /// Pairs of files: the first refers to the second.
     #[must_use]
     pub fn imports(&self) -> BTreeSet<(PathBuf, PathBuf)> {
         let mut imports = BTreeSet::new();
@@ -65,7 +64,7 @@ impl Modules {
         imports
     }
 
-    /// The files that it is written in.
+    /// The crate's files.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.modules.iter().map(|module| module.file.as_path())
     }
@@ -83,7 +82,7 @@ impl Modules {
         self.read_items(&parsed.items, file, folder, parent)
     }
 
-    /// Reads a module whose submodules lie in `folder`.
+    /// Reads a module whose submodules are in `folder`.
     fn read_items(&mut self, items: &[Item], file: &Path, folder: &Path, parent: Option<usize>) -> usize {
         let number = self.modules.len();
         self.modules.push(Module { file: file.to_owned(), parent, ..Module::default() });
@@ -96,8 +95,8 @@ impl Modules {
                     let child = if let Some((_, items)) = &module.content {
                         self.read_items(items, file, &inner, Some(number))
                     } else if let Some(path) = path_attribute(&module.attrs) {
-                        // It starts at the file's own folder; only in a block it starts at where that one's submodules
-                        // lie.
+                        // The attribute's path is relative to the file's own folder. Inside an inline module it is
+                        // relative to the folder of that module's submodules.
                         let is_in_block = parent.is_some_and(|parent| self.modules[parent].file == file);
                         let file = if is_in_block { folder.join(path) } else { folder_of(file).join(path) };
                         self.read_file(&file, &folder_of(&file), Some(number))
@@ -123,7 +122,7 @@ impl Modules {
         number
     }
 
-    /// The module that defines what `path` names, as it is read in the module `number`; none if it is of another crate.
+    /// The module that defines the item `path`, seen from module `number`. `None` if the item belongs to another crate.
     fn resolve(&self, number: usize, path: &[String], depth: usize) -> Option<usize> {
         let (first, rest) = path.split_first()?;
         let module = &self.modules[number];
@@ -133,7 +132,7 @@ impl Modules {
             "super" => self.modules[number].parent?,
             name => match module.children.get(name) {
                 Some(&child) => child,
-                // Brought in by `use`: only what follows the name can be new.
+                // The `use` itself is an import already, so only the rest of the path can be a new one.
                 None => self.resolve(
                     number,
                     module.names.get(name).filter(|_| depth < MAX_REEXPORTS)?,
@@ -144,7 +143,7 @@ impl Modules {
         Some(self.descend(start, rest, depth))
     }
 
-    /// The module that defines what `path` names below the module `number`.
+    /// The module that defines the item `path` below module `number`.
     fn descend(&self, number: usize, path: &[String], depth: usize) -> usize {
         let Some((name, rest)) = path.split_first() else { return number };
         if name == "super" {
@@ -153,7 +152,7 @@ impl Modules {
         self.lookup(number, name, depth).map_or(number, |inner| self.descend(inner, rest, depth))
     }
 
-    /// The module that `name` is or comes from, where the module `number` does not define it itself.
+    /// The module that `name` is or comes from, if module `number` does not define it itself.
     fn lookup(&self, number: usize, name: &str, depth: usize) -> Option<usize> {
         let module = &self.modules[number];
         if let Some(&child) = module.children.get(name) {
@@ -163,7 +162,7 @@ impl Modules {
             return None;
         }
         if let Some(path) = module.names.get(name) {
-            // `use self::name` or a name of another crate leads nowhere new.
+            // `use self::name` and names of other crates lead to no other module.
             return self.resolve(number, path, depth + 1).filter(|&found| found != number);
         }
         let inner = |glob: &Segments| {
@@ -178,7 +177,7 @@ fn folder_of(file: &Path) -> PathBuf {
     file.parent().map(Path::to_owned).unwrap_or_default()
 }
 
-/// Calls `found` with each name that a `use` brings in (none for `*`) and its whole path.
+/// Calls `found` with each name that a `use` imports (`None` for `*`) and its complete path.
 fn flatten(tree: &UseTree, before: &mut Segments, found: &mut impl FnMut(Option<String>, Segments)) {
     match tree {
         UseTree::Path(path) => {
@@ -203,14 +202,14 @@ fn flatten(tree: &UseTree, before: &mut Segments, found: &mut impl FnMut(Option<
     }
 }
 
-/// Collects the paths of code, those in the arguments of macros too.
+/// Collects the paths of code, also in the arguments of macros.
 #[derive(Default)]
 struct Paths {
     found: Vec<Segments>,
 }
 
 impl Paths {
-    /// Macro arguments need not parse; what looks like a path there is taken for one.
+    /// Macro arguments need not parse as Rust, so every token sequence that looks like a path counts as one.
     fn scan(&mut self, tokens: TokenStream) {
         let mut path = Segments::new();
         let mut colons = 0;
@@ -249,7 +248,7 @@ impl<'ast> Visit<'ast> for Paths {
     fn visit_item_use(&mut self, import: &'ast syn::ItemUse) {
         flatten(&import.tree, &mut Vec::new(), &mut |_, path| self.found.push(path));
     }
-    // `pub(super)` and `pub(in path)` say who may import, and import nothing.
+    // `pub(super)` and `pub(in path)` set visibility and import nothing.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
     fn visit_path(&mut self, path: &'ast syn::Path) {
         self.found.push(path.segments.iter().map(|segment| segment.ident.unraw().to_string()).collect());
@@ -261,7 +260,7 @@ impl<'ast> Visit<'ast> for Paths {
     }
 }
 
-/// Whether code with these attributes is compiled for tests alone.
+/// Whether code with these attributes is compiled only for tests.
 #[must_use]
 pub fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")).any(|attribute| {

@@ -1,6 +1,5 @@
-//! Files of a package import each other one way. Between files of one folder, and between folders side by side, there
-//! is no circle: who reads one of them need not know those that come after it. A folder counts as what lies in it. A
-//! module and its own submodules may know each other.
+//! Files of a package import each other without circles. The check compares files of one folder, and sibling folders.
+//! An import in a folder's file counts as the folder's import. A module and its own submodules may import each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use std::path::{Path, PathBuf};
 use niclab_checks::modules::Modules;
 use niclab_checks::{packages, repository, sources};
 
-/// A file and those that declare it, the crate's root first.
+/// A file and the files that declare it, from the crate's root on.
 fn ancestry(file: &Path, parents: &BTreeMap<PathBuf, PathBuf>) -> Vec<PathBuf> {
     let mut found: Vec<_> =
         std::iter::successors(Some(file.to_owned()), |file| parents.get(file).cloned()).collect();
@@ -16,7 +15,7 @@ fn ancestry(file: &Path, parents: &BTreeMap<PathBuf, PathBuf>) -> Vec<PathBuf> {
     found
 }
 
-/// Who imports whom among files and folders side by side. What lies in a folder counts as the folder's.
+/// The imports between sibling files and folders. An import in a folder's file counts as the folder's import.
 fn imports_side_by_side(modules: &Modules) -> BTreeMap<PathBuf, BTreeSet<PathBuf>> {
     let parents = modules.parents();
     let mut imports: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
@@ -40,7 +39,7 @@ fn reachable<'a>(
     found
 }
 
-/// The sets of files that all reach each other.
+/// The sets of files that all import each other, directly or indirectly.
 fn circles(imports: &BTreeMap<PathBuf, BTreeSet<PathBuf>>) -> BTreeSet<BTreeSet<&PathBuf>> {
     let reached: BTreeMap<_, _> = imports.keys().map(|file| (file, reachable(imports, file))).collect();
     let circle_of = |file| {
@@ -68,14 +67,14 @@ fn no_files_import_each_other_in_a_circle() {
             }
         }
     }
-    // A check that reads too little would find nothing. What is left over are tests in files of their own.
+    // A check that reads too few files would find nothing. The files that it does not read are tests.
     let is_rust = |file: &&PathBuf| file.extension().is_some_and(|found| found == "rs");
     let (read, all) = (seen.len(), sources().iter().filter(is_rust).count());
     assert!(read * 10 > all * 9, "only {read} of {all} files were read");
     assert!(failures.is_empty(), "circles of imports:\n  {}", failures.join("\n  "));
 }
 
-/// Writes a crate into a folder of its own and gives its root file.
+/// Writes a crate to its own folder and returns its root file.
 fn written(folder: &Path, files: &[(&str, &str)]) -> PathBuf {
     for (name, text) in files {
         let path = folder.join(name);
@@ -94,12 +93,12 @@ fn a_circle_is_found_through_folders_reexports_and_macros() {
         circles(&imports_side_by_side(&modules)).len()
     };
     let lib = ("lib.rs", "mod a; mod b; pub use b::B;");
-    // Each the other's, through a re-export of their parent.
+    // Two files import each other, one through a re-export of their parent.
     assert_eq!(
         found(&[lib, ("a.rs", "pub struct A; fn f(_: crate::B) {}"), ("b.rs", "pub struct B(super::a::A);")]),
         1
     );
-    // The same from inside a folder, and in a macro's arguments.
+    // The same from a file in a folder, and in a macro's arguments.
     assert_eq!(
         found(&[
             lib,
@@ -109,7 +108,8 @@ fn a_circle_is_found_through_folders_reexports_and_macros() {
         ]),
         1
     );
-    // One way only; tests do not count, and neither do a module and its own submodule.
+    // These are no circles: an import in one direction, imports of tests, and those between a module and its own
+    // submodule.
     assert_eq!(
         found(&[
             lib,
@@ -122,7 +122,7 @@ fn a_circle_is_found_through_folders_reexports_and_macros() {
 }
 
 #[test]
-fn the_file_that_an_attribute_names_is_found_as_the_compiler_finds_it() {
+fn path_attributes_lead_to_the_compilers_file() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("paths");
     let _ = std::fs::remove_dir_all(&folder);
     let files = [

@@ -1,9 +1,10 @@
-//! A number in a model says where it is from: a source, or that it is fitted, assumed, or niclab's own.
+//! Each number in a model names its source, or says that it is fitted, assumed, or niclab's own.
 //!
-//! What a model takes and how much it holds decides what is compared with papers. So each constant of the models, and
-//! each default of a card's parameters, has a comment that names its source (a section, table or figure of the paper, a
-//! specification), or says `Fitted:`, `Assumed:`, or `Ours:` for what niclab decides freely (formats, interfaces,
-//! bounds against hostile guests). A file whose constants are all alike says it once: `//! Constants: ours.`
+//! A model's times and sizes decide the results that are compared with papers. So each constant of the models, and each
+//! default of a card's parameters, has a comment. The comment names a source (a section, table or figure of the paper,
+//! a specification), or says `Fitted:`, `Assumed:` or `Ours:`. `Ours:` marks niclab's own decisions (formats,
+//! interfaces, bounds against hostile guests). A file whose constants all have one source says it once: `//! Constants:
+//! ours.`
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,7 @@ use niclab_checks::{repository, sources};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// Where models and what they are composed of live.
+/// The folders of models and their parts.
 const ROOMS: [&str; 6] = [
     "device/model/src/models/",
     "device/model/src/parts/",
@@ -22,9 +23,9 @@ const ROOMS: [&str; 6] = [
     "device/matching/processors/src/",
     "firmware/matching/isa/src/",
 ];
-/// Files whose struct literals hold the defaults of cards.
+/// Files whose struct literals contain the defaults of cards.
 const DEFAULTS: [&str; 2] = ["config.rs", "descriptor.rs"];
-/// Words that name a source or say that there is none.
+/// Words that name a source, or mark a number without one.
 const WORDS: [&str; 14] = [
     "section ",
     "sections ",
@@ -41,7 +42,7 @@ const WORDS: [&str; 14] = [
     "ours:",
     "the paper",
 ];
-/// What a file says of all its constants.
+/// The beginning of a comment about all constants of a file.
 const OF_ALL: &str = "constants: ";
 
 fn says_whence(comment: &str) -> bool {
@@ -64,7 +65,7 @@ fn docs(attributes: &[syn::Attribute]) -> String {
     text
 }
 
-/// Whether an expression has a number other than 0, 1 and 2, which count, double and name nothing.
+/// Whether an expression has a number other than 0, 1 and 2. These count or double, and need no source.
 #[derive(Default)]
 struct Numbers {
     found: bool,
@@ -91,7 +92,7 @@ fn has_number(expression: &syn::Expr) -> bool {
 struct Constants<'a> {
     lines: Vec<&'a str>,
     has_defaults: bool,
-    /// Lines of constants that say nothing, with their names.
+    /// The lines and names of constants without a source.
     silent: Vec<(usize, String)>,
     seen: usize,
 }
@@ -107,7 +108,7 @@ impl Constants<'_> {
         }
     }
 
-    /// The comment on a line, and those that stand alone above it.
+    /// The comment on a line, and the comment lines directly above it.
     fn beside(&self, line: usize) -> String {
         let comment_of = |text: &str| text.split_once("//").map(|(_, comment)| comment.to_owned());
         let own = self.lines.get(line - 1).and_then(|text| comment_of(text)).unwrap_or_default();
@@ -125,8 +126,8 @@ impl<'ast> Visit<'ast> for Constants<'_> {
     }
 
     fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
-        // A parameter has an `Origin` for its default: without one it does not compile. Prices of work are none of
-        // time.
+        // A parameter has an `Origin` for its default, without which it does not compile. `WORK` and `NONE` are prices
+        // of work, and not of time.
         if ["PARAMETERS", "WORK", "NONE"].iter().any(|table| item.ident == table) {
             return;
         }
@@ -157,7 +158,7 @@ impl<'ast> Visit<'ast> for Constants<'_> {
     }
 }
 
-/// Constants of a file that do not say where they are from, and how many it has.
+/// The constants of a file without a source, and the number of all its constants.
 fn silent(name: &str, text: &str) -> (Vec<(usize, String)>, usize) {
     let parsed = syn::parse_file(text).unwrap_or_else(|error| panic!("{name}: {error}"));
     let has_defaults =
@@ -172,7 +173,7 @@ fn silent(name: &str, text: &str) -> (Vec<(usize, String)>, usize) {
 }
 
 #[test]
-fn every_constant_of_a_model_says_where_it_is_from() {
+fn every_constant_of_a_model_names_its_source() {
     let (mut all, mut seen) = (Vec::new(), 0);
     for file in sources() {
         let name = file.display().to_string();
@@ -185,10 +186,10 @@ fn every_constant_of_a_model_says_where_it_is_from() {
         seen += constants;
         all.extend(silent.into_iter().map(|(line, constant)| format!("{name}:{line}: {constant}")));
     }
-    assert!(seen > 100, "only {seen} constants: does this look at the models?");
+    assert!(seen > 100, "only {seen} constants found: check that ROOMS has the models' folders");
     assert!(
         all.is_empty(),
-        "{} constants do not say where they are from: name the section, table, figure or specification, or say `Fitted:`, \
+        "{} constants name no source: name the section, table, figure or specification, or say `Fitted:`, \
          `Assumed:` or `Ours:`\n  {}",
         all.len(),
         all.join("\n  ")
@@ -208,7 +209,7 @@ fn a_constant_without_a_source_is_found() {
     assert!(of("engine.rs", "const FLAG: u8 = 1;\n").is_empty(), "nothing is counted or timed with it");
     let config = "impl Config { fn new() -> Self { Self { depth: 16, node: 0 } } }\n";
     assert_eq!(of("config.rs", config), ["depth"]);
-    assert!(of("nic.rs", config).is_empty(), "no defaults of a card");
+    assert!(of("nic.rs", config).is_empty(), "these are no defaults of a card");
     let sourced = config.replace("depth: 16,", "\n// Section 4.\ndepth: 16,\n");
     assert!(of("config.rs", &sourced).is_empty());
     let trailing = config.replace("depth: 16, node: 0", "depth: 16, // Assumed: enough.\nnode: 0");

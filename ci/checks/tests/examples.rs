@@ -1,12 +1,12 @@
-//! Examples in the documentation of Rust code are run, and no package without examples has the compiler look for them:
-//! that costs seconds for each package.
+//! Cargo runs the examples in the documentation of Rust code. For a package without examples the search is disabled: it
+//! costs seconds for each package.
 
 use std::fs;
 use std::path::Path;
 
 use niclab_checks::{packages, repository, sources};
 
-/// Whether a line opens a block that is run as an example, or closes one: what stands behind the fence decides.
+/// The text after the fence, if a line opens or closes a code block. The text decides whether cargo runs the block.
 fn fence(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let documentation = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?;
@@ -26,7 +26,7 @@ fn has_example(text: &str) -> bool {
 }
 
 #[test]
-fn examples_are_told_from_other_blocks() {
+fn examples_are_distinguished_from_other_blocks() {
     assert!(has_example("/// ```\n/// f();\n/// ```"));
     assert!(has_example("//! ```text\n//! f\n//! ```\n    //! ```no_run\n//! f();\n//! ```"));
     assert!(!has_example("/// ```text\n/// f\n/// ```\n// ```\n"));
@@ -34,7 +34,7 @@ fn examples_are_told_from_other_blocks() {
 }
 
 #[test]
-fn examples_are_run_where_there_are_any() {
+fn packages_with_examples_have_doctests_enabled() {
     let files = sources();
     let root = fs::canonicalize(repository()).expect("the repository is there");
     let mut libraries = 0;

@@ -1,36 +1,37 @@
-//! Who may import whom inside the project. One direction, no exceptions: docs/ARCHITECTURE.md draws the same picture.
+//! The imports that packages of the project may have. They go in one direction, without exceptions;
+//! docs/ARCHITECTURE.md shows the same table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use niclab_checks::packages;
 
-/// Package, and the project's packages that it may depend on. Tests and build scripts count as well.
+/// A package, and the project's packages that it may depend on, also in tests and build scripts.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-abi", &[]),
     ("niclab-abi-header", &["niclab-abi"]),
     ("niclab-isa", &[]),
-    // Where programs write; any program may.
+    // The output of programs; any program may use it.
     ("niclab-output", &[]),
     ("niclab-source", &[]),
     ("niclab-asm", &["niclab-isa", "niclab-source"]),
     ("niclab-stitcher", &["niclab-components", "niclab-source"]),
     ("niclab-components", &[]),
     ("niclab-random", &[]),
-    // Figure 1 in C, for the model's tests alone.
+    // Figure 1 in C; only the model's tests use it.
     ("niclab-figure1", &[]),
     ("niclab-model", &["niclab-abi", "niclab-components", "niclab-figure1", "niclab-isa", "niclab-random"]),
-    // For the registry of models: their names, parameters and limits; the form of recordings; what programs are told.
+    // For the registry of models (names, parameters and limits), the form of recordings, and the workloads of guests.
     ("niclab-spec", &["niclab-abi", "niclab-model", "niclab-observe", "niclab-workloads"]),
     ("niclab-observe", &["niclab-abi", "niclab-model"]),
-    // The machines of a comparison, no part of any NIC, and the match unit beside them.
+    // Processors that it compares with the match unit; they are no part of a NIC.
     ("niclab-processors", &["niclab-harness", "niclab-isa", "niclab-model", "niclab-output"]),
-    // Runs programs of the match unit; what it prints of them the assembler knows.
+    // Runs programs of the match unit; prints them with the assembler.
     (
         "niclab-matching",
         &["niclab-asm", "niclab-harness", "niclab-isa", "niclab-model", "niclab-output", "niclab-source"],
     ),
     ("niclab-assembly", &["niclab-abi", "niclab-model", "niclab-spec"]),
-    // Its hosts run the code that guests run.
+    // The simulated hosts run the same code as guests.
     (
         "niclab-sim",
         &[
@@ -59,9 +60,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "niclab-workloads",
         ],
     ),
-    // The host's half of a port, wherever that host is.
+    // The host's half of a port, in guests and in simulated hosts.
     ("niclab-port", &["niclab-abi"]),
-    // What programs do, over that, in guests and in the simulator.
+    // The workloads of programs over a port, in guests and in the simulator.
     ("niclab-workloads", &["niclab-abi", "niclab-port", "niclab-random"]),
     ("niclab-user", &["niclab-abi", "niclab-port"]),
     ("niclab-tools", &["niclab-abi", "niclab-harness", "niclab-output", "niclab-user", "niclab-workloads"]),
@@ -90,9 +91,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     ("niclab-checks", &[]),
     ("niclab-runner", &[]),
-    // Runs the command and knows nothing of what is inside: for tests alone.
+    // Runs the command as a user does; only for tests.
     ("niclab-harness", &[]),
-    // The tests sit on top of everything.
+    // The tests may import all layers.
     (
         "niclab-tests",
         &[
@@ -132,7 +133,10 @@ fn imports_go_one_way() {
     let mut violations = Vec::new();
     for package in packages() {
         let Some(may) = allowed.get(package.name.as_str()) else {
-            violations.push(format!("{} has no line in MAY_IMPORT: decide where it stands", package.name));
+            violations.push(format!(
+                "{} has no line in MAY_IMPORT: decide which packages it may import",
+                package.name
+            ));
             continue;
         };
         for dependency in package.dependencies.iter().filter(|dependency| dependency.path.is_some()) {

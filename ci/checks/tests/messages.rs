@@ -1,5 +1,5 @@
-//! Texts that users read have no stray spaces: a line of source that was joined with the next one leaves its
-//! indentation in the middle of a message.
+//! Texts that users read have no stray spaces. If two lines of source are joined by mistake, the second one's
+//! indentation ends up in the middle of a message.
 
 use std::fs;
 use std::path::Path;
@@ -8,25 +8,25 @@ use niclab_checks::{repository, sources};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{Lit, LitStr};
 
-/// A run of so many spaces within a line is no way to write.
+/// The length of a run of spaces within a line that counts as a mistake.
 const STRAY: usize = 3;
 
 /// Whether a line of a text has a run of spaces between two words.
 fn has_stray_spaces(line: &str) -> bool {
-    let Some((before, behind)) = line.trim().split_once(&" ".repeat(STRAY)) else { return false };
+    let Some((before, after)) = line.trim().split_once(&" ".repeat(STRAY)) else { return false };
     let is_prose = |c: char| c.is_ascii_lowercase() || ",.;:)".contains(c);
-    let goes_on = behind.trim_start().starts_with(|c: char| c.is_ascii_lowercase());
-    before.ends_with(is_prose) && goes_on
+    let continues = after.trim_start().starts_with(|c: char| c.is_ascii_lowercase());
+    before.ends_with(is_prose) && continues
 }
 
-/// Whether a text has stray spaces. Several lines with runs of spaces are columns.
+/// Whether a text has stray spaces. Runs of spaces in several lines are columns.
 fn is_stray(text: &str) -> bool {
     let has_run = |line: &&str| line.trim().contains(&" ".repeat(STRAY));
     text.lines().filter(has_run).count() == 1 && text.lines().any(has_stray_spaces)
 }
 
-/// The string literals of these tokens, in macros and attributes too, with their lines. Documentation is no message:
-/// tables stand in it.
+/// The string literals of these tokens with their lines, also in macros and attributes. Documentation does not count:
+/// it may contain tables.
 fn literals(tokens: TokenStream, found: &mut Vec<(usize, String)>) {
     let mut is_doc = false;
     for token in tokens {
@@ -46,7 +46,7 @@ fn literals(tokens: TokenStream, found: &mut Vec<(usize, String)>) {
     }
 }
 
-/// Whether a file's texts are messages: tests hold pieces of source, tables and pages.
+/// Whether a file's texts are messages. Texts of tests are pieces of source, tables and pages.
 fn holds_messages(file: &Path) -> bool {
     let text = file.to_string_lossy();
     let is_test = text.starts_with("tests/") || text.contains("/tests/") || text.ends_with("/tests.rs");
@@ -63,7 +63,7 @@ fn stray_in(file: &Path) -> Vec<String> {
             let tokens = text.parse().unwrap_or_else(|error| panic!("{}: {error}", file.display()));
             literals(tokens, &mut found);
         }
-        // A literal of C stands on one line.
+        // A literal of C is on one line.
         Some("c" | "h") => {
             let of_line = |(number, line): (usize, &str)| {
                 line.split('"')
@@ -88,7 +88,7 @@ fn messages_have_no_stray_spaces() {
 }
 
 #[test]
-fn stray_spaces_are_told_from_columns() {
+fn stray_spaces_are_distinguished_from_columns() {
     assert!(has_stray_spaces("those are gone,          later ones can be received"));
     for fine in ["    indented as a list", "NAME      a column", "  1   2   3", "name: {}", "a  b"] {
         assert!(!has_stray_spaces(fine), "{fine}");

@@ -1,5 +1,5 @@
-//! Shared code names no NIC model: it looks models up. A model's own files lie in folders, or have names, that begin
-//! with its name. Tests may name the models that they test: files below a `tests` folder, and what follows
+//! Shared code names no NIC model; it uses the registry. A model's own files are in folders, or have names, that begin
+//! with the model's name. Tests may name the models that they test: files below a `tests` folder, and code after
 //! `#[cfg(test)]`.
 
 use std::collections::BTreeSet;
@@ -8,21 +8,21 @@ use std::path::Path;
 
 use niclab_checks::{repository, sources};
 
-/// What the own files and folders of models begin with.
+/// The beginnings of the names of models' own files and folders.
 const OWN: &[&str] = &["ultra", "match", "mailbox", "inic", "grim", "gamma"];
 
-/// Lists of models: one line for each of them, in the only files that a new model adds a line to.
+/// Lists with a line for each model. Only these files get a line for a new model.
 const LISTS: &[(&str, &str)] = &[("device/model/src/models/mod.rs", "the registry: the list of all models")];
 
-/// Shared files that name a model, and why. This list only shrinks.
+/// Shared files that name a model, and why. The list must not grow.
 const STANDING: &[(&str, &str)] = &[
-    ("cluster/bench/src/models/mod.rs", "the list of what models bring to benchmarks and figures"),
+    ("cluster/bench/src/models/mod.rs", "the list of models' benchmarks and figures"),
     ("guest-driver/lib/include/niclab.h", "generated; the names of C calls are promised to programs"),
     ("guest-driver/lib/src/capi.rs", "the names of C calls are promised to programs"),
-    ("guest-driver/tools/src/cli.rs", "the words of --transport, which scripts and reports hold"),
+    ("guest-driver/tools/src/cli.rs", "the values of --transport, which scripts and reports use"),
 ];
 
-/// The parts of an identifier or a text: `MatchPort` is `Match` and `Port`, `MATCH_PORTS` is `MATCH` and `PORTS`.
+/// The words in an identifier or a text: `MatchPort` has `Match` and `Port`, `MATCH_PORTS` has `MATCH` and `PORTS`.
 fn words(line: &str) -> Vec<&str> {
     let bytes = line.as_bytes();
     let mut words = Vec::new();
@@ -40,8 +40,8 @@ fn words(line: &str) -> Vec<&str> {
     words
 }
 
-/// Whether a line names a model. The word "match" is Rust's and everybody's: as a model's name it is written with a
-/// capital letter, before an underscore, or in quotes.
+/// Whether a line names a model. "match" is also a keyword and a verb. As a model's name it has a capital letter, is
+/// followed by an underscore, or is in quotes.
 fn names_a_model(line: &str) -> bool {
     let is_name = |word: &&str| OWN.iter().any(|own| *own != "match" && word.eq_ignore_ascii_case(own));
     let of_match = [
@@ -89,19 +89,19 @@ fn shared_code_names_no_model() {
         let Some(line) = naming(file) else { continue };
         let name = file.to_string_lossy().into_owned();
         if !known.contains(name.as_str()) {
-            wrong.push(format!("{line}\n    look the model up, or ask for a feature"));
+            wrong.push(format!("{line}\n    look up the model in the registry, or query a feature"));
         }
         needed.insert(name);
     }
     for file in known.iter().filter(|file| !needed.contains(**file)) {
-        wrong.push(format!("{file} names no model any more: delete its line"));
+        wrong.push(format!("{file} names no model: delete its line in STANDING"));
     }
     assert!(known.len() <= 5, "at most five shared files name a model");
     assert!(wrong.is_empty(), "models named in shared code:\n  {}", wrong.join("\n  "));
 }
 
 #[test]
-fn a_name_is_found_in_any_case_and_the_verb_is_none() {
+fn model_names_are_found_in_any_case_but_not_the_verb() {
     for line in [
         "use ultra::x;",
         "// ULTRA's ports",

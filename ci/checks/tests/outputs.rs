@@ -1,5 +1,5 @@
-//! What a command writes goes through `niclab-output`: a path that a user names may be a device, a FIFO or a link,
-//! standard output may have lost its reader, and standard error too.
+//! Commands write with `niclab-output` only. A path from a user may be a device, a FIFO or a link, and standard output
+//! and standard error may have lost their readers.
 
 use std::fs;
 use std::path::Path;
@@ -9,26 +9,29 @@ use niclab_checks::{repository, sources};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// Files and folders that may write files by themselves, and why.
+/// Files and folders that may write files directly, and why.
 const FILE_WRITERS: [(&str, &str); 7] = [
-    ("output/src/", "holds the one type for outputs"),
-    ("images/src/", "fills the cache, whose paths no user names"),
+    ("output/src/", "defines the type for output files"),
+    ("images/src/", "fills the cache, whose paths users do not choose"),
     ("guest-driver/agent/src/", "writes the guest's own /etc, /proc and /sys"),
-    ("device/abi/header/src/main.rs", "renews headers and tables of the source tree"),
+    ("device/abi/header/src/main.rs", "regenerates headers and tables of the source tree"),
     ("cluster/src/host/", "writes the cluster's runtime folder"),
     ("cluster/src/boot/", "writes the cluster's runtime folder and the cache"),
     ("ci/", "runs the tests"),
 ];
-/// Files and folders that may print by themselves, and why.
+/// Files and folders that may print directly, and why.
 const PRINTERS: [(&str, &str); 5] = [
-    ("output/src/", "holds the one way to print"),
+    ("output/src/", "defines the functions that print"),
     ("guest-driver/agent/src/", "has the guest's console, which is never closed"),
-    ("cluster/src/supervisor/mod.rs", "answers the niclab that ordered it, and goes on when that is gone"),
-    ("device/vhost-user/src/main.rs", "tells its owner that it is ready, who reads that"),
+    (
+        "cluster/src/supervisor/mod.rs",
+        "answers the niclab command that started it, and continues when that command has ended",
+    ),
+    ("device/vhost-user/src/main.rs", "reports that it is ready to its owner, which reads that"),
     ("ci/", "runs the tests"),
 ];
 
-/// Functions by which a path is replaced or made.
+/// Functions that create or replace a file.
 const FILE_FUNCTIONS: [(&str, &str); 7] = [
     ("fs", "rename"),
     ("fs", "write"),
@@ -41,7 +44,7 @@ const FILE_FUNCTIONS: [(&str, &str); 7] = [
 const FILE_METHODS: [&str; 4] = ["persist", "persist_noclobber", "create_new", "create"];
 const PRINT_MACROS: [&str; 2] = ["println", "print"];
 
-/// What a file does by itself.
+/// The calls in a file that write files or print directly.
 #[derive(Default)]
 struct Found {
     files: Vec<(usize, String)>,
@@ -69,7 +72,7 @@ impl<'ast> Visit<'ast> for Found {
     }
     fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
         let name = call.method.to_string();
-        // `OutputFile` has no method of these names; a builder of folders takes no `true`.
+        // `OutputFile` has no method with these names. A builder of folders has no `true` argument.
         let is_open_options = call.args.len() == 1;
         if FILE_METHODS.contains(&name.as_str()) && is_open_options {
             self.files.push((call.method.span().start().line, format!(".{name}()")));
@@ -86,7 +89,7 @@ impl<'ast> Visit<'ast> for Found {
     }
 }
 
-/// Whether a file is part of a program, and not of its tests, its build or its examples.
+/// Whether a file is part of a program, and not of its tests, build script or examples.
 fn is_of_a_program(file: &Path) -> bool {
     let text = file.to_string_lossy();
     let is_test = text.starts_with("tests/") || text.contains("/tests/") || text.ends_with("/tests.rs");
@@ -96,7 +99,7 @@ fn is_of_a_program(file: &Path) -> bool {
 
 fn found(file: &Path) -> Found {
     let text = fs::read_to_string(repository().join(file)).expect("a source");
-    // Most files hold none of these words, and need no parser.
+    // Most files contain none of these words, and need no parser.
     let words = FILE_FUNCTIONS.iter().map(|(_, name)| *name).chain(FILE_METHODS).chain(PRINT_MACROS);
     if !words.chain(["stdout"]).any(|word| text.contains(word)) {
         return Found::default();
@@ -107,7 +110,7 @@ fn found(file: &Path) -> Found {
     found
 }
 
-/// Lists what `of` finds in files that have no exception, and exceptions that nothing needs.
+/// Lists the calls that `of` finds in files without an exception, and the exceptions that no file needs.
 fn violations(exceptions: &[(&str, &str)], of: impl Fn(Found) -> Vec<(usize, String)>) -> Vec<String> {
     let mut unused: Vec<&str> = exceptions.iter().map(|(path, _)| *path).collect();
     let mut violations = Vec::new();
@@ -119,18 +122,18 @@ fn violations(exceptions: &[(&str, &str)], of: impl Fn(Found) -> Vec<(usize, Str
             }
         }
     }
-    violations.extend(unused.iter().map(|path| format!("{path}: nothing there needs its exception")));
+    violations.extend(unused.iter().map(|path| format!("{path}: no call there needs the exception")));
     violations
 }
 
 #[test]
-fn commands_write_files_through_the_one_type() {
+fn commands_write_files_only_with_output_file() {
     let violations = violations(&FILE_WRITERS, |found| found.files);
     assert!(violations.is_empty(), "use niclab_output::OutputFile:\n  {}", violations.join("\n  "));
 }
 
 #[test]
-fn commands_print_where_a_closed_pipe_is_noticed() {
+fn commands_print_only_with_niclab_output() {
     let violations = violations(&PRINTERS, |found| found.prints);
     assert!(
         violations.is_empty(),

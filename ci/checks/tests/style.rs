@@ -9,10 +9,11 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// Lines of a file without its tests, wherever they stand; and of its tests. A longer one holds a second idea, which
-/// wants a file of its own.
+/// The maximum number of lines of a file without its tests, and of its tests. A longer file usually has a second
+/// purpose, which needs its own file.
 const FILE_LINES: usize = 800;
-/// Lines of a function, from its signature to its closing brace: a screen, and a little grace for formatting.
+/// The maximum number of lines of a function, from its signature to its closing brace: a screen, and a few lines for
+/// formatting.
 const FUNCTION_LINES: usize = 80;
 
 fn has_extension(file: &Path, extensions: &[&str]) -> bool {
@@ -27,7 +28,7 @@ fn read(file: &Path) -> String {
     fs::read_to_string(repository().join(file)).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// The lines of a file that are tests, from their attributes to their closing braces.
+/// The number of lines in a file's tests, from their attributes to their closing braces.
 #[derive(Default)]
 struct Tests {
     lines: usize,
@@ -49,7 +50,7 @@ fn files_stay_short() {
     let mut long = Vec::new();
     for file in files.iter().filter(|file| has_extension(file, &["rs", "c", "h"])) {
         let text = read(file);
-        // What a program writes is read in that program.
+        // Generated files are exempt.
         if text.lines().take(3).any(|line| line.contains("Generated from")) {
             continue;
         }
@@ -67,10 +68,10 @@ fn files_stay_short() {
     assert!(long.is_empty(), "long files:\n  {}", long.join("\n  "));
 }
 
-/// A function's name, the line it begins in, and how many it has.
+/// A function's name, first line, and number of lines.
 type Function = (String, usize, usize);
 
-/// The functions of Rust code, in tests and in the arguments of macros too.
+/// The functions of Rust code, also in tests and in the arguments of macros.
 #[derive(Default)]
 struct Functions {
     found: Vec<Function>,
@@ -82,7 +83,7 @@ impl Functions {
         self.found.push((signature.ident.to_string(), first, last + 1 - first));
     }
 
-    /// Macros such as `proptest!` hold functions that need not parse: whatever reads `fn name ... { ... }` is one.
+    /// Macros such as `proptest!` contain functions that need not parse. Every `fn name ... { ... }` counts as one.
     fn scan(&mut self, tokens: TokenStream) {
         let (mut after_fn, mut open) = (false, None);
         for token in tokens {
@@ -133,8 +134,8 @@ fn functions_of_rust(parsed: &syn::File) -> Vec<Function> {
     functions.found
 }
 
-/// The functions of C in the kernel's style: a body's braces stand alone in the first column, and its signature begins
-/// behind whatever ended before.
+/// The functions of C in the kernel's style. The braces of a body are alone in the first column. The signature begins
+/// after the end of the item before it.
 fn functions_of_c(text: &str) -> Vec<Function> {
     let (mut found, mut first, mut body) = (Vec::new(), 0, None);
     for (index, line) in text.lines().enumerate() {
@@ -177,7 +178,7 @@ fn functions_fit_a_screen() {
 }
 
 #[test]
-fn functions_are_measured_wherever_they_stand() {
+fn functions_are_measured_in_tests_macros_and_traits() {
     let rust = "#[cfg(test)]\nmod tests { fn a() {\n\n} }\nproptest! { #[test] fn b(x in 0..3) {\n}\n}\ntrait T { fn c() {\n} }\n";
     let parsed = syn::parse_file(rust).expect("it is Rust");
     let found: Vec<_> =
@@ -187,12 +188,12 @@ fn functions_are_measured_wherever_they_stand() {
     assert_eq!(functions_of_c(c), [("static int one".to_owned(), 8, 6), ("int two".to_owned(), 15, 3)]);
     let mut tests = Tests::default();
     tests.visit_file(&parsed);
-    assert_eq!(tests.lines, 4, "tests that stand in front of other code are tests");
+    assert_eq!(tests.lines, 4, "tests before other code count as tests");
 }
 
 #[test]
 fn nothing_is_left_unfinished() {
-    // Spelled in halves, so that this file does not accuse itself.
+    // Written in halves, so that this file does not match.
     let marks =
         [concat!("to", "do!("), concat!("unimple", "mented!("), concat!("FIX", "ME"), concat!("TO", "DO")];
     let files = sources();
@@ -209,7 +210,7 @@ fn nothing_is_left_unfinished() {
 
 #[test]
 fn no_registry_is_named() {
-    // The mirror comes from the host's own configuration; a name in the source would bypass it.
+    // The mirror comes from the host's own configuration. A name in the source would bypass it.
     let hosts =
         [concat!("deb.", "debian.org"), concat!("security.", "debian.org"), concat!("crates", ".io/")];
     let mut found = Vec::new();

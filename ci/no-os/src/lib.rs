@@ -1,9 +1,8 @@
-//! Proof that the models, and the host's half of a port, reach neither a clock nor a socket: a library that is its own
-//! operating system.
+//! Proves that the models, and the host's half of a port, use no operating system: neither a clock nor a socket.
 //!
-//! It supplies the panic handler and the allocator that the standard library would otherwise bring. Should
-//! `niclab-model` or `niclab-port`, or anything that they depend on, link `std`, the compiler refuses this package with
-//! "found duplicate lang item `panic_impl`". No extra target has to be installed for that.
+//! This library supplies the panic handler and the allocator that the standard library would otherwise bring. If
+//! `niclab-model`, `niclab-port` or one of their dependencies links `std`, the compiler refuses this package with
+//! "found duplicate lang item `panic_impl`". The check needs no extra target.
 
 #![no_std]
 
@@ -11,14 +10,14 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::panic::PanicInfo;
 use core::ptr;
 
-// Linked in whole; these are what this package is about.
+// Links both packages completely.
 extern crate niclab_model as _;
 extern crate niclab_port as _;
 
 struct NoMemory;
 
-// SAFETY: a null pointer is the documented answer of an allocator that has no memory; nothing is ever handed out, so
-// that nothing is ever freed.
+// SAFETY: a null pointer is the documented answer of an allocator without memory. It allocates nothing, so the caller
+// never frees anything.
 unsafe impl GlobalAlloc for NoMemory {
     unsafe fn alloc(&self, _: Layout) -> *mut u8 {
         ptr::null_mut()

@@ -1,9 +1,9 @@
-//! Runs the steps and the test binaries of `ci/test`, ends what hangs, and says what hung where.
+//! Runs the steps and the test binaries of `ci/test`, ends those that hang, and reports where they hung.
 //!
-//! * [`limits`] decides what a hang is, out of samples;
-//! * [`libtest`] reads what test binaries print;
-//! * [`tree`] finds, counts and ends processes; [`stacks`] tells where they stand;
-//! * [`supervise`] runs a command under all of these.
+//! * [`limits`] decides from samples whether a command hangs;
+//! * [`libtest`] reads the output of test binaries;
+//! * [`tree`] finds, counts and ends processes; [`stacks`] reports their threads' states and calls;
+//! * [`supervise`] runs a command with the help of all of these.
 
 pub mod libtest;
 pub mod limits;

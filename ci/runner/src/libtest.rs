@@ -1,6 +1,7 @@
-//! What a test binary of Rust's own harness prints, in its usual form. Sans-IO: bytes in, what happened out.
+//! Reads the output of a test binary of Rust's own harness, in its usual form. Sans-IO: bytes in, results out.
 //!
-//! With several threads a test's line comes when it has ended; with one, its beginning comes before it runs:
+//! With several threads, the harness prints a test's line when the test has ended. With one thread, it prints the
+//! line's beginning before the test runs:
 //!
 //! ```text
 //! running 2 tests
@@ -10,15 +11,15 @@
 //! test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
 //! ```
 
-/// What the output said so far.
+/// What the output has reported so far.
 #[derive(Debug, Default)]
 pub struct Output {
     /// Whether lines of tests that passed or were ignored are left out.
     is_condensed: bool,
     line: Vec<u8>,
-    /// How much of `line` was passed on.
+    /// The number of bytes of `line` that were passed on.
     shown: usize,
-    /// The last whole line.
+    /// The last complete line.
     last: String,
     ended: Vec<String>,
     begun: Option<String>,
@@ -30,13 +31,13 @@ pub struct Output {
 }
 
 impl Output {
-    /// Nothing was printed yet.
+    /// The state before the first output.
     #[must_use]
     pub fn new(is_condensed: bool) -> Self {
         Self { is_condensed, ..Self::default() }
     }
 
-    /// Takes what was printed next; what of it is to be shown is appended to `show`.
+    /// Takes the next output, and appends to `show` the part that is to be shown.
     pub fn feed(&mut self, bytes: &[u8], show: &mut Vec<u8>) {
         for &byte in bytes {
             self.line.push(byte);
@@ -55,7 +56,7 @@ impl Output {
         }
     }
 
-    /// There will be no more; what is left of the last line is shown.
+    /// Ends the output. Appends the rest of the last line to `show`.
     pub fn finish(&mut self, show: &mut Vec<u8>) {
         if !self.line.is_empty() {
             self.end_line();
@@ -65,19 +66,19 @@ impl Output {
         }
     }
 
-    /// Tests that have ended: it counts up, as [`crate::limits::Sample::progress`] does.
+    /// The number of tests that have ended, for [`crate::limits::Sample::progress`].
     #[must_use]
     pub fn progress(&self) -> usize {
         self.ended.len()
     }
 
-    /// Whether a harness began and did not come to its end.
+    /// Whether a harness has begun and has not ended.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.is_harness && !self.is_closed
     }
 
-    /// Which of these tests run, where the harness runs `threads` at once. It starts them in the order of its list.
+    /// The tests of `all` that run now, if the harness runs `threads` at once. It starts them in the order of its list.
     #[must_use]
     pub fn running(&self, all: &[String], threads: usize) -> Vec<String> {
         if threads == 1 {
@@ -92,7 +93,7 @@ impl Output {
         all.iter().filter(is_left).take(threads).cloned().collect()
     }
 
-    /// A closing line as the harness's own, for a run that was ended when `hung` tests ran.
+    /// A closing line in the harness's form, for a run that was ended while `hung` tests ran.
     #[must_use]
     pub fn closing_line(&self, hung: usize) -> String {
         let Self { passed, ignored, .. } = self;
@@ -102,7 +103,7 @@ impl Output {
         )
     }
 
-    /// Takes a whole line; says whether it belongs into a condensed output.
+    /// Takes a complete line. Returns whether a condensed output shows it.
     fn end_line(&mut self) -> bool {
         let line = String::from_utf8_lossy(&self.line).trim_end_matches(['\r', '\n']).to_owned();
         self.is_harness |=
@@ -129,7 +130,7 @@ impl Output {
         true
     }
 
-    /// The test that began last has ended, with its result at the end of its own output.
+    /// Ends the test that began last. Its result is at the end of its own output.
     fn settle(&mut self) {
         if let Some(name) = self.begun.take() {
             let result = if self.last.ends_with("FAILED") { "FAILED" } else { "ok" };
@@ -147,7 +148,7 @@ impl Output {
     }
 }
 
-/// The test of a line that tells of one, and what follows. Its name is a path, without a space.
+/// The name of the test that a line is about, and the rest of the line. A name is a path without a space.
 fn begun(line: &str) -> Option<(&str, &str)> {
     let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let name = name.strip_suffix(" - should panic").unwrap_or(name);
@@ -158,13 +159,13 @@ fn is_end(result: &str) -> bool {
     matches!(result, "ok" | "FAILED") || result.starts_with("ignored")
 }
 
-/// The tests that a binary names when it is asked to list them.
+/// The tests in a binary's answer to `--list`.
 #[must_use]
 pub fn listed(text: &str) -> Vec<String> {
     text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
 }
 
-/// How many tests the harness runs at once, where it says so.
+/// The number of tests that the harness runs at once, if arguments or environment set it.
 #[must_use]
 pub fn threads(arguments: &[String], environment: Option<&str>) -> Option<usize> {
     let mut given = None;
@@ -183,11 +184,11 @@ pub fn threads(arguments: &[String], environment: Option<&str>) -> Option<usize>
 mod tests {
     use super::*;
 
-    /// What is shown, and what is known then.
+    /// The shown text, and the state after it.
     fn shown(text: &str, is_condensed: bool) -> (String, Output) {
         let mut output = Output::new(is_condensed);
         let mut show = Vec::new();
-        // Byte by byte: a pipe cuts where it likes.
+        // Byte by byte: a pipe may divide the output anywhere.
         text.bytes().for_each(|byte| output.feed(&[byte], &mut show));
         (String::from_utf8(show).expect("text"), output)
     }
@@ -199,7 +200,7 @@ mod tests {
     const HEAD: &str = "\nrunning 5 tests\n";
 
     #[test]
-    fn condensed_output_shows_what_failed_and_counts_the_rest() {
+    fn condensed_output_shows_failed_tests_and_counts_the_others() {
         let text = format!(
             "{HEAD}test a ... ok\ntest b - should panic ... ok\ntest c ... ignored, later\ntest d ... FAILED\n"
         );
@@ -222,7 +223,7 @@ mod tests {
         let (_, output) = shown(&format!("{HEAD}test b ... ok\n"), true);
         let all = names(&["a", "b", "c", "d", "e"]);
         assert_eq!(output.running(&all, 2), ["a", "c"]);
-        // One that has just ended is written in two parts.
+        // The harness writes the line of a test that has just ended in two parts.
         let (_, output) = shown(&format!("{HEAD}test b ... ok\ntest c ... "), true);
         assert_eq!(output.running(&all, 2), ["a", "c"]);
     }
@@ -242,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_says_test_is_no_test() {
+    fn programs_that_print_test_lines_do_not_count() {
         let (_, output) =
             shown("running 2 tests\ntest a ... out: test x ... y\ntest of mine ... now\n", false);
         assert_eq!(output.running(&names(&["a", "b"]), 1), ["a"]);
     }
 
     #[test]
-    fn a_run_that_closed_is_over_and_what_is_no_harness_never_was_open() {
+    fn only_a_harness_without_closing_line_is_open() {
         let closing = "\ntest result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s\n";
         let (show, output) = shown(&format!("{HEAD}{closing}\n"), true);
         assert!(show.contains(closing) && !output.is_open());
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_an_unended_line_is_shown_once() {
+    fn the_rest_of_an_unfinished_line_is_shown_once() {
         let mut output = Output::new(true);
         let mut show = Vec::new();
         output.feed(b"half a li", &mut show);

@@ -10,9 +10,9 @@ const USAGE: &str = "\
 niclab-runner step NAME [LIMITS] -- COMMAND...   runs a step of ci/test
 niclab-runner tests [LIMITS] -- BINARY...        runs a test binary: cargo's target.*.runner
 
-Ends what makes no progress, says where it stands, and leaves no process behind. Exits as the command
-did, or with 124 where it was ended. Progress of tests is a test that ends; a step makes none before
-its end. Limits, in seconds:
+Ends a command that makes no progress, shows its processes and threads, and leaves no process.
+Exits as the command did, or with 124 if the runner ended it for lack of progress. A test binary makes
+progress with each test that ends; a step makes none before its end. Limits, in seconds:
 
   --blocked S     wall time almost without processor time
   --processor S   processor time, children included
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     match supervise::run(&what, limits) {
         Ok(End::Code(code)) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         Ok(End::Signal(signal)) => {
-            // As if it had not been caught, so that a shell knows.
+            // As if the signal had not been caught, so that a shell sees it.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
             ExitCode::from(u8::try_from(128 + signal).unwrap_or(1))
         }
@@ -41,29 +41,31 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<(What, Limits), String> {
-    let kind = arguments.next().ok_or("nothing to do")?;
+    let kind = arguments.next().ok_or("neither `step` nor `tests` is given")?;
     let name = match kind.as_str() {
-        "step" => Some(arguments.next().ok_or("a step has a name")?),
+        "step" => Some(arguments.next().ok_or("the step's name is missing after `step`")?),
         "tests" => None,
         other => return Err(format!("`{other}` is neither `step` nor `tests`")),
     };
     let mut limits = if name.is_some() { STEP } else { TEST };
     loop {
-        let option = arguments.next().ok_or("`--` and a command are missing")?;
+        let option = arguments.next().ok_or("`--` and a command are missing at the end")?;
         let limit = match option.as_str() {
             "--" => break,
             "--blocked" => &mut limits.blocked,
             "--processor" => &mut limits.processor,
             "--wall" => &mut limits.wall,
-            other => return Err(format!("no limit is called `{other}`")),
+            other => return Err(format!("unknown limit `{other}`: give --blocked, --processor or --wall")),
         };
         let value = arguments.next().unwrap_or_default();
         let seconds = value.parse().ok().filter(|seconds| *seconds > 0);
-        *limit = seconds.map(Duration::from_secs).ok_or(format!("{option} wants seconds, not `{value}`"))?;
+        *limit = seconds
+            .map(Duration::from_secs)
+            .ok_or(format!("{option} is `{value}`; give a number of seconds above 0"))?;
     }
     let mut command: Vec<String> = arguments.collect();
     if command.is_empty() {
-        return Err("a command is missing".to_owned());
+        return Err("a command is missing after `--`".to_owned());
     }
     let what = match name {
         Some(name) => What::Step { name, command },
@@ -72,15 +74,15 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<(What, Limits), 
     Ok((what, limits))
 }
 
-/// Of one test, or of those that run at once. The longest take minutes of processor time; they may take many times that
-/// on a slow machine.
+/// Limits of one test, or of the tests that run at once. The longest test takes minutes of processor time, and many
+/// times that on a slow machine.
 const TEST: Limits = Limits {
     blocked: Duration::from_secs(10 * 60),
     processor: Duration::from_secs(30 * 60),
     wall: Duration::from_secs(60 * 60),
 };
 
-/// Of a whole step, which may wait for a slow network, and longer than the tests in it.
+/// Limits of a complete step. A step may wait for a slow network, and takes longer than its tests.
 const STEP: Limits = Limits {
     blocked: Duration::from_secs(40 * 60),
     processor: Duration::from_secs(2 * 3600),
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_read_and_everything_after_the_dashes_is_theirs() {
+    fn arguments_after_the_dashes_belong_to_the_command() {
         let (what, limits) = parsed("tests --blocked 7 --wall 9 -- a/b --quiet --wall x").expect("right");
         assert_eq!((limits.blocked.as_secs(), limits.wall.as_secs()), (7, 9));
         assert_eq!(limits.processor, TEST.processor);
@@ -106,11 +108,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn messages_name_the_wrong_argument() {
         for (line, part) in [
             ("watch", "neither"),
             ("step", "name"),
-            ("step a --blocked 0 -- b", "wants seconds, not `0`"),
+            ("step a --blocked 0 -- b", "is `0`; give a number of seconds"),
             ("tests --blok 3 -- b", "`--blok`"),
             ("tests --wall 3", "missing"),
             ("tests --", "missing"),

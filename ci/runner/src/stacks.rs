@@ -1,4 +1,4 @@
-//! Where processes stand: what the kernel says of each thread, and the calls of each, if there is a gdb.
+//! The state of processes: what the kernel reports of each thread, and the calls of each thread if gdb is installed.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,21 +9,21 @@ use std::time::{Duration, Instant};
 
 use crate::tree::Process;
 
-/// A hung process must not hang those who look at it.
+/// Limits gdb, so that a hung process does not hang the runner.
 const LOOK_LIMIT: Duration = Duration::from_secs(120);
 
-/// Processes whose calls are shown; a step may have started hundreds.
+/// The maximum number of processes whose calls are shown. A step may start hundreds.
 const MAX_PROCESSES: usize = 12;
 
-/// Calls of a thread that are shown.
+/// The maximum number of calls that are shown for a thread.
 const MAX_CALLS: &str = "60";
 
-/// What all of these do.
+/// The state of each process and thread, as text.
 #[must_use]
 pub fn told(tree: &[Process]) -> String {
     let mut text = String::new();
     for process in tree {
-        // Writing into a string does not fail.
+        // Writing to a string does not fail.
         let _ = writeln!(
             text,
             "process {}, child of {}, {:.1} s of processor time: {}",
@@ -45,7 +45,7 @@ pub fn told(tree: &[Process]) -> String {
     text
 }
 
-/// The calls of each thread, or why they are not there.
+/// The calls of each thread, or the reason why they are missing.
 fn calls(tree: &[Process]) -> String {
     let mut text = String::new();
     for process in tree.iter().take(MAX_PROCESSES) {
@@ -68,7 +68,7 @@ fn calls(tree: &[Process]) -> String {
                 );
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return text + "no calls: they need gdb, which is not installed (package gdb)\n";
+                return text + "no calls: gdb is not installed (package gdb)\n";
             }
             Err(error) => {
                 let _ = writeln!(text, "no calls of process {id}: gdb: {error}");
@@ -96,10 +96,9 @@ const fn word(state: char) -> &'static str {
     }
 }
 
-/// What a command prints, both streams, if it ends within the time.
+/// The output of a command, both streams, if it ends within the limit.
 ///
-/// # Errors
-/// When it cannot be started or takes too long; then it was killed.
+/// If the command does not start, or takes too long. Then it is killed.
 pub fn output(command: &mut Command, limit: Duration) -> std::io::Result<String> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let readers = [child.stdout.take().map(collect), child.stderr.take().map(collect)];
@@ -119,7 +118,7 @@ pub fn output(command: &mut Command, limit: Duration) -> std::io::Result<String>
 fn collect(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is shown.
+        // After an error, the text read before it is still shown.
         let _ = from.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     })

@@ -1,4 +1,4 @@
-//! Runs a command until it ends, hangs, or somebody asks to end; nothing that it started outlives it.
+//! Runs a command until it ends, hangs, or a signal asks the runner to end. No process of the command outlives it.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt as _;
@@ -18,48 +18,48 @@ use crate::libtest::{self, Output};
 use crate::limits::{Detector, Hang, Limits, Sample};
 use crate::{stacks, tree};
 
-/// Between two samples.
+/// The time between two samples.
 const TICK: Duration = Duration::from_secs(2);
 
-/// For what is asked to end: clusters are taken down in it.
+/// The time between the request to end and the kill. Clusters are taken down in it.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// For what is still there when the command has ended: it may be ending, too.
+/// The time for processes that remain when the command has ended: they may be ending, too.
 const LEFT_GRACE: Duration = Duration::from_secs(5);
 
-/// For a test binary to list its tests.
+/// The time for a test binary to list its tests.
 const LIST_LIMIT: Duration = Duration::from_secs(60);
 
-/// The exit code of what was ended because it hung, as timeout(1) has it.
+/// The exit code of a command that hung, as in timeout(1).
 pub const HUNG: i32 = 124;
 
-/// What is run.
+/// A command to run.
 #[derive(Clone, Debug)]
 pub enum What {
     /// A command with a name.
     Step {
-        /// What it is called.
+        /// The step's name.
         name: String,
         /// Program and arguments.
         command: Vec<String>,
     },
-    /// A test binary, or anything else that cargo runs in its place.
+    /// A test binary, or another program that cargo runs in its place.
     Tests {
         /// The binary.
         binary: PathBuf,
-        /// Its arguments. With `--quiet` tests that pass are not shown.
+        /// Its arguments. With `--quiet`, tests that pass are not shown.
         arguments: Vec<String>,
     },
 }
 
-/// Why nothing could be run.
+/// Why the runner could not run the command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel does not let this process be what it has to be.
-    #[error("cannot prepare to run anything: {0}")]
+    /// The kernel refuses signal handlers or the adoption of orphans.
+    #[error("cannot prepare to supervise the command: {0}")]
     Prepare(#[source] io::Error),
     /// The command does not start.
-    #[error("cannot run `{command}`: {source}; is it there, and a program?")]
+    #[error("cannot run `{command}`: {source}; check that the file exists and is executable")]
     Start {
         /// Its program.
         command: String,
@@ -68,24 +68,23 @@ pub enum Error {
     },
 }
 
-/// How it ended.
+/// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// With this exit code.
     Code(i32),
-    /// This process was asked to end by this signal, and has ended all else.
+    /// A signal asked this process to end, and it has ended all others.
     Signal(i32),
 }
 
-/// Runs it. What it prints, and what there is to say about it, comes on standard output.
+/// Runs the command. Its output and the runner's messages go to standard output.
 ///
-/// # Errors
-/// When it cannot be started.
+/// If the command cannot be started.
 pub fn run(what: &What, limits: Limits) -> Result<End, Error> {
-    // Before anything takes time: one that is killed while the command starts must be missed.
+    // First of all, so that the runner notices an owner that is killed while the command starts.
     let owner = getppid();
     tree::adopt().map_err(Error::Prepare)?;
-    // Before the child is there, so that its end is not missed.
+    // Before the child exists, so that its end is not missed.
     let mut signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGTERM]).map_err(Error::Prepare)?;
     let (sender, received) = channel();
     thread::spawn(move || signals.forever().try_for_each(|signal| sender.send(signal)));
@@ -94,7 +93,7 @@ pub fn run(what: &What, limits: Limits) -> Result<End, Error> {
     Ok(run.close(end))
 }
 
-/// What became of the command.
+/// Why the watch ended.
 enum Watched {
     Ended(WaitStatus),
     Hung(Hang),
@@ -104,7 +103,7 @@ enum Watched {
 struct Run<'a> {
     what: &'a What,
     child: i32,
-    /// Where it is read: of tests.
+    /// The parsed output, for test binaries.
     output: Option<Arc<Mutex<Output>>>,
     reader: Option<JoinHandle<()>>,
 }
@@ -127,11 +126,11 @@ impl<'a> Run<'a> {
             }));
             output = Some(read);
         }
-        // `wait` of all children takes its status, so that its handle must not.
+        // `reap` waits for all children and takes this one's status, so the handle must not wait.
         Ok(Self { what, child: child.id().cast_signed(), output, reader })
     }
 
-    /// Until something happens.
+    /// Waits until the command ends or hangs, or a signal asks to end.
     fn watch(&mut self, signals: &Receiver<i32>, limits: Limits, owner: Option<Pid>) -> Watched {
         let mut detector = Detector::new(limits);
         let tick = TICK.min(limits.blocked / 4).min(limits.wall / 4);
@@ -145,13 +144,13 @@ impl<'a> Run<'a> {
                 return Watched::Ended(status);
             }
             if getppid() != owner {
-                // Who started this was killed, and cannot ask any more.
+                // The owner was killed, and cannot send a signal any more.
                 return Watched::Asked(SIGTERM);
             }
             if last.elapsed() < tick {
                 continue;
             }
-            // A machine that was suspended, or a virtual one that was stopped, had no time to make progress.
+            // A suspended machine, or a stopped virtual one, had no time to make progress.
             at += last.elapsed().min(2 * tick);
             last = Instant::now();
             if let Some(hang) = detector.look(self.sample(at)) {
@@ -170,7 +169,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Says what is to be said, and leaves nothing behind.
+    /// Prints the messages, and ends all remaining processes.
     fn close(mut self, watched: Watched) -> End {
         let mut said = String::new();
         let mut is_failed = false;
@@ -192,7 +191,8 @@ impl<'a> Run<'a> {
             Watched::Ended(status) => End::Code(code(status)),
         };
         if let (End::Code(code), false, true) = (end, is_failed, self.is_open()) {
-            said += &format!("\n{} ended with code {code} before all of its tests had\n", self.what.name());
+            said +=
+                &format!("\n{} ended with code {code} before all of its tests had ended\n", self.what.name());
             let running = self.running();
             running
                 .iter()
@@ -203,7 +203,7 @@ impl<'a> Run<'a> {
         end
     }
 
-    /// Ends what is there; what cannot be ended.
+    /// Ends all remaining processes. Returns those that cannot be ended.
     fn end_tree(&mut self, watched: &Watched) -> Vec<tree::Process> {
         let own = getpid().as_raw_pid();
         if let Watched::Ended(_) = watched {
@@ -215,7 +215,7 @@ impl<'a> Run<'a> {
             }
         }
         let stuck = tree::end_all(GRACE);
-        // Nothing holds the pipe any more but what cannot be killed.
+        // Only processes that cannot be killed still hold the pipe.
         if let Some(reader) = self.reader.take().filter(|_| stuck.is_empty()) {
             let _ = reader.join();
         }
@@ -241,7 +241,7 @@ impl<'a> Run<'a> {
         self.output.as_ref().is_some_and(|output| locked(output).is_open())
     }
 
-    /// What a harness would have written at its end, so that what did not pass is counted as failed.
+    /// The closing line that the harness would have written, so that tests without a result count as failed.
     fn closing_line(&self, hung: usize) -> String {
         let line = self
             .output
@@ -259,7 +259,7 @@ impl What {
         }
     }
 
-    /// Whether tests that pass are left out.
+    /// Whether tests that pass are not shown.
     fn is_condensed(&self) -> bool {
         let Self::Tests { arguments, .. } = self else { return false };
         let is_raw = |argument: &String| argument == "--nocapture" || argument == "--no-capture";
@@ -276,7 +276,7 @@ impl What {
             }
             Self::Tests { binary, arguments } => {
                 let mut command = Command::new(binary);
-                // Its short form names no tests.
+                // The harness's own short form names no tests.
                 command.args(arguments.iter().filter(|argument| !is_quiet(argument))).stdout(Stdio::piped());
                 command
             }
@@ -288,22 +288,22 @@ fn is_quiet(argument: &String) -> bool {
     argument == "--quiet" || argument == "-q"
 }
 
-/// Makes the kernel kill the command when this thread ends, and lets gdb, which this process starts, look at it: where
-/// the Yama security module is, it may look at its own descendants alone.
+/// Makes the kernel kill the command when this thread ends. Also lets gdb, which this process starts, attach to the
+/// command: with the Yama security module, gdb could otherwise attach to its own descendants only.
 fn die_with_owner(command: &mut Command) {
     let owner = getpid();
     let prepare = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // Refused where there is no Yama, which then refuses nothing.
+        // Fails without Yama, which then restricts nothing.
         let _ = rustix::process::set_ptracer(PTracer::ProcessID(owner));
         // The owner may have died before the first line.
         if getppid() == Some(owner) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
-    // SAFETY: between fork and exec the closure makes system calls alone; it allocates nothing and takes no lock.
+    // SAFETY: between fork and exec the closure makes only system calls; it allocates nothing and takes no lock.
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Passes on what is printed, until nobody can print any more.
+/// Passes on the output, until no process holds the pipe.
 fn pass_on(mut from: ChildStdout, output: &Mutex<Output>) {
     let mut bytes = [0; 8192];
     loop {
@@ -322,14 +322,14 @@ fn pass_on(mut from: ChildStdout, output: &Mutex<Output>) {
     show(&text);
 }
 
-/// Prints it; where nobody reads, nobody misses it.
+/// Prints the text. Ignores a standard output without a reader.
 fn show(text: &[u8]) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text).and_then(|()| out.flush());
 }
 
 fn locked(output: &Mutex<Output>) -> MutexGuard<'_, Output> {
-    // Nothing panics while it holds the lock; if it did, what was read would still be whole.
+    // No holder of the lock panics. After a panic, the bytes read so far would still be valid.
     output.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,7 +1,7 @@
-//! The processes below this one, out of `/proc`.
+//! The descendants of this process, read from `/proc`.
 //!
-//! This process adopts its orphans ([`adopt`]), so that nothing that was started below it, in whatever session or
-//! process group, is anywhere else.
+//! This process adopts orphans ([`adopt`]), so every process started below it stays its descendant, in any session or
+//! process group.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 
-/// Between two looks whether processes have ended.
+/// The time between two checks whether processes have ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// For how long processes are killed again; a killed process that still stands then is stuck in the kernel.
+/// For how long processes are killed again. A process that remains after this time is stuck in the kernel.
 const KILL_LIMIT: Duration = Duration::from_secs(20);
 
 /// A process, or one of its threads.
@@ -21,26 +21,26 @@ const KILL_LIMIT: Duration = Duration::from_secs(20);
 pub struct Process {
     /// Its number.
     pub id: i32,
-    /// Its parent's.
+    /// Its parent's number.
     pub parent: i32,
     /// Its name, cut by the kernel to 15 bytes.
     pub name: String,
     /// Running, sleeping and so on, as in proc_pid_stat(5).
     pub state: char,
-    /// Processor time of itself and of children that it waited for.
+    /// Processor time of the process, and of children whose status it took.
     pub processor: Duration,
-    /// Processor time of children that it waited for alone.
+    /// The children's share of `processor`.
     children: Duration,
 }
 
 impl Process {
-    /// Whether it has ended, and nobody asked how.
+    /// Whether it has ended and its parent has not taken its status.
     #[must_use]
     pub fn is_zombie(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 
-    /// The command line, or the name where there is none.
+    /// The command line, or the name if there is none.
     #[must_use]
     pub fn command_line(&self) -> String {
         let words = fs::read(format!("/proc/{}/cmdline", self.id)).unwrap_or_default();
@@ -60,13 +60,12 @@ impl Process {
 
 /// Makes this process the parent of every orphan below it.
 ///
-/// # Errors
-/// Where the kernel refuses.
+/// If the kernel refuses.
 pub fn adopt() -> std::io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// Everything that runs below a process, by number, zombies left out.
+/// The descendants of a process by number, without zombies.
 #[must_use]
 pub fn below(root: i32) -> Vec<Process> {
     let all: Vec<Process> = numbers("/proc").filter_map(|id| read(&format!("/proc/{id}/stat"))).collect();
@@ -78,7 +77,7 @@ fn descendants(root: i32, all: Vec<Process>) -> Vec<Process> {
     for process in all {
         children.entry(process.parent).or_default().push(process);
     }
-    // A process has one parent, so that each is taken once and this ends.
+    // A process has one parent, so the loop takes each once, and ends.
     let (mut found, mut next) = (Vec::new(), vec![root]);
     while let Some(parent) = next.pop() {
         for process in children.remove(&parent).unwrap_or_default() {
@@ -91,21 +90,21 @@ fn descendants(root: i32, all: Vec<Process>) -> Vec<Process> {
     found
 }
 
-/// Processor time of these and of all that this process waited for: it only grows.
+/// Processor time of these processes and of all whose status this process took. It never decreases.
 #[must_use]
 pub fn processor(tree: &[Process]) -> Duration {
     let waited_for = read("/proc/self/stat").map(|own| own.children).unwrap_or_default();
     waited_for + tree.iter().map(|process| process.processor).sum::<Duration>()
 }
 
-/// Whether a thread of these runs, waits for a processor, or for a disk.
+/// Whether a thread of these processes runs, or waits for a processor or a disk.
 #[must_use]
 pub fn is_runnable(tree: &[Process]) -> bool {
     let is_awake = |process: &Process| matches!(process.state, 'R' | 'D');
     tree.iter().any(|process| is_awake(process) || process.threads().iter().any(is_awake))
 }
 
-/// Takes the status of each child that ended, orphans too; that of `child`, if it is among them.
+/// Takes the status of each child that ended, also of orphans. Returns the status of `child` if it is among them.
 pub fn reap(child: i32) -> Option<WaitStatus> {
     let mut status = None;
     while let Ok(Some((ended, how))) = wait(WaitOptions::NOHANG) {
@@ -116,8 +115,8 @@ pub fn reap(child: i32) -> Option<WaitStatus> {
     status
 }
 
-/// Ends everything below this process: asks first, and kills what is still there after `grace`. Names what cannot be
-/// killed.
+/// Ends all descendants of this process: asks first, and kills those that remain after `grace`. Returns those that
+/// cannot be killed.
 pub fn end_all(grace: Duration) -> Vec<Process> {
     let own = rustix::process::getpid().as_raw_pid();
     signal(&below(own), Signal::TERM);
@@ -126,7 +125,7 @@ pub fn end_all(grace: Duration) -> Vec<Process> {
     }
     let begin = Instant::now();
     loop {
-        // Again and again: one that was forking has a child now.
+        // Repeatedly: a process that was forking has a child now.
         signal(&below(own), Signal::KILL);
         let left = wait_until_gone(own, 5 * LOOK);
         if left.is_empty() || begin.elapsed() > KILL_LIMIT {
@@ -135,7 +134,7 @@ pub fn end_all(grace: Duration) -> Vec<Process> {
     }
 }
 
-/// Waits until nothing is below this process, or the time is over; what is left.
+/// Waits until this process has no descendants, or the limit has passed. Returns the remaining ones.
 pub fn wait_until_gone(own: i32, limit: Duration) -> Vec<Process> {
     let begin = Instant::now();
     loop {
@@ -150,7 +149,7 @@ pub fn wait_until_gone(own: i32, limit: Duration) -> Vec<Process> {
 
 fn signal(tree: &[Process], signal: Signal) {
     for pid in tree.iter().filter_map(|process| Pid::from_raw(process.id)) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = kill_process(pid, signal);
     }
 }
@@ -160,14 +159,14 @@ fn numbers(folder: &str) -> impl Iterator<Item = i32> + use<> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// None where it ended meanwhile.
+/// `None` if the process has ended meanwhile.
 fn read(path: &str) -> Option<Process> {
     parse(&String::from_utf8_lossy(&fs::read(path).ok()?))
 }
 
-/// A line of proc_pid_stat(5).
+/// Parses a line of proc_pid_stat(5).
 fn parse(line: &str) -> Option<Process> {
-    // The name may hold parentheses and spaces of its own.
+    // The name may contain parentheses and spaces.
     let (head, rest) = line.rsplit_once(") ")?;
     let (id, name) = head.split_once(" (")?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_whatever_the_name() {
+    fn lines_with_parentheses_in_the_name_are_parsed() {
         let process = process(7, 3, 'S');
         assert_eq!((process.id, process.parent, process.state), (7, 3, 'S'));
         assert_eq!(process.name, "a (b) c");

@@ -1,4 +1,4 @@
-//! `ci/test` itself, with a cargo that only says what the real one would.
+//! `ci/test` itself, with a shell script in place of cargo.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
 use tempfile::TempDir;
 
-/// `ci/test quick`, in a process group of its own; its cargo is this shell script.
+/// `ci/test quick`, in its own process group. Its cargo is this shell script.
 fn gate(cargo: &str) -> (TempDir, Command) {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -19,20 +19,20 @@ fn gate(cargo: &str) -> (TempDir, Command) {
     symlink(env!("CARGO_BIN_EXE_niclab-runner"), at("target/debug/niclab-runner")).unwrap();
     fs::create_dir(at("bin")).unwrap();
     let script = format!("#!/bin/sh\ncase \"$*\" in *niclab-runner) exit 0 ;; esac\n{cargo}\n");
-    // By a process of its own: a file that another test's child still holds open for writing is no program to the
-    // kernel.
+    // Another process writes the script. A test's child may still hold a file of this process open for writing, and the
+    // kernel refuses to run such a file.
     let write = "printf '%s' \"$1\" >\"$2\" && chmod 755 \"$2\"";
     let status = Command::new("sh").args(["-c", write, "sh", &script]).arg(at("bin/cargo")).status().unwrap();
     assert!(status.success());
     let path = format!("{}:{}", at("bin").display(), std::env::var("PATH").unwrap());
     let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../test"));
     command.arg("quick").env("PATH", path).env("CARGO_TARGET_DIR", at("target")).env("NOTES", at("notes"));
-    // What a script that is killed leaves behind goes with the folder.
+    // Files that a killed script leaves are removed with the folder.
     command.env("TMPDIR", folder.path()).process_group(0).stdin(Stdio::null());
     (folder, command)
 }
 
-/// What tests print at their end.
+/// The closing line of a test harness.
 fn closing(passed: u32, failed: u32) -> String {
     format!(
         "echo 'test result: ok. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out'\n"
@@ -40,7 +40,7 @@ fn closing(passed: u32, failed: u32) -> String {
 }
 
 #[test]
-fn tests_are_added_up_and_a_step_that_counts_nothing_is_one() {
+fn a_step_without_a_harness_counts_as_one_test() {
     let two = closing(3, 0) + &closing(4, 0);
     for (cargo, end, code) in [
         (format!("case \"$*\" in *\" test \"*) {two} ;; esac"), "10 passed, 0 failed", 0),
@@ -60,7 +60,7 @@ fn tests_are_added_up_and_a_step_that_counts_nothing_is_one() {
     }
 }
 
-/// Each test binary runs under the runner, which the options for cargo name.
+/// Each test binary runs under the runner: cargo's options name it.
 #[test]
 fn tests_are_watched() {
     let (_folder, mut gate) = gate("echo \"cargo: $*\"");
@@ -74,7 +74,7 @@ fn tests_are_watched() {
 }
 
 #[test]
-fn nothing_goes_on_when_it_is_interrupted() {
+fn no_step_runs_after_an_interrupt() {
     let whole = |pid| kill_process_group(pid, Signal::INT);
     let shell = |pid| kill_process(pid, Signal::TERM);
     let killed = |pid| kill_process(pid, Signal::KILL);
@@ -91,8 +91,8 @@ fn nothing_goes_on_when_it_is_interrupted() {
         }
         end(Pid::from_child(&gate)).unwrap();
         let status = gate.wait().unwrap();
-        // A shell that is interrupted while it waits dies of the signal, or says so by its code when its child did so
-        // first.
+        // A shell that is interrupted while it waits dies of the signal. If its child died first, it exits with the
+        // signal's code.
         let signal = signal.as_raw();
         assert!(
             status.signal() == Some(signal) || status.code() == Some(128 + signal),
@@ -101,7 +101,7 @@ fn nothing_goes_on_when_it_is_interrupted() {
         let notes = fs::read_to_string(&notes).unwrap();
         let step = Pid::from_raw(notes.trim().parse().expect("one step, and no other")).unwrap();
         while test_kill_process(step).is_ok() {
-            assert!(began.elapsed().as_secs() < 120, "the step goes on");
+            assert!(began.elapsed().as_secs() < 120, "the step still runs");
             std::thread::yield_now();
         }
     }

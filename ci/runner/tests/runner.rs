@@ -1,5 +1,5 @@
-//! The runner against tests that hang, die and leave processes behind: fixtures of this file, which are ignored
-//! elsewhere.
+//! The runner on tests that hang, die and leave processes. The tests are fixtures in this file, which other runs
+//! ignore.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 /// Where a fixture notes the processes that it started.
 const NOTES: &str = "NICLAB_RUNNER_NOTES";
 
-/// Generous: a busy machine takes its time, and only what hangs needs this long.
+/// Long, because a busy machine is slow. Only a test that hangs takes this long.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn runner(arguments: &[&str], notes: &Path) -> Command {
@@ -25,7 +25,7 @@ fn runner(arguments: &[&str], notes: &Path) -> Command {
     command
 }
 
-/// A line that runs fixtures of this file under limits.
+/// The arguments that run fixtures of this file under limits.
 fn fixtures<'a>(limits: &[&'a str], names: &[&'a str], own: &'a str) -> Vec<&'a str> {
     [&["tests"], limits, &["--", own, "--ignored", "--exact", "--quiet", "--test-threads=2"], names].concat()
 }
@@ -48,37 +48,37 @@ fn noted(notes: &Path) -> Vec<Pid> {
     notes.lines().map(|line| Pid::from_raw(line.parse().unwrap()).unwrap()).collect()
 }
 
-/// Whether it is there, and no zombie.
+/// Whether the process exists and is no zombie.
 fn is_alive(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap_or_default();
     test_kill_process(pid).is_ok() && !stat.contains(") Z ")
 }
 
-/// Short, and long enough for what a fixture does before.
+/// Short, but long enough for a fixture's start.
 const BLOCKED: &[&str] = &["--blocked", "8"];
 
 #[test]
-fn a_test_that_sleeps_for_ever_is_named_with_its_stack_and_its_children_end() {
-    let names = ["fixture_passes", "fixture_that_waits_for_nobody", "fixture_fails"];
+fn a_hung_test_is_named_with_its_stack_and_ended() {
+    let names = ["fixture_passes", "fixture_that_waits_forever", "fixture_fails"];
     let (code, said, children) = run(BLOCKED, &names);
     assert_eq!(code, Some(124), "{said}");
     assert!(said.contains("hangs: blocked for"), "{said}");
-    assert!(said.contains("\ntest fixture_that_waits_for_nobody ... HANGS\n"), "{said}");
+    assert!(said.contains("\ntest fixture_that_waits_forever ... HANGS\n"), "{said}");
     assert!(said.contains("test fixture_fails ... FAILED") && !said.contains("fixture_passes ..."), "{said}");
     assert!(said.contains("\ntest result: FAILED. 1 passed; 2 failed; 0 ignored;"), "{said}");
-    // The kernel's part is there without gdb.
+    // The kernel's report needs no gdb.
     assert!(said.contains("`fixture_that_wa`: sleeping"), "{said}");
-    // Some containers refuse gdb; then that is said.
+    // Some containers refuse gdb, which the runner then reports.
     let is_gdb_there = Command::new("gdb").arg("--version").output().is_ok();
     let parts: &[&str] =
-        if is_gdb_there { &["wait_for_nobody_at_all ()", "no calls of process"] } else { &["package gdb"] };
+        if is_gdb_there { &["wait_forever ()", "no calls of process"] } else { &["package gdb"] };
     assert!(parts.iter().any(|part| said.contains(part)), "{said}");
-    assert_eq!(children.len(), 2, "one in a session of its own");
+    assert_eq!(children.len(), 2, "one of them in its own session");
     assert!(!children.iter().any(|child| is_alive(*child)), "{said}");
 }
 
 #[test]
-fn a_test_that_goes_round_in_circles_is_named_also_without_gdb() {
+fn a_looping_test_is_named_also_without_gdb() {
     let notes = tempfile::NamedTempFile::new().unwrap();
     let own = own();
     let line = fixtures(&["--processor", "4"], &["fixture_that_goes_round_in_circles"], &own);
@@ -99,7 +99,7 @@ fn a_test_that_dies_is_counted_and_named() {
 }
 
 #[test]
-fn what_a_test_leaves_behind_is_told_and_ended() {
+fn processes_left_by_a_test_are_reported_and_ended() {
     let (code, said, children) = run(BLOCKED, &["fixture_that_leaves_a_child"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("left process") && said.contains("sleep 1000"), "{said}");
@@ -109,7 +109,7 @@ fn what_a_test_leaves_behind_is_told_and_ended() {
 }
 
 #[test]
-fn what_is_no_test_binary_goes_through_as_it_is() {
+fn other_programs_run_unchanged() {
     let notes = tempfile::NamedTempFile::new().unwrap();
     let output = runner(&["tests", "--", "sh", "-c", "echo out; exit 7"], notes.path()).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(7), &b"out\n"[..]));
@@ -130,10 +130,10 @@ fn a_step_that_hangs_is_named_and_counted() {
     assert!(said.contains("\ntest result: FAILED. 0 passed; 1 failed;"), "{said}");
 }
 
-/// A runner below a shell of its own, with a fixture that sleeps, and that fixture's children.
+/// Starts a runner with a fixture that sleeps. Returns the runner and the fixture's children.
 fn sleeping(notes: &Path) -> (Child, Vec<Pid>) {
     let own = own();
-    let line = fixtures(&[], &["fixture_that_waits_for_nobody"], &own);
+    let line = fixtures(&[], &["fixture_that_waits_forever"], &own);
     let mut command = runner(&line, notes);
     let mut child = command.stdout(Stdio::piped()).process_group(0).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
@@ -142,7 +142,7 @@ fn sleeping(notes: &Path) -> (Child, Vec<Pid>) {
     (child, noted(notes))
 }
 
-/// Awaits it; what never comes ends the test.
+/// Waits for the condition, and fails the test after `LIMIT`.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = std::time::Instant::now();
     while !is_so() {
@@ -152,7 +152,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn nothing_is_left_behind_when_it_is_interrupted() {
+fn an_interrupt_leaves_no_process() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let notes = tempfile::NamedTempFile::new().unwrap();
         let (mut runner, children) = sleeping(notes.path());
@@ -165,12 +165,12 @@ fn nothing_is_left_behind_when_it_is_interrupted() {
 }
 
 #[test]
-fn a_runner_whose_owner_was_killed_ends_all_of_it() {
+fn a_runner_whose_owner_is_killed_ends_its_processes() {
     let notes = tempfile::NamedTempFile::new().unwrap();
     let own = own();
-    let line = fixtures(&[], &["fixture_that_waits_for_nobody"], &own);
+    let line = fixtures(&[], &["fixture_that_waits_forever"], &own);
     let mut shell = Command::new("sh");
-    // The shell waits for it, and is no replacement of it.
+    // `; true` makes the shell wait for the runner instead of replacing itself with it.
     shell
         .args(["-c", "\"$@\"; true", "sh", env!("CARGO_BIN_EXE_niclab-runner")])
         .args(line)
@@ -180,7 +180,7 @@ fn a_runner_whose_owner_was_killed_ends_all_of_it() {
     until("the fixture has its children", || noted(notes.path()).len() == 2);
     shell.kill().unwrap();
     shell.wait().unwrap();
-    // Ends when nobody holds it any more.
+    // Ends when no process holds the pipe.
     let mut said = String::new();
     stdout.read_to_string(&mut said).unwrap();
     let children = noted(notes.path());
@@ -199,16 +199,16 @@ fn fixture_fails() {
 
 #[test]
 #[ignore = "a fixture"]
-fn fixture_that_waits_for_nobody() {
+fn fixture_that_waits_forever() {
     note(&[start("sleep", false), start("sleep", true)]);
-    wait_for_nobody_at_all();
+    wait_forever();
 }
 
-/// A name to find in a stack.
+/// A function that the test finds in the stack.
 #[inline(never)]
-fn wait_for_nobody_at_all() {
-    let (nobody, comes) = (Mutex::new(()), Condvar::new());
-    drop(comes.wait_while(nobody.lock().unwrap(), |()| true).unwrap());
+fn wait_forever() {
+    let (mutex, never) = (Mutex::new(()), Condvar::new());
+    drop(never.wait_while(mutex.lock().unwrap(), |()| true).unwrap());
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn fixture_that_leaves_a_child() {
     note(&[start("sleep", true)]);
 }
 
-/// Starts one that would outlive the test by far, and hangs up on request only.
+/// Starts a process that sleeps for much longer than the test; with `is_apart`, in its own session.
 fn start(program: &str, is_apart: bool) -> Child {
     let mut command = if is_apart { Command::new("setsid") } else { Command::new(program) };
     if is_apart {

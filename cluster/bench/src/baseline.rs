@@ -11,8 +11,8 @@ use niclab_cluster::{boot::running::RunningCluster, plan::Plan};
 /// How long a guest may take to bring the interface up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Brings up the interface with the Ethernet address `$1` and the IP address `$2`, and waits for an answer of the peer
-/// `$3`, whose QEMU may not have connected yet. `$4` is the driver's module, which may be loaded already.
+/// Brings up the interface with the Ethernet address `$1` and the IP address `$2`. Then waits until the peer `$3`
+/// answers, because its QEMU may not have connected yet. `$4` is the driver's module, which may be loaded already.
 const SETUP: &str = r#"
 modprobe -q "$4"
 for path in /sys/class/net/*; do

@@ -7,9 +7,9 @@
 //!
 //! [`guests`], [`round_trip`], [`boot`], [`scale`], [`device`], [`hostile`], [`sim`] and [`instructions`] are sections,
 //! and a model can have sections of its own. Their results are [`figure`]s in a [`report`]; [`earlier`] compares it
-//! with an earlier report. [`baseline`] adds QEMU's own network to guests, [`memory`] reads the memory of a process,
-//! [`program`] runs benchmarks that are programs of their own, and [`interference`] measures the use of the machine by
-//! others. [`figures`] compares models with papers; [`compare`] compares models with each other.
+//! with an earlier report. [`baseline`] adds QEMU's own network to guests, and [`memory`] reads the memory of a
+//! process. [`program`] runs benchmarks that are separate programs. [`interference`] measures how much other processes
+//! use the machine. [`figures`] compares models with papers; [`compare`] compares models with each other.
 
 pub mod baseline;
 pub mod boot;

@@ -116,8 +116,8 @@ pub fn messages_per_s(
     Ok(number(&text, "/sections/0/rows/0/messages_per_s_wall")?)
 }
 
-/// Median time of the lower rank's program to send a short message for which there is space, without a doorbell if the
-/// NIC polls, in nanoseconds of wall time.
+/// Median wall time in nanoseconds in which the lower rank's program sends a short message for which there is space.
+/// If the NIC polls, no doorbell is included.
 ///
 /// # Errors
 /// When the command fails on a node.
@@ -138,8 +138,8 @@ wait $! || { cat /tmp/beside.log >&2; exit 1; }
 cat /tmp/beside.json
 "#;
 
-/// Bandwidth of `messages` of `size_bytes` from the lower rank to the higher, and of `writes` of the same size over TCP
-/// by the same cards at the same time: both in 10^6 bytes per second of wall time.
+/// Bandwidth of `messages` of `size_bytes` from the lower rank to the higher, and of `writes` of the same size over
+/// TCP. Both streams use the same cards at the same time. In 10^6 bytes per second of wall time.
 ///
 /// # Errors
 /// When the command fails on a node.

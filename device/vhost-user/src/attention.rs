@@ -1,5 +1,5 @@
-//! By which the library's thread that serves one connection's queues is called: by itself, by other nodes' threads, by
-//! the thread that ends the connection, and by the handler of a vanished page.
+//! Wakes the library's thread that serves the queues of one connection. Callers are that thread itself, threads of
+//! other nodes, the thread that ends the connection, and the signal handler of a vanished page.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
-/// What one connection's thread is called for.
+/// The wake-up of one connection's thread, with its reasons.
 #[derive(Debug)]
 pub struct Attention {
     event: EventFd,
@@ -17,7 +17,7 @@ pub struct Attention {
 
 impl Attention {
     /// # Errors
-    /// When the operating system gives no event.
+    /// If the operating system gives no event.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             event: EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?,
@@ -26,27 +26,27 @@ impl Attention {
         })
     }
 
-    /// Asks for one more turn, after the other queues had theirs.
+    /// Has the thread run once more, after it has served the other queues.
     pub fn wake(&self) {
         let one = 1_u64.to_ne_bytes();
-        // Fails only when the counter is full, and then the call is under way already.
+        // Fails only if the counter is full, and then the thread is already woken.
         // SAFETY: the descriptor is open as long as `self`, and `one` is eight readable bytes.
         unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Says that the connection ends.
+    /// Reports that the connection ends.
     pub fn end(&self) {
         self.is_ending.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Whether the connection ends, so that nobody goes on polling.
+    /// Whether the connection ends: its thread must stop polling.
     pub fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Acquire)
     }
 
-    /// Says that a page of the guest's memory is gone. Called in a signal handler: nothing but an atomic store and one
-    /// system call that is safe there.
+    /// Reports that a page of the guest's memory is gone. A signal handler calls this, so it does only an atomic store
+    /// and one async-signal-safe system call.
     pub fn lose_memory(&self) {
         self.has_lost_memory.store(true, Ordering::Release);
         self.wake();
@@ -57,10 +57,10 @@ impl Attention {
         self.has_lost_memory.load(Ordering::Acquire)
     }
 
-    /// Takes the calls so far. What they were for is looked at behind this: a call that comes between the two is seen
-    /// now, and once more.
+    /// Consumes the wake-ups so far. The caller checks the reasons after this. If a wake-up arrives in between, the
+    /// caller sees its reason now, and once more later.
     pub fn consume(&self) {
-        // Fails when there was none.
+        // Fails if there was no wake-up.
         let _ = self.event.read();
     }
 }

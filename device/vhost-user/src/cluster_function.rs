@@ -1,4 +1,4 @@
-//! The cluster function: the vhost-user back end behind QEMU's `vhost-user-test-device-pci`.
+//! The cluster function: the vhost-user back end of QEMU's `vhost-user-test-device-pci`.
 
 use crate::shell::service::device;
 use crate::shell::service::queues;
@@ -40,21 +40,22 @@ pub struct ClusterFunction {
     node: usize,
     link: Arc<Link>,
     map: MapRequests,
-    /// The world knows the queues of this connection.
+    /// The node's card has the queues of this connection.
     is_attached: AtomicBool,
     stop: Mutex<Stop>,
 }
 
-/// Whether the front end has stopped the device. Its lock is taken before the world's.
+/// Whether the front end has stopped the device. A thread takes its lock before the nodes' locks.
 #[derive(Debug, Default)]
 struct Stop {
     is_stopped: bool,
-    /// A guest has read the configuration space since, as a driver does that finds the device: its machine runs.
+    /// A guest has read the configuration space since the stop, as a driver does that finds the device: its machine
+    /// runs.
     is_config_read: bool,
 }
 
 impl ClusterFunction {
-    /// The function of `node`, for a connection to come; `seat` is the node's.
+    /// The function of `node`, for a future connection; `seat` is the node's.
     pub fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, seat: &Arc<Seat>) -> Arc<Self> {
         Arc::new(Self {
             shell: Arc::clone(shell),
@@ -66,12 +67,12 @@ impl ClusterFunction {
         })
     }
 
-    /// Somebody has connected.
+    /// A front end has connected.
     pub fn on_connect(&self) {
         self.shell.set_connected(self.node, |connected| connected.cluster = true);
     }
 
-    /// The connection is gone, and with it the guest or its QEMU.
+    /// The connection has ended, with the guest or its QEMU.
     pub fn on_disconnect(&self) {
         self.host_reset();
         let old = {
@@ -90,30 +91,31 @@ impl ClusterFunction {
         });
     }
 
-    /// Whether front ends of a node need a relay: QEMU's device for this function acknowledges features first.
+    /// No front end needs a relay: QEMU's device for this function acknowledges features first.
     pub const fn has_relay(_shell: &Shell, _node: usize) -> bool {
         false
     }
 
-    /// What a relay switches: nothing.
+    /// No switches, because no front end has a relay.
     pub const fn switches(&self) -> Option<&Arc<Switches>> {
         None
     }
 
-    /// The front end did what it must not.
+    /// Counts a violation of the protocol by the front end.
     pub fn violation(&self, name: &'static str) {
         if let Some(card) = self.shell.cluster().lock_one(self.node).card_mut(self.node) {
             violation(&mut card.counts.violations, name);
         }
     }
 
-    /// The driver has reset the device, or the guest has rebooted, or is gone: its memory is not ours any more.
+    /// The driver has reset the device, the guest has rebooted, or it has ended: the device may no longer use its
+    /// memory.
     fn host_reset(&self) {
         self.reset_stopped(&mut self.stop.lock());
     }
 
-    /// The device stops: its machine stands still, or the driver resets it. The card keeps its state until the next
-    /// start shows which.
+    /// The front end stops the device, because its machine is stopped or the driver resets it. The card keeps its
+    /// state until the next start shows which.
     fn stop_device(&self) {
         let mut stop = self.stop.lock();
         let mut world = self.shell.lock_all();
@@ -128,8 +130,8 @@ impl ClusterFunction {
         self.shell.after_activity(&mut world);
     }
 
-    /// Starts a stopped device when all its queues have started. None while its queues may not be served; otherwise
-    /// whether it has started just now.
+    /// Starts a stopped device when all its queues have started. None if its queues may not be served yet; otherwise
+    /// whether it has just started.
     fn start_device(&self, vrings: &[Vring]) -> Option<bool> {
         let mut stop = self.stop.lock();
         if !stop.is_stopped {
@@ -162,20 +164,20 @@ impl ClusterFunction {
             card.want_doorbell(true);
         }
         self.shell.after_activity(&mut world);
-        // What came for this node from others may wait for no page of theirs. The reset does not wait for it: a card
-        // that always has work would keep it for ever.
+        // Frames for this node may still wait for its guest's pages. The reset does not wait for them, because a card
+        // that always has work would delay it forever.
         self.shell.leave(&world);
         world.unlock_fair();
     }
 
-    /// Remembers the queues, by which other nodes' threads reach this one.
+    /// Gives the queues to the card, so that threads of other nodes reach this node's.
     fn attach(&self, vrings: &[Vring]) {
         if self.is_attached.swap(true, Ordering::Relaxed) {
             return;
         }
         let mut nodes = self.shell.cluster().lock_one(self.node);
         if self.link.attention().is_ending() {
-            // The connection ended while this thread was on its way here, and the queues with it.
+            // The connection and its queues have ended before this thread got here.
             return;
         }
         if let Some(card) = nodes.card_mut(self.node).filter(|card| card.vrings.is_empty()) {
@@ -184,16 +186,15 @@ impl ClusterFunction {
         }
     }
 
-    /// Names the calling thread, so that the launcher finds it and can keep it beside the guest.
+    /// Names the calling thread, so that the launcher finds it and can place it near the guest.
     fn name_thread(&self) {
         let name = CString::new(doorbell_thread_name(self.node)).unwrap_or_default();
-        // Without the name the thread works, only perhaps on another core.
+        // Without the name the thread works, but perhaps on another core.
         let _ = nix::sys::prctl::set_name(&name);
     }
 
-    /// Has the BAR mapped, once for each start of the device, as soon as the driver has sent its first request. QEMU
-    /// 11.1 crashes when it is asked before the driver said DRIVER_OK, and it answers from its main loop, when it comes
-    /// to that.
+    /// Asks the front end to map the BAR, once for each start of the device, after the driver's first request. QEMU
+    /// 11.1 crashes if the daemon asks before DRIVER_OK. It answers from its main loop, at some later time.
     fn map_bar(&self, vrings: &[Vring]) {
         if !self.map.is_due() || !self.has_request(vrings) {
             return;
@@ -214,7 +215,7 @@ impl ClusterFunction {
         }
     }
 
-    /// Hears what came of the request.
+    /// Processes answers to the request to map the BAR.
     fn hear_of_map(&self) {
         for news in self.map.take_news() {
             match news {
@@ -223,7 +224,10 @@ impl ClusterFunction {
                         card.publish();
                     }
                     self.shell.set_connected(self.node, |connected| connected.bar = true);
-                    log::info!("node {}: the BAR stands in the guest's address space", self.node);
+                    log::info!(
+                        "node {}: the front end has mapped the BAR into the guest's address space",
+                        self.node
+                    );
                 }
                 News::Answer(Err(error)) => {
                     log::error!("node {}: the front end did not map the BAR: {error}", self.node);
@@ -231,8 +235,8 @@ impl ClusterFunction {
                 News::Late => {
                     self.violation("map_unanswered");
                     log::error!(
-                        "node {}: the front end has not answered the request to map the BAR for {} s; its programs find \
-                         no card until it does",
+                        "node {}: the front end has not answered the request to map the BAR for {} s; the guest's \
+                         programs find no card until it does",
                         self.node,
                         TIMEOUT.as_secs()
                     );
@@ -247,18 +251,18 @@ impl ClusterFunction {
         let (Some(card), Some(vring)) = (nodes.card(self.node), vrings.get(QUEUE_CONTROL as usize)) else {
             return false;
         };
-        // Peeked at, not taken: the indices go back as they were.
+        // This leaves the queue's indices unchanged.
         card.is_running
             || Burst::open(vring, &card.memory).is_ok_and(|mut burst| matches!(burst.available(), Ok(1..)))
     }
 
-    /// Serves a queue; a number behind the last is that of the attention. True when there may be more.
+    /// Serves a queue; a number above the last queue is that of the attention. True if there may be more work.
     fn serve_queue(&self, queue: u32, vrings: &[Vring]) -> bool {
         match queue {
             QUEUE_CONTROL => {
                 self.map_bar(vrings);
                 let more = self.serve_control();
-                // The first request may have come between the two.
+                // The first request may have arrived after the first call.
                 self.map_bar(vrings);
                 more
             }
@@ -270,7 +274,7 @@ impl ClusterFunction {
             QUEUE_RECEIVE => self.serve_descriptors(DescriptorQueue::Receive),
             _ => {
                 self.hear_of_map();
-                // An earlier one may have stood in the way.
+                // An earlier request may have delayed this one.
                 self.map_bar(vrings);
                 wait::serve_doorbell(&self.shell, self.node).more
             }
@@ -289,7 +293,8 @@ impl ClusterFunction {
         let mut world = self.shell.lock_all();
         let more = queues::serve_control(&mut world, self.node);
         self.shell.after_activity(&mut world);
-        // To whoever waits for it: this thread would take it again before the other one has woken up.
+        // Unlocks in favour of the waiting threads: this thread would otherwise get the locks again before they wake
+        // up.
         world.unlock_fair();
         more
     }
@@ -308,24 +313,24 @@ impl VhostUserBackend for ClusterFunction {
     }
 
     fn features(&self) -> u64 {
-        // No event index: one event, one interrupt, unless the driver says otherwise by the flag.
+        // No event index: each event raises an interrupt, unless the driver suppresses it by the flag.
         1 << VIRTIO_F_VERSION_1 | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()
     }
 
     fn acked_features(&self, _features: u64) {
         if self.stop.lock().is_stopped {
-            // Its queues show whether it continues.
+            // The start of its queues shows whether the device continues.
             return;
         }
         self.host_reset();
-        // QEMU takes the BAR's mapping away with a reset of the device: every start needs a new one, and that not
-        // before the driver's next request, which the reset has made sure of.
+        // QEMU removes the BAR's mapping when the device is reset. So every start needs a new one, after the driver's
+        // next request. The reset ensures that order.
         self.map.want();
     }
 
-    /// Not `CONFIGURE_MEM_SLOTS`: with it QEMU 11.1 remembers the BAR as a memory slot, and crashes when a driver that
-    /// was unbound binds again (`memory_region_get_fd` of a region that is no longer mapped). Without it the whole
-    /// table is sent each time.
+    /// Not `CONFIGURE_MEM_SLOTS`: with it QEMU 11.1 remembers the BAR as a memory slot. It then crashes when an
+    /// unbound driver binds again (`memory_region_get_fd` of an unmapped region). Without it QEMU always sends the
+    /// complete table.
     fn protocol_features(&self) -> VhostUserProtocolFeatures {
         VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::CONFIG
@@ -365,7 +370,8 @@ impl VhostUserBackend for ClusterFunction {
         self.map.set_backend(backend);
     }
 
-    /// The library would lose a descriptor of it with each connection: the thread is ended by [`Link::begin_turn`].
+    /// The library would leak a descriptor of the event with each connection. [`Link::begin_turn`] ends the thread
+    /// instead.
     fn exit_event(&self, _thread_index: usize) -> Option<(EventConsumer, EventNotifier)> {
         None
     }
@@ -377,7 +383,7 @@ impl VhostUserBackend for ClusterFunction {
         Ok(())
     }
 
-    /// Fails at the connection's end alone: an error ends the thread.
+    /// Fails only at the end of the connection: an error ends the thread.
     fn handle_event(
         &self,
         device_event: u16,
@@ -390,7 +396,8 @@ impl VhostUserBackend for ClusterFunction {
         self.attach(vrings);
         let mut again = match self.start_device(vrings) {
             None => return Ok(()),
-            // QEMU takes kicks away that it had made before the stop and that were not heard: all queues are looked at.
+            // QEMU discards kicks from before the stop that the daemon has not taken, so the daemon checks all
+            // queues.
             Some(true) => {
                 let mut again = false;
                 for event in 0..=QUEUES {

@@ -1,4 +1,4 @@
-//! From the launcher's configuration to a world of cards.
+//! Builds the cluster's nodes and cards from the launcher's configuration.
 
 use crate::shell::adversarial;
 use crate::shell::lockstep;
@@ -22,13 +22,13 @@ use crate::shell::cluster::Cluster;
 use crate::shell::pages::{Pages, PagesError};
 use crate::shell::wait::Policy;
 
-/// Longest time a control request may take, by which drivers know a dead device. Requests take microseconds; the rest
-/// is for a host that is out of processors.
+/// Maximum wall time of a control request. A driver takes a card for dead after it. Requests take microseconds; the
+/// rest is margin for a host whose processors are busy.
 pub const CONTROL_TIMEOUT_MS: u32 = 5_000;
 
 const _: () = assert!(AT_LIMIT_MS + MARGIN_MS <= CONTROL_TIMEOUT_MS, "no answer is too late");
 
-/// The configuration describes a cluster that cannot be.
+/// The configuration describes an invalid cluster.
 #[derive(Debug, Error)]
 pub enum ConfigError {
     /// A card's parameters.
@@ -46,15 +46,15 @@ pub enum ConfigError {
     /// The node's pages.
     #[error(transparent)]
     Pages(#[from] PagesError),
-    /// There are none, or more than an address can name.
-    #[error("a cluster of {0} nodes; give 1 to 65535")]
+    /// The number of nodes does not fit into a node address, or is zero.
+    #[error("a cluster of {0} nodes is not supported; give 1 to 65535 nodes")]
     Nodes(usize),
 }
 
-/// Makes the world that `config` describes, on a host with `cores` cores.
+/// Builds the cluster that `config` describes, on a host with `cores` cores.
 ///
 /// # Errors
-/// [`ConfigError`] names what cannot be.
+/// [`ConfigError`] names the invalid part.
 pub fn build(config: &DaemonConfig, cores: usize) -> Result<(Cluster, Vec<NodeInfo>), ConfigError> {
     let nodes = u16::try_from(config.nodes.len()).ok().filter(|nodes| *nodes > 0);
     let nodes = nodes.ok_or(ConfigError::Nodes(config.nodes.len()))?;
@@ -104,7 +104,7 @@ fn fabric(config: &DaemonConfig, profile: &Profile) -> Result<Fabric, ConfigErro
     Ok(fabric.routed_by(niclab_assembly::routing(config.framing)))
 }
 
-/// A node's model, and what its driver reads about it.
+/// A node's model, and the configuration that its driver reads.
 fn card(
     node: &DaemonNode,
     number: u16,
@@ -136,7 +136,7 @@ fn card(
     Ok((niclab_assembly::card(&node.nic, number, nodes.into(), mtu_bytes, Arc::clone(profile))?, device))
 }
 
-/// An Ethernet address as the configuration space holds it: first byte lowest.
+/// An Ethernet address as the configuration space has it: the first byte is the lowest.
 fn mac_word([a, b, c, d, e, f]: [u8; 6]) -> u64 {
     u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
 }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_card_says_what_it_holds() {
+    fn match_card_reports_its_limits_to_drivers() {
         let mut of_match = config();
         let nic = &mut of_match.nodes[1].nic;
         nic.model = NicModel::named("match").unwrap();
@@ -187,21 +187,22 @@ mod tests {
     }
 
     #[test]
-    fn a_grim_card_says_how_much_programs_push_at_a_time() {
+    fn grim_card_reports_its_push_sizes_to_drivers() {
         let mut of_grim = config();
         let nic = &mut of_grim.nodes[0].nic;
         nic.model = NicModel::named("grim").unwrap();
         nic.set("channels", Value::Number(4)).unwrap();
         nic.set("payload_bytes_per_channel", Value::Number(192 << 10)).unwrap();
         nic.set("first_segment_bytes", Value::Number(100)).unwrap();
-        let told = |info: &NodeInfo| (info.config.channel_payload_bytes, info.config.channel_segment_bytes);
+        let reported =
+            |info: &NodeInfo| (info.config.channel_payload_bytes, info.config.channel_segment_bytes);
         let (_, infos) = build(&of_grim, 2).unwrap();
-        assert_eq!((told(&infos[0]), told(&infos[1])), ((192 << 10, 100), (0, 0)));
+        assert_eq!((reported(&infos[0]), reported(&infos[1])), ((192 << 10, 100), (0, 0)));
         assert_eq!(infos[0].config.max_message_bytes, 48 << 10);
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn error_names_the_invalid_node_or_count() {
         let mut bad = config();
         bad.nodes[1].nic.set("fifo_words_per_port", Value::Numbers(vec![1; 8])).unwrap();
         let error = build(&bad, 2).map(|_| ()).unwrap_err().to_string();

@@ -30,10 +30,10 @@ use crate::relay::Relay;
 use crate::shell::Shell;
 use crate::vring::{Vring, make_queues_of};
 
-/// A socket cannot be served.
+/// The socket cannot be served.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// Nobody can connect to it.
+    /// The daemon cannot listen on it.
     #[error("cannot listen on {}: {error}{}", path.display(), listen_remedy(error))]
     Listen {
         /// The socket.
@@ -42,7 +42,7 @@ pub enum ServeError {
         #[source]
         error: io::Error,
     },
-    /// The operating system refused something.
+    /// The operating system refused.
     #[error("cannot serve {}: {step}: {error}", path.display())]
     System {
         /// The socket.
@@ -55,17 +55,19 @@ pub enum ServeError {
     },
 }
 
-/// How to fix what keeps a socket from being listened on, as the end of a sentence.
+/// The fix for an error of `listen`, as the end of a sentence.
 pub fn listen_remedy(error: &io::Error) -> &'static str {
     match (error.kind(), error.raw_os_error().map(Errno::from_raw)) {
         (io::ErrorKind::NotFound, _) => "; make its folder first",
         (io::ErrorKind::PermissionDenied, _) => "; choose a folder that you may write to",
         (io::ErrorKind::InvalidInput, _) => {
-            "; choose a shorter path: that of a unix socket has 107 bytes at most"
+            "; choose a shorter path: the path of a unix socket has at most 107 bytes"
         }
         (io::ErrorKind::AddrInUse, _) => "; another process listens there",
-        (_, Some(Errno::EMFILE)) => "; this process may have no more descriptors: raise `ulimit -n`",
-        (_, Some(Errno::ENFILE)) => "; the host may have no more descriptors: raise the sysctl fs.file-max",
+        (_, Some(Errno::EMFILE)) => "; this process has reached its limit of open files: raise `ulimit -n`",
+        (_, Some(Errno::ENFILE)) => {
+            "; the host has reached its limit of open files: raise the sysctl fs.file-max"
+        }
         (_, Some(Errno::ENOSPC | Errno::EDQUOT)) => "; free some space on its file system",
         (_, Some(Errno::EROFS)) => "; choose a folder on a file system that is not mounted read-only",
         _ => "",
@@ -74,7 +76,7 @@ pub fn listen_remedy(error: &io::Error) -> &'static str {
 
 /// One of a card's two functions, for one connection.
 trait Function: VhostUserBackend<Bitmap = (), Vring = Vring> + Sized + 'static {
-    /// What it is called in log lines.
+    /// Its name in log lines.
     const NAME: &'static str;
     fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, seat: &Arc<Seat>) -> Arc<Self>;
     fn on_connect(&self);
@@ -82,11 +84,11 @@ trait Function: VhostUserBackend<Bitmap = (), Vring = Vring> + Sized + 'static {
     fn violation(&self, name: &'static str);
     /// Whether front ends of `node` need a [`Relay`].
     fn has_relay(shell: &Shell, node: usize) -> bool;
-    /// What a [`Relay`] switches.
+    /// The switches that a [`Relay`] sets.
     fn switches(&self) -> Option<&Arc<Switches>>;
 }
 
-/// Both functions have these as methods of their own.
+/// Implements [`Function`] by the methods of the same names.
 macro_rules! function {
     ($kind:ident, $name:literal) => {
         impl Function for $kind {
@@ -116,7 +118,7 @@ macro_rules! function {
 function!(ClusterFunction, "cluster function");
 function!(EthernetFunction, "Ethernet function");
 
-/// A socket that is served until this is dropped.
+/// A socket that a thread serves until this value is dropped.
 pub struct Server {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
@@ -130,10 +132,10 @@ struct Stop {
 }
 
 impl Stop {
-    /// Waits so long, or until it is asked.
+    /// Waits for `pause`, or until the server is asked to stop.
     fn wait(&self, pause: Duration) {
         let timeout = PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX);
-        // A wait that is cut short does no harm.
+        // An interrupted wait does no harm.
         let _ = poll(&mut [PollFd::new(self.as_fd(), PollFlags::POLLIN)], timeout);
     }
 }
@@ -200,27 +202,27 @@ impl Drop for Server {
             handle.shutdown();
         }
         if let Some(thread) = self.thread.take() {
-            // It ends by itself now; had it panicked, that was reported then.
+            // The thread ends by itself now. A panic was reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
-/// How long to wait before the next try of what failed for want of something.
+/// The first pause before the server retries an action that failed for lack of a resource.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// The same, after many: somebody may have closed a descriptor by then.
+/// The longest such pause, after many retries. Another process may have closed a descriptor by then.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The pause behind `pause`.
+/// The pause after `pause`.
 fn next_pause(pause: Option<Duration>) -> Duration {
     pause.map_or(SHORTEST_PAUSE, |pause| (2 * pause).min(LONGEST_PAUSE))
 }
 
-/// Where front ends connect.
+/// The listeners of one function.
 struct Entrance {
     listener: Listener,
-    /// Where relays connect to the library, and its path. None if front ends connect to the library directly.
+    /// The library's listener for relays, and its path. None if front ends connect to the library directly.
     inner: Option<(Listener, PathBuf)>,
 }
 
@@ -236,7 +238,7 @@ impl Entrance {
         Ok(Self { listener, inner: Some((inner, inner_path.into())) })
     }
 
-    /// Takes the connection of the front end that waits.
+    /// Accepts the connection of the front end that waits.
     fn take<F: Function>(
         &mut self,
         node: usize,
@@ -261,21 +263,21 @@ impl Entrance {
 /// Serves one connection after another.
 fn serve<F: Function>(shell: &Arc<Shell>, node: usize, mut entrance: Entrance, stop: &Stop) {
     let seat = Arc::default();
-    // Whoever waits to connect stays so while there is no descriptor for him: the listener is readable all the time,
-    // and a thread that tried again at once would keep a core busy and fill the log.
+    // Without a free descriptor, a front end that connects stays waiting, and the listener stays readable. A thread
+    // that retried at once would keep a core busy and fill the log.
     let mut pause = None;
     while wait_for_connection(&entrance.listener, stop, pause) {
         match Connection::<F>::take(shell, node, &seat, &mut entrance, stop) {
             Ok(connection) => {
                 if pause.take().is_some() {
-                    log::info!("node {node}: connections to the {} are taken again", F::NAME);
+                    log::info!("node {node}: the daemon again accepts connections to the {}", F::NAME);
                 }
                 connection.serve(node, stop);
             }
             Err(error) => {
                 if pause.is_none() {
                     log::warn!(
-                        "node {node}: no connection to the {} can be taken: {error}; trying on",
+                        "node {node}: cannot accept a connection to the {}: {error}; the daemon retries",
                         F::NAME
                     );
                 }
@@ -285,7 +287,7 @@ fn serve<F: Function>(shell: &Arc<Shell>, node: usize, mut entrance: Entrance, s
     }
 }
 
-/// Waits until the pause is over and somebody wants to connect; false when the server is to stop.
+/// Waits until the pause is over and a front end connects. False if the server must stop.
 fn wait_for_connection(listener: &Listener, stop: &Stop, pause: Option<Duration>) -> bool {
     // SAFETY: the descriptor is borrowed from its owner, hence open, while `poll` uses it.
     let listen = unsafe { BorrowedFd::borrow_raw(listener.as_raw_fd()) };
@@ -303,7 +305,7 @@ fn wait_for_connection(listener: &Listener, stop: &Stop, pause: Option<Duration>
     false
 }
 
-/// One connection, with all that it needs of the operating system.
+/// One connection, with its resources of the operating system.
 struct Connection<F: Function> {
     function: Arc<F>,
     link: Arc<Link>,
@@ -313,7 +315,7 @@ struct Connection<F: Function> {
 }
 
 impl<F: Function> Connection<F> {
-    /// Takes the connection of whoever waits.
+    /// Accepts the connection of the front end that waits.
     fn take(
         shell: &Arc<Shell>,
         node: usize,
@@ -328,7 +330,7 @@ impl<F: Function> Connection<F> {
         let daemon =
             make_queues_of(&link, || VhostUserDaemon::new(format!("requests-{node}"), backend, memory))?;
         if let Err(error) = call_threads(&daemon, &*function, &link, stop) {
-            // Its thread could not be told to end, and would be waited for without end. The process is about to end.
+            // The library would wait forever for a thread that cannot be asked to end. The process is about to end.
             std::mem::forget(daemon);
             return Err(DaemonError::StartDaemon(error));
         }
@@ -348,7 +350,7 @@ impl<F: Function> Connection<F> {
         Ok(connection)
     }
 
-    /// Serves it until it ends.
+    /// Serves the connection until it ends.
     fn serve(mut self, node: usize, stop: &Stop) {
         if let Some(handle) = self.daemon.shutdown_handle() {
             self.link.hang_up_by(handle.clone());
@@ -360,7 +362,7 @@ impl<F: Function> Connection<F> {
         let result = self.daemon.wait();
         *stop.connection.lock() = None;
         let (function, link) = (Arc::clone(&self.function), Arc::clone(&self.link));
-        // With the thread of its queues, which does nothing in the world any more behind this.
+        // This also ends the thread of the queues, so nothing of the connection touches the nodes after this.
         drop(self);
         let fault = link.close();
         if let Some(name) = fault.as_ref().and_then(Fault::violation) {
@@ -368,11 +370,13 @@ impl<F: Function> Connection<F> {
         }
         function.on_disconnect();
         match (fault, result) {
-            // Only the one connection is lost: a front end that cut a message short, or broke the protocol.
-            (Some(fault), _) => log::error!("node {node}: the {} is hung up on: {fault}", F::NAME),
-            // How a QEMU that ends, or is killed, looks from here.
+            // Only this connection is lost: its front end broke the protocol, or truncated a message or its memory.
+            (Some(fault), _) => {
+                log::error!("node {node}: the daemon closes the connection to the {}: {fault}", F::NAME)
+            }
+            // A QEMU that ends, or is killed, looks like this.
             (None, Err(DaemonError::HandleRequest(ProtocolError::Disconnected)) | Ok(())) => {
-                log::info!("node {node}: the {} is disconnected", F::NAME);
+                log::info!("node {node}: the front end has disconnected from the {}", F::NAME);
             }
             (None, Err(error)) => {
                 log::warn!("node {node}: the {}'s connection ended: {}", F::NAME, explain(&error));
@@ -381,7 +385,7 @@ impl<F: Function> Connection<F> {
     }
 }
 
-/// What the library says is wrong, in words of the front end's.
+/// The library's error in words of the vhost-user protocol.
 fn explain(error: &DaemonError) -> String {
     let DaemonError::HandleRequest(ProtocolError::ReqHandlerError(inner)) = error else {
         return error.to_string();
@@ -395,14 +399,14 @@ fn explain(error: &DaemonError) -> String {
 }
 
 impl<F: Function> Drop for Connection<F> {
-    /// The library waits for the thread of the queues when its daemon goes.
+    /// When its daemon is dropped, the library waits for the thread of the queues, which this asks to end.
     fn drop(&mut self) {
         self.link.attention().end();
     }
 }
 
-/// Has the library's thread look at the attention, by which alone it is told to end. So this goes on until it is done,
-/// and fails only when the server is to stop.
+/// Has the library's thread wait for the attention, the only way to ask it to end. So this retries until it succeeds,
+/// and fails only if the server must stop.
 fn call_threads<F: Function>(
     daemon: &VhostUserDaemon<Arc<F>>,
     function: &F,
@@ -415,7 +419,10 @@ fn call_threads<F: Function>(
         let mut pause = None;
         while let Err(error) = thread.register_listener(link.attention().as_raw_fd(), EventSet::IN, number) {
             if pause.is_none() {
-                log::warn!("the {}'s thread cannot wait for its end: {error}; trying on", F::NAME);
+                log::warn!(
+                    "the {}'s thread cannot wait for the request to end: {error}; the daemon retries",
+                    F::NAME
+                );
             }
             if stop.is_asked.load(Ordering::Relaxed) {
                 return Err(error);
@@ -435,7 +442,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn socket_that_cannot_be_listened_on_is_told_by_its_cause() {
+    fn listen_error_names_the_fix_for_its_cause() {
         let folder = tempfile::tempdir().unwrap();
         let remedy = |path: &Path| listen_remedy(&UnixListener::bind(path).unwrap_err());
         assert!(remedy(&folder.path().join("none/x")).contains("make its folder"));

@@ -1,4 +1,4 @@
-//! The daemon: a world, its sockets and its threads, for as long as the value lives.
+//! The daemon: nodes, sockets and threads, which end when the value is dropped.
 
 use crate::shell::observers;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::slice::ShortSlice;
 /// Why a daemon does not start.
 #[derive(Debug, Error)]
 pub enum DaemonError {
-    /// The cluster cannot be.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A vhost-user socket cannot be served.
@@ -28,7 +28,7 @@ pub enum DaemonError {
     /// The monitor socket cannot be served.
     #[error(transparent)]
     Monitor(#[from] MonitorError),
-    /// No thread for the passing of model time.
+    /// A thread for deferred work cannot be started.
     #[error("cannot start a thread: {0}; is the limit of processes reached?")]
     Thread(#[source] std::io::Error),
 }
@@ -51,8 +51,8 @@ impl Daemon {
         Self::start_after(config, || ())
     }
 
-    /// The same; what needs files or processors is done before `last`, and listening, with all threads, begins after
-    /// it.
+    /// As [`Self::start`]. Work that needs files or the number of processors happens before `last`. After it the
+    /// daemon starts its threads, and listens.
     ///
     /// # Errors
     /// [`DaemonError`].
@@ -61,12 +61,15 @@ impl Daemon {
         let (world, nodes) = config::build(config, cores)?;
         for info in &nodes {
             if info.policy == Policy::Poll {
-                log::warn!("{}: polls always, as was asked; it keeps one of {cores} cores busy", info.name);
+                log::warn!(
+                    "{}: polls all the time, as the cluster file asks; this keeps one of {cores} cores busy",
+                    info.name
+                );
             }
             log::info!("{}: {:?}, on a host with {cores} cores", info.name, info.policy);
         }
-        // All threads of the daemon are children of this one, and inherit it. A sandbox forbids to ask for it, and to
-        // give it back: this thread keeps it then.
+        // All threads of the daemon are children of this one, and inherit its time slice. A sandbox forbids the system
+        // calls that read and restore it, so this thread then keeps the short slice.
         let _short = ShortSlice::take();
         last();
         let shell = Shell::new(world, nodes);
@@ -82,7 +85,7 @@ impl Daemon {
         Ok(Self { shell, servers, monitor: Some(monitor), quiet: Some(quiet), deferred_timer })
     }
 
-    /// What the daemon holds, for whoever drives it in this process.
+    /// The shell, for code that drives the daemon in this process.
     pub const fn shell(&self) -> &Arc<Shell> {
         &self.shell
     }
@@ -97,7 +100,7 @@ impl Drop for Daemon {
         self.shell.idle().stop();
         self.shell.deferred_timer().stop();
         for thread in [self.quiet.take(), self.deferred_timer.take()].into_iter().flatten() {
-            // It ends by itself now; had it panicked, that was reported then.
+            // The thread ends by itself now. A panic was reported when it happened.
             let _ = thread.join();
         }
     }

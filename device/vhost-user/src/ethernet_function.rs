@@ -26,31 +26,31 @@ use crate::shell::card::violation;
 use crate::shell::ethernet::Function;
 use crate::vring::{GuestMemory, Start, Vring, forget_stop, start_of};
 
-/// Most descriptors of a queue: QEMU's limit for vhost-user.
+/// Maximum descriptors of a queue: QEMU's limit for vhost-user.
 const QUEUE_SIZE: usize = 1024;
 
-/// Turns of sending before the thread looks at the receive queue.
-const TURNS: usize = 8;
+/// Maximum lock budgets of sending before the thread checks the receive queue.
+const MAX_BUDGETS: usize = 8;
 
 /// One connection of the Ethernet function.
 pub struct EthernetFunction {
     shell: Arc<Shell>,
     node: usize,
     link: Arc<Link>,
-    /// The world knows the queues of this connection.
+    /// The node has the queues of this connection.
     is_attached: AtomicBool,
-    /// The front end has stopped the device, and the next start shows whether it continues. Its lock is taken before
-    /// the world's.
+    /// The front end has stopped the device, and the next start shows whether it continues. A thread takes its lock
+    /// before the nodes' locks.
     is_stopped: Mutex<bool>,
     queue_pairs: usize,
     /// The pairs that the driver has turned on.
     switches: Arc<Switches>,
-    /// Pairs with frames to send, each once, in the order of their turns.
+    /// Pairs with frames to send, each once, in the order in which they are served.
     sending: Mutex<VecDeque<usize>>,
 }
 
 impl EthernetFunction {
-    /// The function of `node`, for a connection to come. It has no BAR to ask for.
+    /// The function of `node`, for a future connection. It has no BAR, so it needs no `_seat`.
     pub fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, _seat: &Arc<Seat>) -> Arc<Self> {
         let (shell, link) = (Arc::clone(shell), Arc::clone(link));
         let queue_pairs = Self::queue_pairs_of(&shell, node);
@@ -70,8 +70,8 @@ impl EthernetFunction {
         shell.nodes().get(node).map_or(1, |info| info.queue_pairs)
     }
 
-    /// The switches of a connection's pairs, which a [`Relay`](crate::relay::Relay) sets. None with a single pair,
-    /// which is on.
+    /// The switches of a connection's pairs, which a [`Relay`](crate::relay::Relay) sets. None if there is a single
+    /// pair, which is always on.
     pub fn switches(&self) -> Option<&Arc<Switches>> {
         (self.queue_pairs > 1).then_some(&self.switches)
     }
@@ -81,12 +81,12 @@ impl EthernetFunction {
         Self::queue_pairs_of(shell, node) > 1
     }
 
-    /// Somebody has connected.
+    /// A front end has connected.
     pub fn on_connect(&self) {
         self.shell.set_connected(self.node, |connected| connected.ethernet = true);
     }
 
-    /// The connection is gone, and with it the guest or its QEMU.
+    /// The connection has ended, with the guest or its QEMU.
     pub fn on_disconnect(&self) {
         let mut world = self.shell.lock_all();
         world.common.ethernet.host_reset(self.node);
@@ -100,7 +100,7 @@ impl EthernetFunction {
         self.shell.set_connected(self.node, |connected| connected.ethernet = false);
     }
 
-    /// The front end did what it must not.
+    /// Counts a violation of the protocol by the front end.
     pub fn violation(&self, name: &'static str) {
         if let Some(state) = self.shell.lock_all().common.ethernet.states.get_mut(self.node) {
             violation(&mut state.violations, name);
@@ -113,7 +113,7 @@ impl EthernetFunction {
         }
         let mut world = self.shell.lock_all();
         if self.link.attention().is_ending() {
-            // The connection ended while this thread was on its way here, and the queues with it.
+            // The connection and its queues have ended before this thread got here.
             return;
         }
         let functions = &mut world.common.ethernet.functions;
@@ -123,8 +123,8 @@ impl EthernetFunction {
         }
     }
 
-    /// Starts a stopped device when all queues of the pairs that are on have started. None while its queues may not be
-    /// served; otherwise whether it has started just now.
+    /// Starts a stopped device when all queues of the pairs that are on have started. None if its queues may not be
+    /// served yet; otherwise whether it has just started.
     fn start_device(&self, vrings: &[Vring]) -> Option<bool> {
         let mut is_stopped = self.is_stopped.lock();
         if !*is_stopped {
@@ -146,18 +146,18 @@ impl EthernetFunction {
         }
         world.common.ethernet.set_stopped(self.node, false);
         drop(world);
-        // QEMU takes kicks away that it had made before the stop and that were not heard.
+        // QEMU discards kicks from before the stop that the daemon has not taken.
         self.refill_all();
         Some(true)
     }
 
-    /// Delivers what waits for receive buffers.
+    /// Delivers the frames that wait for receive buffers.
     fn refill_all(&self) {
         let mut world = self.shell.lock_all();
         (0..self.queue_pairs).for_each(|pair| ethernet_function::refill(&mut world, self.node, pair));
     }
 
-    /// The guest has queued frames in the transmit queue of this pair.
+    /// Notes that the guest has queued frames in the transmit queue of this pair.
     fn wants_to_send(&self, pair: usize) {
         let mut sending = self.sending.lock();
         if !sending.contains(&pair) {
@@ -165,16 +165,17 @@ impl EthernetFunction {
         }
     }
 
-    /// Sends what the guest has queued, in a turn of each pair in rotation. True when there is more than a fair share
-    /// of it. The share does not depend on the number of pairs: a guest that floods many queues gets no more turns than
+    /// Sends queued frames, one lock budget for each pair in rotation. True if frames are left after [`MAX_BUDGETS`]
+    /// budgets. This limit does not depend on the number of pairs: a guest that floods many queues gets no more than
     /// with one.
     fn transmit(&self) -> bool {
-        for _ in 0..TURNS {
+        for _ in 0..MAX_BUDGETS {
             let Some(pair) = self.sending.lock().pop_front() else { return false };
             let mut world = self.shell.lock_all();
             let more = ethernet_function::transmit(&mut world, self.node, pair);
             self.shell.after_activity(&mut world);
-            // To whoever waits for it: this thread would take it again before the other one has woken up.
+            // Unlocks in favour of the waiting threads: this thread would otherwise get the locks again before they
+            // wake up.
             world.unlock_fair();
             if more {
                 self.wants_to_send(pair);
@@ -201,8 +202,8 @@ impl VhostUserBackend for EthernetFunction {
         QUEUE_SIZE
     }
 
-    /// `VHOST_USER_F_PROTOCOL_FEATURES` only if there are several pairs: QEMU asks for the number of pairs with it. But
-    /// then QEMU's virtio-net also enables queues before it acknowledges any feature, which the library takes for a
+    /// `VHOST_USER_F_PROTOCOL_FEATURES` only if there are several pairs: QEMU needs it to ask for their number. With
+    /// it, QEMU's virtio-net also enables queues before it acknowledges features, which the library takes for a
     /// protocol error. So a [`Relay`](crate::relay::Relay) handles these messages.
     fn features(&self) -> u64 {
         let of_several = 1 << VIRTIO_NET_F_MQ | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
@@ -217,7 +218,7 @@ impl VhostUserBackend for EthernetFunction {
         let is_stopped = self.is_stopped.lock();
         let mut world = self.shell.lock_all();
         let functions = &world.common.ethernet.functions;
-        // QEMU acknowledges features once for each pair, and the pairs before it receive already.
+        // QEMU acknowledges features once for each pair, and earlier pairs receive already.
         let is_running = functions.get(self.node).is_some_and(Function::is_running);
         if !*is_stopped && !is_running {
             world.common.ethernet.host_reset(self.node);
@@ -238,30 +239,31 @@ impl VhostUserBackend for EthernetFunction {
         Ok(())
     }
 
-    /// The library tells the queues themselves.
+    /// The library itself sets this at the queues.
     fn set_event_idx(&self, _enabled: bool) {}
 
     fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
-        // The cluster function's BAR can be among the regions, by another way than its own connection: it is recognised
-        // by its file all the same.
+        // The cluster function's BAR can be among the regions, although another connection mapped it. Its file
+        // identifies it.
         let bar = self.shell.lock_all().nodes.card(self.node).and_then(|card| card.pages.identity());
         let memory = Arc::new(DmaMemory::guarded(&memory.memory(), bar, self.link.attention())?);
         self.link.set_memory(Arc::clone(&memory));
         let mut world = self.shell.lock_all();
         let function = world.common.ethernet.functions.get_mut(self.node);
         let old = function.map(|function| std::mem::replace(&mut function.memory, memory));
-        // Taking a large mapping apart takes milliseconds, which others need not wait for.
+        // Unmapping a large mapping takes milliseconds, so the nodes are unlocked first.
         drop(world);
         drop(old);
         Ok(())
     }
 
-    /// The library would lose a descriptor of it with each connection: the thread is ended by [`Link::begin_turn`].
+    /// The library would leak a descriptor of the event with each connection. [`Link::begin_turn`] ends the thread
+    /// instead.
     fn exit_event(&self, _thread_index: usize) -> Option<(EventConsumer, EventNotifier)> {
         None
     }
 
-    /// Fails at the connection's end alone: an error ends the thread.
+    /// Fails only at the end of the connection: an error ends the thread.
     fn handle_event(
         &self,
         device_event: u16,

@@ -12,7 +12,7 @@ use crate::daemon::{Daemon, DaemonError};
 use crate::frontend::{ClusterGuest, EthernetGuest, FrontendError, GuestPort, TIMEOUT};
 use crate::monitor::is_ethernet_running;
 
-/// A laboratory cannot be set up.
+/// The laboratory cannot be set up.
 #[derive(Debug, Error)]
 pub enum LabError {
     /// The daemon does not start.
@@ -21,18 +21,18 @@ pub enum LabError {
     /// A guest does not connect.
     #[error(transparent)]
     Frontend(#[from] FrontendError),
-    /// There cannot be such a cluster.
+    /// The cluster is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// The limit of open files stays as it is.
+    /// The limit of open files cannot be raised.
     #[error("cannot raise the limit of open files: {0}")]
     Limit(#[source] std::io::Error),
-    /// There is no folder for sockets.
+    /// The folder for sockets cannot be made.
     #[error("cannot make a temporary folder for sockets: {0}")]
     Folder(#[source] std::io::Error),
 }
 
-/// A daemon, and the folder of its sockets, which goes when this is dropped.
+/// A daemon and the folder of its sockets. Dropping it removes the folder.
 pub struct Lab {
     daemon: Daemon,
     config: DaemonConfig,
@@ -40,12 +40,12 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A daemon for a default cluster of `nodes` nodes, whose configuration `change` changes.
+    /// Starts a daemon for a default cluster of `nodes` nodes, after `change` has changed its configuration.
     ///
     /// # Errors
     /// [`LabError`].
     pub fn new(nodes: u16, change: impl FnOnce(&mut DaemonConfig)) -> Result<Self, LabError> {
-        // As the daemon's program does. A host with many cores runs many of these at once, in one process.
+        // As the daemon's program does. A host with many cores runs many laboratories at once, in one process.
         descriptors::raise_limit().map_err(LabError::Limit)?;
         let folder = tempfile::Builder::new().prefix("niclab-").tempdir().map_err(LabError::Folder)?;
         let source = Source::from_text("laboratory", format!("nodes = {nodes}"));
@@ -68,7 +68,7 @@ impl Lab {
         &self.daemon
     }
 
-    /// What the daemon was started with.
+    /// The configuration of the daemon.
     pub const fn config(&self) -> &DaemonConfig {
         &self.config
     }
@@ -76,7 +76,7 @@ impl Lab {
     /// The cluster function's socket of `node`.
     ///
     /// # Errors
-    /// [`FrontendError::Malformed`] when there is no such node.
+    /// [`FrontendError::Malformed`] if the node does not exist.
     pub fn cluster_socket(&self, node: usize) -> Result<&Path, FrontendError> {
         let node = self.config.nodes.get(node).ok_or(FrontendError::Malformed("no such node"))?;
         Ok(&node.cluster_socket)
@@ -85,13 +85,13 @@ impl Lab {
     /// The Ethernet function's socket of `node`.
     ///
     /// # Errors
-    /// [`FrontendError::Malformed`] when there is no such node.
+    /// [`FrontendError::Malformed`] if the node does not exist.
     pub fn ethernet_socket(&self, node: usize) -> Result<&Path, FrontendError> {
         let node = self.config.nodes.get(node).ok_or(FrontendError::Malformed("no such node"))?;
         Ok(&node.ethernet_socket)
     }
 
-    /// A guest with 4 MiB of memory on the cluster function of `node`.
+    /// Connects a guest with 4 MiB of memory to the cluster function of `node`.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -100,7 +100,7 @@ impl Lab {
         ClusterGuest::connect(self.cluster_socket(node)?, MEMORY_BYTES).map(Arc::new)
     }
 
-    /// A guest on the Ethernet function of `node`: queues of 256, buffers of 2 KiB, these features.
+    /// Connects a guest to the Ethernet function of `node`: queues of 256, buffers of 2 KiB, `features`.
     ///
     /// # Errors
     /// As [`Lab::ethernet_with`].
@@ -108,8 +108,9 @@ impl Lab {
         self.ethernet_with(node, 256, 2048, features)
     }
 
-    /// A guest on the Ethernet function of `node`, once frames for it arrive: until the function's own thread has seen
-    /// the queues, which it does a moment after the front end started them, they are lost as on a link that comes up.
+    /// Connects a guest to the Ethernet function of `node`, and waits until the function delivers frames to it. The
+    /// function's thread sees the queues a moment after the front end has started them. Until then it drops frames, as
+    /// a link does that comes up.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -123,7 +124,7 @@ impl Lab {
         self.ethernet_pairs(node, 1, queue_size, buffer_bytes, features)
     }
 
-    /// The same with so many queue pairs.
+    /// As [`Self::ethernet_with`], with `pairs` queue pairs.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -151,13 +152,14 @@ impl Lab {
         Ok(guest)
     }
 
-    /// Address of the card of `node`; zeros when there is no such node.
+    /// Address of the card of `node`; zeros if the node does not exist.
     pub fn mac(&self, node: usize) -> [u8; 6] {
         self.config.nodes.get(node).map_or([0; 6], |node| node.mac.0)
     }
 }
 
-/// A port of `slices` slices on each of two guests, each routed to and authorized for the other with half of them.
+/// Opens a port of `slices` slices on each of two guests. Each routes to the other, and authorizes it for half of the
+/// slices.
 ///
 /// # Errors
 /// [`FrontendError`].

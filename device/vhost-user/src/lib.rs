@@ -1,20 +1,21 @@
-//! The live shell: NIC models behind QEMU over vhost-user, and an in-process front end.
+//! The live shell: it runs NIC models as vhost-user devices for QEMU. An in-process front end takes QEMU's part in
+//! tests.
 //!
-//! One process serves a cluster: two sockets for each node, one for the cluster function
-//! (`vhost-user-test-device-pci`) and one for the Ethernet function (virtio-net), which share a port of the modelled
-//! switch.
+//! One process serves a cluster. Each node has two sockets: one for the cluster function
+//! (`vhost-user-test-device-pci`), one for the Ethernet function (virtio-net). The two functions share a port of the
+//! modelled switch.
 //!
-//! * [`daemon`]: everything put together; [`config`]: from plain data to models; [`monitor`]: questions while it runs;
-//!   [`lifetime`]: when its process ends; [`slice`]: how soon its threads are let in;
-//! * [`connection`], [`link`], [`cluster_function`], [`ethernet_function`], [`map_request`]: vhost-user, which the
-//!   `vhost-user-backend` crate drives;
-//! * [`shell`]: the world behind its lock, when to sleep, how model time passes;
-//! * [`ring`], [`memory`], [`vring`], [`notification`]: the guest's queues, memory and events, all of it checked;
-//! * [`sandbox`]: what the daemon cannot do, whoever makes it try;
-//! * [`attention`]: how the thread of a connection is called;
-//! * [`watch`]: timelines, captures and recordings of what goes on;
+//! * [`daemon`]: the complete daemon; [`config`]: builds the models from the configuration; [`monitor`]: requests to
+//!   the running daemon; [`lifetime`]: the end of its process; [`slice`]: the scheduling of its threads;
+//! * [`connection`], [`link`], [`cluster_function`], [`ethernet_function`], [`map_request`]: vhost-user, by the
+//!   `vhost-user-backend` crate; [`relay`]: filters messages that the crate would refuse;
+//! * [`shell`]: the nodes and their locks, the wait policies, the passing of model time;
+//! * [`ring`], [`memory`], [`vring`], [`notification`]: the guest's queues, memory and events, with all checks;
+//! * [`sandbox`]: the system calls and files that the daemon denies itself;
+//! * [`attention`]: wakes the thread of a connection;
+//! * [`watch`]: timelines, captures and recordings;
 //! * [`ethernet`]: frames and offloads;
-//! * [`frontend`]: the other end of it all, in this process; [`lab`]: both ends, for tests and
+//! * [`frontend`]: front end and guest in this process; [`lab`]: a daemon with such guests, for tests and
 //!   [`bench`]marks.
 
 pub mod attention;

@@ -1,9 +1,9 @@
-//! When the daemon's process ends, and that it does.
+//! The end of the daemon's process.
 //!
-//! It is told to end by SIGTERM or SIGINT, or by the end of its standard input, whose other end its launcher holds.
-//! Then it hangs up on everybody in good order; but a thread that never gives the world's lock back would make it wait
-//! for ever, so the kernel ends it some seconds later whatever it does. Where its parent dies the kernel ends it at
-//! once: nobody is there to be told anything.
+//! SIGTERM, SIGINT or the end of standard input, whose other end the launcher holds, ask the process to end. The
+//! daemon then closes all connections. A thread that never unlocks its nodes would delay this forever, so the kernel
+//! ends the process [`END_S`] seconds later. If the parent dies, the kernel kills the process at once: no launcher
+//! waits for a report then.
 
 use std::io::{self, Read};
 
@@ -14,14 +14,14 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Pid, alarm, getppid};
 use thiserror::Error;
 
-/// How long the daemon may take to end in good order, in seconds of wall time. Longer than files that are watched take,
-/// and longer than its launcher waits before it kills it.
+/// How long the daemon may take to end in good order, in seconds of wall time. Writing observed files takes less. The
+/// launcher waits less before it kills the daemon.
 pub const END_S: u32 = 3;
 
 /// The process cannot be set up.
 #[derive(Debug, Error)]
 pub enum LifetimeError {
-    /// The operating system refuses.
+    /// The operating system refused.
     #[error("cannot {action}: {error}")]
     System {
         /// What was tried.
@@ -45,15 +45,16 @@ impl<T> Doing<T> for Result<T, Errno> {
     }
 }
 
-/// The process's life, from its first moment.
+/// The process's signals and its tie to the parent, from its start.
 #[derive(Debug)]
 pub struct Lifetime {
     signals: SigSet,
 }
 
 impl Lifetime {
-    /// Takes the signals that tell the process to end, ties it to its parent, and makes private what it will make. To
-    /// be called before any thread starts, so that all of them leave the signals to [`Self::wait`].
+    /// Blocks the signals that end the process, ties the process to its parent, and makes its files private to this
+    /// user.
+    /// The caller calls this before any thread starts, so that all threads leave the signals to [`Self::wait`].
     ///
     /// # Errors
     /// [`LifetimeError`].
@@ -61,23 +62,23 @@ impl Lifetime {
         let parent = getppid();
         let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
         signals.thread_block().doing("block signals")?;
-        // Whoever started us may have blocked it.
+        // The parent may have blocked it.
         SigSet::from(Signal::SIGALRM).thread_unblock().doing("unblock a signal")?;
-        // KILL, as the launcher has set before this program began. A thread has one such signal, and another one here
-        // would take its place: a process whose threads hang answers no other.
+        // KILL, as the launcher has set before this program began. A thread has one such signal, so another one would
+        // replace it, and a process whose threads hang reacts to no other signal.
         set_pdeathsig(Signal::SIGKILL).doing("ask to end with the parent")?;
         if getppid() != parent {
             return Err(LifetimeError::Orphan);
         }
-        // Sockets are this user's alone, whatever the user's mask says.
+        // Only this user may connect to the sockets, with any umask of the user.
         umask(Mode::S_IRWXG | Mode::S_IRWXO);
         Ok(Self { signals })
     }
 
-    /// Turns the end of standard input into the signal to end.
+    /// Sends the process SIGTERM when standard input ends.
     ///
     /// # Errors
-    /// When there is no thread.
+    /// If the thread cannot be started.
     pub fn watch_standard_input(&self) -> Result<(), LifetimeError> {
         let watch = || {
             let mut discarded = [0; 64];
@@ -88,19 +89,19 @@ impl Lifetime {
         thread.map(drop).map_err(|error| LifetimeError::System { action: "start a thread", error })
     }
 
-    /// Tells the process to end. It may be called with any lock held: it waits for nothing.
+    /// Asks the process to end. The caller may hold any lock: this waits for nothing.
     pub fn end() {
-        // Fails only when this process is gone.
+        // Fails only if this process no longer exists.
         let _ = kill(Pid::this(), Signal::SIGTERM);
     }
 
-    /// Waits until the process is told to end. From then on it has [`END_S`] seconds.
+    /// Waits for a signal to end. After it the process has [`END_S`] seconds.
     ///
     /// # Errors
     /// [`LifetimeError::System`].
     pub fn wait(&self) -> Result<Signal, LifetimeError> {
         let signal = self.signals.wait().doing("wait for signals")?;
-        // Its signal has no handler, so the kernel ends the process, whatever its threads wait for.
+        // SIGALRM has no handler, so the kernel ends the process even if its threads wait.
         alarm::set(END_S);
         Ok(signal)
     }

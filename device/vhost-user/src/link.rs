@@ -1,8 +1,8 @@
-//! What the threads of one connection tell one another: where its queues are waited for, what memory it has, that it
-//! ends, and why.
+//! The state that the threads of one connection share: the epoll of its queues, the guest's memory, and the reason for
+//! its end.
 //!
-//! The vhost-user library drives connection and queues, on two threads of its own. It asks for no opinion on most of
-//! what a front end does; so whoever finds that something is wrong notes it here, and the connection is hung up on.
+//! The vhost-user library drives connection and queues on two threads of its own. It lets the daemon refuse few of a
+//! front end's messages. So the thread that finds a fault notes it here, and the library then closes the connection.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -18,14 +18,15 @@ use crate::attention::Attention;
 use crate::memory::DmaMemory;
 use crate::notification::EventError;
 
-/// Most calls in a row, of all queues of a connection, that nobody made: somebody who shares one event between queues
-/// has a few of them for each ring. An event that is signalled for ever and cannot be emptied would keep a core busy.
+/// Maximum consecutive wake-ups without a ring, of all queues of a connection together. A front end that shares one
+/// event between queues causes a few of them with each ring. (The attack: an event that is always signalled and cannot
+/// be emptied would keep a core busy.)
 pub const MAX_IDLE_CALLS: u32 = 10_000;
 
-/// Why a front end is hung up on, where the library would not do so.
+/// Why the daemon closes a connection that the library would keep.
 #[derive(Debug, Error)]
 pub enum Fault {
-    /// A descriptor that is no event.
+    /// A descriptor is not an event.
     #[error("queue {queue}: {error}")]
     Event {
         /// The queue.
@@ -34,8 +35,8 @@ pub enum Fault {
         #[source]
         error: EventError,
     },
-    /// A kick that cannot be waited for.
-    #[error("queue {queue}: its kick cannot be watched: {error}")]
+    /// The thread cannot wait for a kick.
+    #[error("queue {queue}: epoll cannot wait for its kick descriptor: {error}")]
     Watch {
         /// The queue.
         queue: usize,
@@ -43,18 +44,21 @@ pub enum Fault {
         #[source]
         error: io::Error,
     },
-    /// The thread is called, and nobody called it.
-    #[error("its queues were called {MAX_IDLE_CALLS} times in a row, and nobody had rung")]
-    Idle,
-    /// The file was cut, or there is no page left.
+    /// The thread is woken again and again without a ring.
     #[error(
-        "a page of the guest's memory is gone, as if its QEMU had cut the file short or memory had run out"
+        "its kick descriptors were signalled {MAX_IDLE_CALLS} times in a row without a ring; does one always stay \
+         readable?"
+    )]
+    Idle,
+    /// The front end truncated the file, or its filesystem has no page left.
+    #[error(
+        "a page of the guest's memory is gone: its QEMU has truncated the memory file, or the file's filesystem is full"
     )]
     MemoryVanished,
 }
 
 impl Fault {
-    /// The name under which it is counted, if it is.
+    /// The name of the counter of this fault, if there is one.
     pub const fn violation(&self) -> Option<&'static str> {
         match self {
             Self::Event { .. } | Self::Watch { .. } => None,
@@ -70,7 +74,7 @@ struct Ending {
     shutdown: Option<ShutdownHandle>,
 }
 
-/// What belongs to one connection.
+/// The shared state of one connection.
 pub struct Link {
     attention: Arc<Attention>,
     epoll: OnceLock<Epoll>,
@@ -81,7 +85,7 @@ pub struct Link {
 
 impl Link {
     /// # Errors
-    /// When the operating system gives no event.
+    /// If the operating system gives no event.
     pub fn new() -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             attention: Arc::new(Attention::new()?),
@@ -92,41 +96,41 @@ impl Link {
         }))
     }
 
-    /// By which the thread of its queues is called.
+    /// The wake-up of the thread of the queues.
     pub const fn attention(&self) -> &Arc<Attention> {
         &self.attention
     }
 
-    /// Remembers where the library waits for kicks.
+    /// Remembers the epoll at which the library waits for kicks.
     ///
     /// # Errors
-    /// When no descriptor is left.
+    /// If no descriptor is left.
     pub fn wait_at(&self, epoll: &impl AsRawFd) -> io::Result<()> {
-        // SAFETY: the descriptor is open as long as what it is borrowed from.
+        // SAFETY: the descriptor stays open as long as its owner, `epoll`.
         let borrowed = unsafe { BorrowedFd::borrow_raw(epoll.as_raw_fd()) };
-        // Set once, for a connection that has just been made.
+        // The epoll of a connection is set once, when the connection has just been made.
         let _ = self.epoll.set(Epoll(borrowed.try_clone_to_owned()?));
         Ok(())
     }
 
-    /// Where the library waits for kicks, once there is such a place.
+    /// The epoll at which the library waits for kicks, once it is known.
     pub fn epoll(&self) -> Option<&Epoll> {
         self.epoll.get()
     }
 
-    /// The guest's memory, checked and guarded.
+    /// The guest's memory, with checks and guards.
     pub fn memory(&self) -> Arc<DmaMemory> {
         Arc::clone(&self.memory.lock())
     }
 
-    /// Another table of the guest's memory.
+    /// Replaces the table of the guest's memory.
     pub fn set_memory(&self, memory: Arc<DmaMemory>) {
         let old = std::mem::replace(&mut *self.memory.lock(), memory);
-        // Outside of the lock: taking a large mapping apart takes milliseconds.
+        // Outside of the lock, because unmapping a large mapping takes milliseconds.
         drop(old);
     }
 
-    /// Hangs up because of `fault`; the first one is the one that is told.
+    /// Closes the connection because of `fault`. Only the first fault is reported.
     pub fn fail(&self, fault: Fault) {
         let mut ending = self.ending.lock();
         ending.fault.get_or_insert(fault);
@@ -135,7 +139,7 @@ impl Link {
         }
     }
 
-    /// By `shutdown` the connection is hung up on from now on, and at once where there is a reason already.
+    /// Sets the handle that closes the connection, and uses it at once if there is a fault already.
     pub fn hang_up_by(&self, shutdown: ShutdownHandle) {
         let mut ending = self.ending.lock();
         if ending.fault.is_some() {
@@ -144,14 +148,14 @@ impl Link {
         ending.shutdown = Some(shutdown);
     }
 
-    /// The connection is over: why, if it was hung up on.
+    /// Takes the fault, if one closed the connection.
     pub fn close(&self) -> Option<Fault> {
         let Ending { fault, .. } = std::mem::take(&mut *self.ending.lock());
-        // Whoever noticed first.
+        // A fault that a thread noted comes first.
         fault.or_else(|| self.attention.has_lost_memory().then_some(Fault::MemoryVanished))
     }
 
-    /// A queue's thread was called, and found that the guest had rung so often.
+    /// Counts a wake-up of a queue's thread, which found `rings` rings of the guest.
     pub fn took_rings(&self, rings: u64) {
         if rings > 0 {
             self.idle_calls.store(0, Ordering::Relaxed);
@@ -160,10 +164,11 @@ impl Link {
         }
     }
 
-    /// What the thread of the queues does first whenever it is called; `is_call` when it was by the attention.
+    /// The first step of the thread of the queues after each wake-up; `is_call` if the wake-up came from the
+    /// attention.
     ///
     /// # Errors
-    /// When the connection is over: the library ends the thread then.
+    /// If the connection is over: the library then ends the thread.
     pub fn begin_turn(&self, is_call: bool) -> io::Result<()> {
         if is_call {
             self.attention.consume();
@@ -183,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_that_nobody_made_are_bounded() {
+    fn wake_ups_without_a_ring_are_bounded() {
         let link = Link::new().unwrap();
         for _ in 0..3 {
             (0..MAX_IDLE_CALLS).for_each(|_| link.took_rings(0));
@@ -200,7 +205,7 @@ mod tests {
         link.attention().wake();
         assert!(link.begin_turn(true).is_ok() && link.close().is_none());
         link.attention().lose_memory();
-        assert!(link.begin_turn(false).is_ok(), "until it is told to end");
+        assert!(link.begin_turn(false).is_ok(), "the thread ends only when it is asked to");
         assert!(matches!(link.close(), Some(Fault::MemoryVanished)));
         link.attention().end();
         assert!(link.begin_turn(true).is_err());

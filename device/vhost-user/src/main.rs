@@ -1,4 +1,4 @@
-//! `niclab-device`: the daemon behind the guests of one cluster.
+//! `niclab-device`: the daemon that serves the cards of one cluster's guests.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,9 @@ use niclab_spec::pci::MAX_QUEUE_PAIRS;
 
 /// Models the NICs of a cluster behind the vhost-user sockets of its guests.
 ///
-/// `niclab` starts this program; by hand it is of use to look at one cluster's daemon alone. It prints "ready" once it
-/// listens on all sockets, and ends on SIGTERM or SIGINT, when its standard input closes, or with its parent.
+/// `niclab` starts this program. Start it by hand only to examine the daemon of one cluster alone. It prints "ready"
+/// once it listens on all sockets. It ends on SIGTERM or SIGINT, when its standard input closes, or when its parent
+/// ends.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct Arguments {
@@ -36,9 +37,10 @@ struct Arguments {
 enum Action {
     /// Measure this program's own code in process, without QEMU: messages, frames.
     Bench(BenchArguments),
-    /// Do a fixed amount of work in process, for tools that count instructions; prints how many units it did.
+    /// Do a fixed amount of work in process, for tools that count instructions, and print the number of completed
+    /// units.
     Work(WorkArguments),
-    /// Say what sandbox the running kernel gives the daemon.
+    /// Print the sandbox that the running kernel gives the daemon.
     Sandbox,
     /// Measure in process how long one guest's control requests wait while another guest attacks.
     Hostile(HostileArguments),
@@ -51,7 +53,7 @@ struct WorkArguments {
         PossibleValue::new(work.name).help(work.unit)
     })))]
     name: String,
-    /// Units of it.
+    /// Units of work.
     #[arg(value_name = "UNITS")]
     count: u64,
 }
@@ -64,7 +66,7 @@ struct HostileArguments {
     /// Wall time of each attack, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 2_000)]
     wall_ms: u64,
-    /// Only attacks whose name contains this.
+    /// Run only attacks whose name contains this text.
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
 }
@@ -77,11 +79,12 @@ struct BenchArguments {
     /// Wall time of each measurement, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 2_000)]
     wall_ms: u64,
-    /// Measure the vhost ports of this DPDK testpmd in the same run.
+    /// Measure also the vhost ports of this DPDK testpmd, in the same run.
     #[arg(long, value_name = "PROGRAM")]
     testpmd: Option<PathBuf>,
     /// Queue pairs of each Ethernet function, and of testpmd's ports.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MAX_QUEUE_PAIRS.into()))]
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_QUEUE_PAIRS.into()))]
     queues: u32,
 }
 
@@ -99,7 +102,7 @@ fn main() -> ExitCode {
         }
         Arguments { command: Some(Action::Hostile(arguments)), .. } => hostile(&arguments),
         Arguments { config: Some(config), .. } => serve(&config),
-        // Clap asks for one of the two.
+        // Clap requires one of the two.
         Arguments { .. } => Ok(()),
     };
     ExitCode::from(niclab_output::exit_code(result.map(|()| 0), |error| {
@@ -120,7 +123,9 @@ fn bench(arguments: &BenchArguments) -> anyhow::Result<()> {
 
 fn work(arguments: &WorkArguments) -> anyhow::Result<()> {
     log::set_max_level(log::LevelFilter::Warn);
-    let work = bench::works().find(|work| work.name == arguments.name).context("no such work")?;
+    let work = bench::works()
+        .find(|work| work.name == arguments.name)
+        .context("this kind of work does not exist")?;
     Ok(print(&(work.run)(arguments.count)?.to_string())?)
 }
 
@@ -138,7 +143,7 @@ fn print_report(report: &(impl serde::Serialize + std::fmt::Display), as_json: b
 fn serve(config: &Path) -> anyhow::Result<()> {
     let lifetime = Lifetime::begin()?;
     let config = DaemonConfig::read(config)?;
-    clear_places(&config)?;
+    clear_socket_paths(&config)?;
     let daemon = Daemon::start_after(&config, || {
         let sockets = config.nodes.iter().flat_map(|node| [&node.cluster_socket, &node.ethernet_socket]);
         let sockets = sockets.chain([&config.monitor_socket]).map(PathBuf::as_path);
@@ -148,19 +153,20 @@ fn serve(config: &Path) -> anyhow::Result<()> {
     })?;
     daemon.shell().when_time_ends(Lifetime::end);
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{READY_LINE}").and_then(|()| stdout.flush()).context("cannot say that it is ready")?;
+    writeln!(stdout, "{READY_LINE}")
+        .and_then(|()| stdout.flush())
+        .context("cannot write \"ready\" to standard output")?;
     lifetime.watch_standard_input()?;
     let signal = lifetime.wait()?;
     let end = daemon.shell().end_of_time();
     log::info!("cluster {}: ends on {signal}", config.cluster);
     drop(daemon);
-    // The last words, which the launcher shows.
+    // The launcher shows the last lines of the log, so the reason is logged last.
     end.map_or(Ok(()), |end| Err(end.into()))
 }
 
-/// Removes the sockets of a daemon that was killed. The configuration names the places, and what else stands there
-/// stays.
-fn clear_places(config: &DaemonConfig) -> anyhow::Result<()> {
+/// Removes the sockets that a killed daemon left at the paths of the configuration. Files of other kinds stay.
+fn clear_socket_paths(config: &DaemonConfig) -> anyhow::Result<()> {
     let sockets = config.nodes.iter().flat_map(|node| [&node.cluster_socket, &node.ethernet_socket]);
     for path in sockets.chain([&config.monitor_socket]) {
         clear_place(path).with_context(|| format!("cannot listen on {}", path.display()))?;

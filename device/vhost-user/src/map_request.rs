@@ -1,8 +1,8 @@
-//! The request that has the BAR mapped. The `vhost` crate waits for its answer without bound, so a thread of its own
-//! asks: the node's queues go on meanwhile, and a front end that never answers keeps nobody else waiting.
+//! The request to map the BAR. The `vhost` crate waits for its answer without limit, so the request has its own
+//! thread. Meanwhile the node's queues are served, and a front end that never answers delays no other.
 //!
-//! There is at most one such thread for a node, connections that came and went included: a front end that keeps the
-//! channel open and does not answer keeps one thread and the three descriptors that it holds, and no more of them.
+//! A node has at most one such thread, also for all its earlier connections. (The attack: front ends keep the channel
+//! open and do not answer. They occupy one thread and its three descriptors.)
 
 use std::fs::File;
 use std::io;
@@ -17,24 +17,24 @@ use vhost::vhost_user::{Backend, VhostUserFrontendReqHandler};
 
 use crate::attention::Attention;
 
-/// How long a front end may take to map the BAR before that is reported. Its queues go on meanwhile.
+/// How long a front end may take to map the BAR before the daemon reports it. The daemon serves its queues meanwhile.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why the BAR is not asked for.
+/// Why the front end is not asked to map the BAR.
 #[derive(Debug, Error)]
 pub enum MapError {
-    /// It may take requests of the device or not.
-    #[error("the front end gave no channel to ask for the BAR's mapping")]
+    /// The front end has not set up the channel for requests of the device.
+    #[error("the front end has set up no channel for requests, so it cannot be asked to map the BAR")]
     NoChannel,
-    /// The file is shared by a descriptor of its own.
-    #[error("no file descriptor left to share the BAR: {0}")]
+    /// The request needs a file descriptor.
+    #[error("cannot share the BAR's file with the front end: {0}; is the limit of open files reached?")]
     File(#[source] io::Error),
-    /// Two threads are needed.
-    #[error("no thread to ask for the BAR's mapping: {0}")]
+    /// The request needs two threads.
+    #[error("cannot start a thread that asks to map the BAR: {0}; is the limit of processes reached?")]
     Thread(#[from] io::Error),
 }
 
-/// Whether anybody asks the front end of a node, and who wants to next.
+/// Whether a request to the front end of a node is in flight, and the connection that waits for its end.
 #[derive(Debug, Default)]
 pub struct Seat(Mutex<Taken>);
 
@@ -45,7 +45,7 @@ struct Taken {
 }
 
 impl Seat {
-    /// False when it is taken; `attention` is called once it is free then.
+    /// Takes the seat. False if it is taken; `attention` is then woken once it is free.
     fn take(&self, attention: &Arc<Attention>) -> bool {
         let mut taken = self.0.lock();
         if taken.is_taken {
@@ -62,7 +62,7 @@ impl Seat {
     }
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub enum News {
     /// An answer, or the end of the channel.
@@ -71,7 +71,7 @@ pub enum News {
     Late,
 }
 
-/// Where a request's threads leave what came of it, and whom they call then.
+/// Where a request's threads post results. They then wake the connection's thread.
 #[derive(Debug)]
 struct Inbox {
     news: Mutex<Vec<(u64, News)>>,
@@ -80,7 +80,7 @@ struct Inbox {
 
 impl Inbox {
     fn post(inbox: &Weak<Self>, number: u64, news: News) {
-        // The connection may be over.
+        // The connection may have ended.
         if let Some(inbox) = inbox.upgrade() {
             inbox.news.lock().push((number, news));
             inbox.attention.wake();
@@ -88,14 +88,14 @@ impl Inbox {
     }
 }
 
-/// How far the mapping has got, which each start of the device needs anew.
+/// The state of the mapping, which each start of the device needs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mapping {
     Wanted,
-    /// By this request.
+    /// The request of this number asks for it.
     Asked(u64),
-    /// It stands, or cannot.
-    Settled,
+    /// The front end has answered, or cannot be asked.
+    Done,
 }
 
 struct State {
@@ -112,7 +112,7 @@ pub struct MapRequests {
 }
 
 impl MapRequests {
-    /// Of a connection of the node that `seat` belongs to, whose thread is called by `attention`.
+    /// For a connection of the node that `seat` belongs to; `attention` wakes the connection's thread.
     pub fn new(seat: &Arc<Seat>, attention: &Arc<Attention>) -> Self {
         Self {
             seat: Arc::clone(seat),
@@ -121,13 +121,13 @@ impl MapRequests {
         }
     }
 
-    /// The front end takes requests of the device here from now on.
+    /// Sets the channel on which the front end takes requests of the device.
     pub fn set_backend(&self, backend: Backend) {
         let old = self.state.lock().backend.replace(backend);
         drop(old);
     }
 
-    /// The device starts anew.
+    /// The device starts again, and needs a mapping.
     pub fn want(&self) {
         self.state.lock().mapping = Mapping::Wanted;
     }
@@ -137,14 +137,14 @@ impl MapRequests {
         self.state.lock().mapping == Mapping::Wanted
     }
 
-    /// Asks for `file` to be mapped. Where an earlier request of the node has no answer yet it stays due, and the
-    /// connection's thread is called once there is one.
+    /// Asks for `file` to be mapped. If an earlier request of the node has no answer yet, this one stays due, and the
+    /// connection's thread is woken after that answer.
     ///
     /// # Errors
-    /// [`MapError`]. Then nothing more is due.
+    /// [`MapError`]. The request is then no longer due.
     pub fn ask(&self, request: VhostUserMMap, file: io::Result<File>) -> Result<(), MapError> {
         let mut state = self.state.lock();
-        state.mapping = Mapping::Settled;
+        state.mapping = Mapping::Done;
         let Some(backend) = state.backend.clone() else { return Err(MapError::NoChannel) };
         let file = file.map_err(MapError::File)?;
         if !self.seat.take(&self.inbox.attention) {
@@ -173,15 +173,15 @@ impl MapRequests {
         let ask = move || {
             let answer = backend.shmem_map(&request, &file);
             drop((backend, file, is_over));
-            // Free before the news are told: whoever hears them may ask again.
+            // The seat is free before the result is posted, because its receiver may ask again.
             seat.give_back();
             Inbox::post(&inbox, number, News::Answer(answer));
         };
         std::thread::Builder::new().name("map-request".to_owned()).spawn(ask).map(drop)
     }
 
-    /// What came of the request that counts. What came of earlier ones, which a reset of the device has overtaken, does
-    /// not.
+    /// The results of the latest request. Results of earlier requests, from before a reset of the device, are
+    /// dropped.
     pub fn take_news(&self) -> Vec<News> {
         let news = std::mem::take(&mut *self.inbox.news.lock());
         let mut state = self.state.lock();
@@ -189,7 +189,7 @@ impl MapRequests {
         for (number, news) in news {
             if state.mapping == Mapping::Asked(number) {
                 if matches!(news, News::Answer(_)) {
-                    state.mapping = Mapping::Settled;
+                    state.mapping = Mapping::Done;
                 }
                 ours.push(news);
             }
@@ -240,15 +240,15 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_to_the_latest_request_counts() {
+    fn answer_to_an_earlier_request_is_dropped() {
         let seat = Arc::default();
         let (requests, mut theirs) = requests(&seat);
         ask(&requests);
         take_request(&mut theirs);
-        // The device starts anew: the answer is to a question of before.
+        // The device starts again, so the pending answer belongs to an earlier request.
         requests.want();
         ask(&requests);
-        assert!(requests.is_due(), "one at a time");
+        assert!(requests.is_due(), "only one request is in flight");
         answer(&mut theirs, 17);
         until("the first answer", || !seat.0.lock().is_taken);
         until("its news", || !requests.inbox.news.lock().is_empty());
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_a_dead_connection_left_holds_up_one_thread_and_no_more() {
+    fn request_of_a_dead_connection_delays_the_next_one() {
         let seat = Arc::default();
         let (before, mut kept) = requests(&seat);
         ask(&before);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_end_that_takes_no_requests_is_not_asked() {
+    fn front_end_without_a_request_channel_is_not_asked() {
         let requests = MapRequests::new(&Arc::default(), &Arc::new(Attention::new().unwrap()));
         let refused = requests.ask(VhostUserMMap::default(), tempfile::tempfile());
         assert!(matches!(refused, Err(MapError::NoChannel)) && !requests.is_due());

@@ -1,5 +1,5 @@
-//! The guest's memory as the device may touch it: every access checked, every byte read once ([`access`]), the BAR left
-//! out.
+//! The guest's memory as the device may access it: each access is checked, each byte is read once ([`access`]), and
+//! the BAR is excluded.
 
 pub mod access;
 pub mod table;
@@ -19,10 +19,10 @@ use vm_memory::{
 
 use self::access::{Room, Unread, Word, Words};
 
-/// Why an access to guest memory was refused. The guest named the address, so that this is its fault.
+/// Why an access to guest memory is refused. The guest chose the address, so this is its fault.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum MemoryError {
-    /// Not, or not all, memory of this guest.
+    /// The range is not, or not completely, memory of this guest.
     #[error("{bytes} bytes at guest address {address:#x} are not memory of this guest")]
     Outside {
         /// Guest-physical address.
@@ -30,25 +30,25 @@ pub enum MemoryError {
         /// Length of the access.
         bytes: u64,
     },
-    /// Integers are stored at addresses that are multiples of their size.
+    /// Integers must be at addresses that are multiples of their size.
     #[error("guest address {address:#x} is not a multiple of {alignment}")]
     Unaligned {
         /// Guest-physical address.
         address: u64,
-        /// What it must be a multiple of.
+        /// The required alignment.
         alignment: usize,
     },
 }
 
-/// A file by which a region is recognised: device and inode.
+/// Device and inode of a file, which identify a region.
 pub type FileIdentity = (u64, u64);
 
-/// The identity of `file`, if the kernel tells.
+/// The identity of `file`, if the kernel reports it.
 pub fn identity(file: &std::fs::File) -> Option<FileIdentity> {
     file.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// A guest's memory table. Immutable: a new table replaces it whole, so that one access sees one table.
+/// A guest's memory table. Immutable: a new table replaces it as a whole, so one access sees one table.
 #[derive(Debug, Default)]
 pub struct DmaMemory {
     regions: Vec<Region>,
@@ -58,14 +58,15 @@ pub struct DmaMemory {
 struct Region {
     start: u64,
     bytes: u64,
-    /// Goes before the mapping does.
+    /// Dropped before the mapping.
     _guard: Option<vanishing::MayVanish>,
     mapping: Arc<MmapRegion>,
 }
 
 impl DmaMemory {
-    /// Memory that this process made itself, without the region of the file `bar`: a mapped BAR comes back as guest
-    /// memory, and a guest that named it as a buffer would have the device write into its own registers.
+    /// A table of memory that this process made itself, without the region of the file `bar`. (The attack: QEMU lists
+    /// a mapped BAR as guest memory. A guest that uses it as a buffer would have the device write into its own
+    /// registers.)
     pub fn new(table: &GuestMemoryMmap, bar: Option<FileIdentity>) -> Self {
         let is_bar = |region: &vm_memory::GuestRegionMmap| {
             let file = region.file_offset().and_then(|place| identity(place.file()));
@@ -102,7 +103,7 @@ impl DmaMemory {
         self.slice(address, bytes).map(Room::new)
     }
 
-    /// `count` words of a ring from `address` on.
+    /// `count` words of a ring, from `address`.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -115,13 +116,13 @@ impl DmaMemory {
         self.atomics(address, count).map(Words::new)
     }
 
-    /// Whether these bytes are this guest's memory.
+    /// Whether these bytes are memory of this guest.
     #[inline]
     pub fn contains(&self, address: u64, bytes: u64) -> bool {
         usize::try_from(bytes).is_ok_and(|bytes| self.slice(address, bytes).is_ok())
     }
 
-    /// The bytes `address .. address + bytes`, which lie in one region. Private: see [`access`].
+    /// The bytes `address .. address + bytes`, which must be in one region. Private: see [`access`].
     #[inline]
     fn slice(&self, address: u64, bytes: usize) -> Result<VolatileSlice<'_>, MemoryError> {
         for region in &self.regions {
@@ -136,7 +137,7 @@ impl DmaMemory {
         Err(MemoryError::Outside { address, bytes: bytes as u64 })
     }
 
-    /// `count` naturally aligned integers from `address` on, which guest and device share. Private: see [`access`].
+    /// `count` naturally aligned integers from `address`, which guest and device share. Private: see [`access`].
     #[inline]
     fn atomics<T: AtomicInteger>(&self, address: u64, count: usize) -> Result<&[T], MemoryError> {
         let bytes =
@@ -145,8 +146,8 @@ impl DmaMemory {
         atomics(slice).ok_or(MemoryError::Unaligned { address, alignment: align_of::<T>() })
     }
 
-    /// Stores `words` from `address` on, in ascending order, each with release ordering, so that a guest that sees one
-    /// sees all before it. Nothing is stored when any of it is refused.
+    /// Stores `words` from `address`, in ascending order, each with release ordering. So a guest that sees a word
+    /// also sees all words before it. If the range is refused, nothing is stored.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -157,12 +158,12 @@ impl DmaMemory {
         Ok(())
     }
 
-    /// Stores words at many places that lie near one another, each as [`DmaMemory::store_words`] does. Returns how many
-    /// of the stores were refused.
+    /// Stores words at many addresses that are near each other, each as [`DmaMemory::store_words`] does. Returns the
+    /// number of refused stores.
     #[inline]
     pub fn store_all<'w>(&self, stores: impl Iterator<Item = (u64, &'w [u64])>) -> u64 {
         let mut refused = 0;
-        // All words of the region that was stored into last, from where on.
+        // The region of the last store: its address, and all its words.
         let mut near: (u64, &[AtomicU64]) = (0, &[]);
         for (address, words) in stores {
             let first = address.wrapping_sub(near.0);
@@ -187,8 +188,8 @@ impl DmaMemory {
         Some((start, self.atomics(start, usize::try_from(bytes / 8).ok()?).ok()?))
     }
 
-    /// Stores `bytes` into `ranges`, one behind the other, as far as there are bytes and room. Nothing is stored when
-    /// any of the ranges is refused.
+    /// Stores `bytes` into consecutive `ranges`, until the bytes or the ranges end. If a range is refused, nothing is
+    /// stored.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -203,9 +204,9 @@ impl DmaMemory {
         Ok(())
     }
 
-    /// Appends the bytes of `ranges` to `bytes`, in this order; none of them when any is refused. A range of one
-    /// aligned word is loaded at once, with acquire ordering: it says whether the guest has finished what the ranges
-    /// behind it hold.
+    /// Appends the bytes of `ranges` to `bytes`, in this order, or none if a range is refused. A range of one aligned
+    /// word is one load with acquire ordering: the word tells whether the guest has finished the contents of the
+    /// following ranges.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -220,13 +221,13 @@ impl DmaMemory {
                 continue;
             }
             let have = bytes.len();
-            // More than there is already, where a guest's ranges are longer together than memory is.
+            // Needed only if the sum above has overflowed, because the ranges together are longer than memory.
             bytes.reserve(place.len());
             let guard = place.ptr_guard();
-            // SAFETY: `guard` keeps `place.len()` bytes of mapped memory readable; `bytes` has reserved as many behind
-            // the `have` that it holds, in memory of its own, which cannot overlap a guest's; all of them are written
-            // before its length says so. What the guest stores meanwhile is copied or not, and every bit pattern is a
-            // byte.
+            // SAFETY: `guard` keeps `place.len()` bytes of mapped memory readable. `bytes` has reserved that number
+            // of bytes after its `have` bytes, in memory of its own, which cannot overlap a guest's. All of them are
+            // written before `set_len`. A concurrent store of the guest may or may not be copied, and every bit
+            // pattern is a valid byte.
             unsafe {
                 let end = bytes.as_mut_ptr().add(have);
                 std::ptr::copy_nonoverlapping(guard.as_ptr(), end, place.len());
@@ -245,11 +246,11 @@ impl DmaMemory {
         ranges.iter().try_for_each(|range| self.slice_of(range).map(drop))
     }
 
-    /// Copies a part of the bytes of `from` to the ranges `into` of another guest's memory, one behind the other, as
-    /// far as there is room: what [`DmaMemory::load_bytes`] and [`DmaMemory::store_bytes`] do, with one copy. Nothing
-    /// is stored when any range of either is refused.
+    /// Copies the bytes `part` of the ranges `from` to consecutive ranges `into` of another guest's memory, until
+    /// these are full. It has the effect of [`DmaMemory::load_bytes`] and [`DmaMemory::store_bytes`] with one copy.
+    /// If a range of either is refused, nothing is stored.
     ///
-    /// Both guests may store there meanwhile, and both may take their memory away: see [`vanishing`].
+    /// Both guests may store there at the same time, and both may remove their memory: see [`vanishing`].
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -300,20 +301,21 @@ impl DmaMemory {
     }
 }
 
-/// The integers of a slice; none where it is not aligned for them.
+/// The integers of a slice. None if the slice is not aligned for them.
 #[inline]
 pub fn atomics<T: AtomicInteger>(slice: VolatileSlice<'_>) -> Option<&[T]> {
     let first = slice.ptr_guard_mut().as_ptr().cast::<T>();
     if !first.is_aligned() {
         return None;
     }
-    // SAFETY: the slice is so many times the size of `T` bytes of mapped, writable memory, which stays mapped for its
-    // lifetime, which the result has; `first` is aligned; every bit pattern is a valid atomic integer; and all others,
-    // the guest included, store there by machine stores, which atomics allow.
+    // SAFETY: the slice has `len / size_of::<T>()` integers in mapped, writable memory. It stays mapped for the
+    // slice's lifetime, which the result has. `first` is aligned, and every bit pattern is a valid atomic integer.
+    // All others, also the guest, store there by machine stores, which atomics allow.
     Some(unsafe { std::slice::from_raw_parts(first, slice.len() / size_of::<T>()) })
 }
 
-/// Stores words in ascending order, each with release ordering. Four at a time, of which the compiler makes no loop.
+/// Stores words in ascending order, each with release ordering. It handles four at a time, which the compiler
+/// unrolls.
 #[inline]
 fn store_each(places: &[AtomicU64], words: &[u64]) {
     let store = |(place, word): (&AtomicU64, &u64)| place.store(word.to_le(), Ordering::Release);
@@ -324,14 +326,14 @@ fn store_each(places: &[AtomicU64], words: &[u64]) {
     places.iter().zip(words).for_each(store);
 }
 
-/// Copies as many bytes from one guest's memory to another's.
+/// Copies `bytes` bytes from one guest's memory to another's.
 #[inline]
 fn copy(from: &VolatileSlice<'_>, to: &VolatileSlice<'_>, bytes: usize) {
     debug_assert!(bytes <= from.len() && bytes <= to.len());
     let (source, destination) = (from.ptr_guard(), to.ptr_guard_mut());
-    // SAFETY: each guard keeps its slice's bytes mapped, which are `bytes` at the least, by the caller; `ptr::copy`
-    // allows that both are of one guest and overlap. What guests store meanwhile is copied or not, and every bit
-    // pattern is a byte.
+    // SAFETY: each guard keeps its slice's bytes mapped, at least `bytes` by the caller's check. `ptr::copy` allows
+    // overlapping ranges of one guest. A concurrent store of a guest may or may not be copied, and every bit pattern
+    // is a valid byte.
     unsafe { std::ptr::copy(source.as_ptr(), destination.as_ptr(), bytes.min(from.len()).min(to.len())) }
 }
 
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_near_one_another_are_done_and_refused_as_each_by_itself() {
+    fn store_all_equals_single_stores_and_single_refusals() {
         let ranges =
             [(GuestAddress(0), 0x1000), (GuestAddress(0x1000), 0x1000), (GuestAddress(0x1_0000), 0x1000)];
         let [one_by_one, together] = [(); 2].map(|()| GuestMemoryMmap::from_ranges(&ranges).unwrap());
@@ -383,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_guest_memory_is_refused() {
+    fn access_outside_guest_memory_is_refused() {
         let (table, memory) = memory();
         for address in [0, 0xff8, 0x2ff8, 0x3000, 0x10_0ff8, !7] {
             let refused = memory.store_words(address, &[7, 7]);
@@ -421,7 +423,7 @@ mod tests {
         );
         assert_eq!(memory.load_bytes(&beyond, &mut loaded), outside);
         assert_eq!(loaded.as_slice(), b"head bytes");
-        // Words at once, and what has a word's length and is none.
+        // An aligned word is loaded at once; a range of a word's length without alignment is copied.
         let words = [range(0x1ff8, 8), range(0x1ffa, 8)];
         loaded.clear();
         memory.load_bytes(&words, &mut loaded).unwrap();
@@ -429,15 +431,15 @@ mod tests {
     }
 
     proptest! {
-        /// Against the two copies that it stands for.
+        /// Compares the copy with a load and a store.
         #[test]
-        fn a_copy_from_guest_to_guest_is_a_load_and_a_store(
+        fn copy_bytes_equals_load_bytes_and_store_bytes(
             from in prop::collection::vec((0..0x1f00_u64, 0..0x200_u64), 0..5),
             into in prop::collection::vec((0..0x1f00_u64, 0..0x200_u64), 0..5),
             first in 0..0x300_usize,
             bytes in 0..0x500_usize,
         ) {
-            // Some of it lies outside.
+            // Some of the ranges are outside the memory.
             let ranges = |ranges: &[(u64, u64)], base: u64| -> Vec<HostRange> {
                 ranges.iter().map(|&(address, bytes)| HostRange { address: base + address, bytes }).collect()
             };
@@ -462,7 +464,7 @@ mod tests {
         }
     }
 
-    /// Memory that goes away under a copy, at either end: zeros come from it, or what was stored is lost with it.
+    /// Memory vanishes under a copy, at either end: the copy then reads zeros, or its stores are lost.
     #[test]
     fn either_end_of_a_copy_may_vanish() {
         let guest = || {
@@ -488,7 +490,7 @@ mod tests {
             let mut found = FrameBytes::new();
             to.load_bytes(&all, &mut found).unwrap();
             assert!(found.iter().all(|byte| [0, 7].contains(byte)));
-            assert_eq!(found[0x3fff], if sender_vanishes { 0 } else { 7 }, "the copy went on to its end");
+            assert_eq!(found[0x3fff], if sender_vanishes { 0 } else { 7 }, "the copy reaches its end");
         }
     }
 

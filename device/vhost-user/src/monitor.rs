@@ -1,6 +1,7 @@
-//! The monitor socket: one JSON request a line, one JSON answer a line.
+//! The monitor socket: one JSON request per line, one JSON answer per line.
 //!
-//! Nobody who connects keeps others from being answered ([`connections`]), nor does a world that is stuck ([`heart`]).
+//! The monitor keeps answering if a client connects and sends nothing ([`connections`]), or if a thread never unlocks
+//! the nodes ([`heart`]).
 
 pub mod connections;
 pub mod heart;
@@ -49,7 +50,7 @@ use crate::shell::{Connected, Shell};
 /// The monitor socket cannot be served.
 #[derive(Debug, Error)]
 pub enum MonitorError {
-    /// Nobody can connect to it.
+    /// The daemon cannot listen on it.
     #[error("cannot listen on the monitor socket {}: {error}{}", path.display(), listen_remedy(error))]
     Listen {
         /// The socket.
@@ -58,7 +59,7 @@ pub enum MonitorError {
         #[source]
         error: io::Error,
     },
-    /// It cannot be served.
+    /// The operating system refused.
     #[error("cannot serve the monitor socket {}: {step}: {error}", path.display())]
     System {
         /// The socket.
@@ -71,23 +72,23 @@ pub enum MonitorError {
     },
 }
 
-/// How long a connection may be silent, also in the middle of a request or an answer, before it is hung up on.
-const SILENCE: Duration = Duration::from_secs(60);
+/// How long a connection may be silent, also within a request or an answer, before the daemon closes it.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long whoever loads a program waits until it runs, at most.
+/// How long a load request waits until the program runs.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// How often it is looked for launches of which nobody told, while somebody waits for broken rules.
-const PEEK_INTERVAL: Duration = Duration::from_millis(100);
+/// How often a request that waits for broken rules checks for posts without a doorbell.
+const RULES_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often a request that waits checks whether its connection is still there: a connection that was hung up on gives
-/// its thread back within this time.
+/// How often a waiting request checks whether its connection is open. The thread of a closed connection ends within
+/// this time.
 const ASK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long the thread that accepts rests where nobody can be let in, so that it does not spin.
-const REST: Duration = Duration::from_millis(100);
+/// How long the accepting thread sleeps if it can accept no connection, so that it does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The served socket, until this is dropped.
+/// The served socket, until this value is dropped.
 pub struct Monitor {
     path: PathBuf,
     is_stopped: Arc<AtomicBool>,
@@ -95,7 +96,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Answers on `path`.
+    /// Serves `path`.
     ///
     /// # Errors
     /// [`MonitorError`].
@@ -104,7 +105,7 @@ impl Monitor {
         let system = |step| move |error| MonitorError::System { path: path.to_owned(), step, error };
         clear_place(path).map_err(failed)?;
         let listener = UnixListener::bind(path).map_err(failed)?;
-        // Whatever the mask is, and before anybody is answered.
+        // The mode must not depend on the umask, and must be set before the first answer.
         std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(system("setting its mode"))?;
         let is_stopped = Arc::new(AtomicBool::new(false));
         let (shell, stopped) = (Arc::clone(shell), Arc::clone(&is_stopped));
@@ -119,26 +120,27 @@ impl Monitor {
 impl Drop for Monitor {
     fn drop(&mut self) {
         self.is_stopped.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts. When that fails it cannot be joined, and ends with the process.
+        // Wakes the accepting thread. If that fails, the thread cannot be joined, and ends with the process.
         let woken = UnixStream::connect(&self.path).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| woken) {
             let _ = thread.join();
         }
-        // Had somebody put something else there, it would stay.
+        // A file of another kind, which another process may have put there, stays.
         let _ = clear_place(&self.path);
     }
 }
 
-/// Removes the socket of a daemon that was killed, where nobody answers, and nothing but a socket.
+/// Removes the socket that a killed daemon left. Removes nothing but a socket.
 ///
 /// # Errors
 /// [`io::ErrorKind::AlreadyExists`] for anything else.
 pub fn clear_place(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(about) if about.file_type().is_socket() => std::fs::remove_file(path),
-        Ok(_) => {
-            Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no socket stands there"))
-        }
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "the path exists, and is not a socket; remove it or choose another path",
+        )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
@@ -151,31 +153,31 @@ fn listen(shell: &Arc<Shell>, listener: &UnixListener, is_stopped: &AtomicBool) 
             return;
         }
         let Ok(stream) = stream else {
-            // The process has no descriptor left, and the one who waits makes the next try fail at once: whoever is
-            // silent gives one back.
+            // The process has no descriptor left. The next attempt would fail at once, so the longest silent
+            // connection is closed.
             if !connections.hang_up_on_silent() {
-                std::thread::sleep(REST);
+                std::thread::sleep(ACCEPT_PAUSE);
             }
             continue;
         };
         let Some(seat) = connections.admit(stream) else { continue };
         let (shell, heart) = (Arc::clone(shell), Arc::clone(&heart));
-        let converse = move || {
-            if let Err(error) = converse(&shell, &heart, &seat) {
+        let run = move || {
+            if let Err(error) = serve_connection(&shell, &heart, &seat) {
                 log::debug!("a monitor connection ended: {error}");
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("monitor-client".to_owned()).spawn(converse) {
-            log::warn!("no thread for a monitor connection: {error}");
+        if let Err(error) = std::thread::Builder::new().name("monitor-client".to_owned()).spawn(run) {
+            log::warn!("cannot start a thread for a monitor connection: {error}");
         }
     }
 }
 
-/// Answers one connection until it closes, falls silent or sends a line that is too long.
-fn converse(shell: &Shell, heart: &Heart, seat: &Seat) -> io::Result<()> {
+/// Answers the requests of one connection until it closes, is silent too long, or sends a line that is too long.
+fn serve_connection(shell: &Shell, heart: &Heart, seat: &Seat) -> io::Result<()> {
     let stream = seat.stream();
-    stream.set_read_timeout(Some(SILENCE))?;
-    stream.set_write_timeout(Some(SILENCE))?;
+    stream.set_read_timeout(Some(SILENCE_TIMEOUT))?;
+    stream.set_write_timeout(Some(SILENCE_TIMEOUT))?;
     let mut reader = BufReader::new(stream);
     let mut writer = stream;
     loop {
@@ -187,11 +189,13 @@ fn converse(shell: &Shell, heart: &Heart, seat: &Seat) -> io::Result<()> {
         seat.on_request();
         let answer = match serde_json::from_slice(&line) {
             Ok(Request::Watch(request)) if seat.watch() => return serve(shell, &request, stream),
-            Ok(Request::Watch(_)) => {
-                Answer::Error { message: format!("{MAX_WATCHES} watch already; end one of them first") }
-            }
+            Ok(Request::Watch(_)) => Answer::Error {
+                message: format!(
+                    "{MAX_WATCHES} connections observe already, the maximum; end one of them first"
+                ),
+            },
             Ok(request) => answer_while(shell, heart, &request, &|| !seat.is_over()),
-            Err(error) => Answer::Error { message: format!("not a monitor request: {error}") },
+            Err(error) => Answer::Error { message: format!("this is not a monitor request: {error}") },
         };
         let mut text = serde_json::to_vec(&answer)?;
         text.push(b'\n');
@@ -199,17 +203,17 @@ fn converse(shell: &Shell, heart: &Heart, seat: &Seat) -> io::Result<()> {
     }
 }
 
-/// Answers one request. One to watch is answered over its connection alone, by [`serve`].
+/// Answers one request. Only [`serve`] answers a watch request, over the request's own connection.
 pub fn answer(shell: &Shell, request: &Request) -> Answer {
     answer_by(shell, &Heart::default(), request)
 }
 
-/// The same, where `heart` knows of earlier requests for how long the world's lock is held.
+/// As [`answer`]. `heart` knows since when earlier requests have waited for the nodes' locks.
 pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
     answer_while(shell, heart, request, &|| true)
 }
 
-/// The same, where a request that waits is given up as soon as `is_asked` is false.
+/// As [`answer_by`]. A waiting request ends as soon as `is_asked` is false.
 fn answer_while(shell: &Shell, heart: &Heart, request: &Request, is_asked: &dyn Fn() -> bool) -> Answer {
     let refused = |message| Answer::Error { message };
     let answered = match request {
@@ -228,7 +232,7 @@ fn answer_while(shell: &Shell, heart: &Heart, request: &Request, is_asked: &dyn 
             shell.after_activity(&mut world);
             Answer::Stats(before)
         }),
-        Request::Watch(_) => Ok(refused("watching needs a connection of its own".to_owned())),
+        Request::Watch(_) => Ok(refused("a watch request needs a connection of its own".to_owned())),
         Request::Health => heart.world(shell).map(|world| Answer::Health(health(shell, &world))),
         Request::Faults => heart.world(shell).map(|world| Answer::Faults(link_states(shell, &world))),
         Request::ChangeFaults { node, change } => {
@@ -268,7 +272,7 @@ fn answer_while(shell: &Shell, heart: &Heart, request: &Request, is_asked: &dyn 
     answered.unwrap_or_else(Answer::Stuck)
 }
 
-/// Waits until more rules were broken than the asker knows of, or for a while.
+/// Waits until more rules are broken than `seen`, or until [`RULES_WAIT`] is over.
 fn await_broken_rules(
     shell: &Shell,
     heart: &Heart,
@@ -277,9 +281,9 @@ fn await_broken_rules(
 ) -> Result<BrokenRules, Stuck> {
     let until = Instant::now() + RULES_WAIT;
     loop {
-        // What nobody told the device of it does not look for by itself.
+        // The device does not check by itself for posts without a doorbell.
         settings::peek_rules(&mut heart.world(shell)?);
-        let is_broken = (0..PEEK_INTERVAL.as_millis() / ASK_INTERVAL.as_millis())
+        let is_broken = (0..RULES_INTERVAL.as_millis() / ASK_INTERVAL.as_millis())
             .any(|_| shell.alarm().wait(seen, ASK_INTERVAL) > seen || !is_asked());
         if is_broken || Instant::now() >= until {
             let world = heart.world(shell)?;
@@ -288,7 +292,7 @@ fn await_broken_rules(
     }
 }
 
-/// What was broken on the nodes that broke anything.
+/// The broken rules of the nodes that broke any.
 fn broken_rules(shell: &Shell, world: &LockedNodes<'_>) -> BrokenRules {
     let of_node = |(number, info): (usize, &crate::shell::NodeInfo)| {
         let book = world.nodes.card(number)?.broken()?;
@@ -301,15 +305,15 @@ fn broken_rules(shell: &Shell, world: &LockedNodes<'_>) -> BrokenRules {
     BrokenRules { version: STATS_VERSION, total: shell.alarm().total(), nodes }
 }
 
-/// The number of the node of this name, or what to tell whoever asked for it.
+/// The number of the node of this name, or the message for the client.
 fn number_of(shell: &Shell, node: &str) -> Result<usize, String> {
     let names = || shell.nodes().iter().map(|info| info.name.as_str());
-    names()
-        .position(|name| name == node)
-        .ok_or_else(|| format!("no node `{node}`; there are {}", names().collect::<Vec<_>>().join(", ")))
+    names().position(|name| name == node).ok_or_else(|| {
+        format!("there is no node `{node}`; the nodes are {}", names().collect::<Vec<_>>().join(", "))
+    })
 }
 
-/// Changes what goes wrong on the link of a node, and tells what then goes wrong on all of them.
+/// Changes the faults of a node's link, and returns the faults of all nodes.
 fn change_faults(
     shell: &Shell,
     heart: &Heart,
@@ -347,7 +351,7 @@ fn link_states(shell: &Shell, world: &LockedNodes<'_>) -> LinkStates {
     LinkStates { version: STATS_VERSION, nodes: nodes.map(state).collect() }
 }
 
-/// Changes what goes wrong in the NIC of a node, and tells what then goes wrong on all nodes.
+/// Changes the faults of a node's NIC, and returns the faults of all nodes.
 fn change_device_faults(
     shell: &Shell,
     heart: &Heart,
@@ -373,7 +377,7 @@ fn change_device_faults(
     Ok(apply())
 }
 
-/// Has cards be adversarial by another seed.
+/// Sets another seed of adversarial cards.
 fn set_adversarial_seed(
     shell: &Shell,
     heart: &Heart,
@@ -388,14 +392,14 @@ fn set_adversarial_seed(
     Ok(adversarial::reseed(&mut world, &numbers, seed).map_err(|kind| {
         let name = shell.nodes().get(kind).map_or("", |info| &info.name);
         format!(
-            "the card of node `{name}` is kind, and stays so: start the cluster with `--adversarial {seed}`, or with `adversarial = {seed}` in \
-             its file"
+            "the card of node `{name}` is not adversarial, and cannot become so while it runs: start the cluster with \
+             `--adversarial {seed}`, or with `adversarial = {seed}` in its file"
         )
     }))
 }
 
-/// The numbers of the nodes of these names, each once, or of all where none is named; or what to tell whoever asked for
-/// them.
+/// The numbers of the nodes of these names, each once. No names mean all nodes. The error is the message for the
+/// client.
 fn numbers_of(shell: &Shell, nodes: &[String]) -> Result<Vec<usize>, String> {
     let numbers: Result<Vec<usize>, String> = nodes.iter().map(|node| number_of(shell, node)).collect();
     let mut numbers = numbers?;
@@ -407,7 +411,7 @@ fn numbers_of(shell: &Shell, nodes: &[String]) -> Result<Vec<usize>, String> {
     Ok(numbers)
 }
 
-/// Gives cards another program, and waits until it runs.
+/// Loads another program into cards, and waits until it runs.
 fn load(
     shell: &Shell,
     heart: &Heart,
@@ -436,7 +440,8 @@ fn load(
     let Some(took) = took else {
         let seconds = LOAD_TIMEOUT.as_secs();
         return Ok(Err(format!(
-            "the program does not run after {seconds} s: messages are under way that do not end; it runs once they do"
+            "the program does not run after {seconds} s, because messages in flight do not end; it starts when they \
+             have ended"
         )));
     };
     Ok(Ok(Answer::Loaded { model_time_ps: took.as_ps() }))
@@ -543,7 +548,7 @@ fn card_figures(card: &Card) -> NodeFigures {
     figures
 }
 
-/// The ports of which anything was counted.
+/// The ports with a count above zero.
 fn port_figures(card: &Card) -> Vec<PortFigures> {
     let figures = |(port, launches): (u32, &u64)| {
         let of_port = card.events.raised.iter().filter(|((_, raised_for), _)| *raised_for == port);
@@ -565,7 +570,7 @@ const fn traffic(traffic: &Traffic) -> TrafficStats {
 }
 
 fn health(shell: &Shell, world: &LockedNodes<'_>) -> DaemonHealth {
-    // Whoever changes both takes the world first, too.
+    // A thread that changes either of the two also locks all nodes first.
     let connected = shell.connected();
     let nodes = shell.nodes().iter().zip(connected).enumerate();
     let node = |(number, (info, connected)): (usize, (&crate::shell::NodeInfo, Connected))| NodeHealth {
@@ -579,8 +584,8 @@ fn health(shell: &Shell, world: &LockedNodes<'_>) -> DaemonHealth {
     DaemonHealth { version: STATS_VERSION, nodes: nodes.map(node).collect() }
 }
 
-/// Whether the driver of a node's Ethernet function has said DRIVER_OK: the front end starts the queues then, those of
-/// the first pair always.
+/// Whether the driver of a node's Ethernet function has set DRIVER_OK. The front end then starts the queues, and
+/// always those of the first pair.
 pub fn is_ethernet_running(world: &LockedNodes<'_>, number: usize) -> bool {
     world.common.ethernet.functions.get(number).is_some_and(|function| {
         !function.vrings.is_empty()

@@ -1,10 +1,10 @@
-//! The events by which guest and device call each other, as the front end gave them: nothing that it does to them makes
+//! The events by which guest and device notify each other. The front end supplies them, and cannot use them to make
 //! the device wait.
 //!
-//! A front end shares each of them, flags and counter included: it can take the non-blocking flag off again after it
-//! was set, and fill the counter between a look at it and a write. A plain `write` would then wait, with the world
-//! locked, for as long as the front end likes. So reads are told one by one not to wait, and calls are made by the
-//! kernel's own signal, which cannot wait.
+//! A front end shares the flags and the counter of each event. It can clear the non-blocking flag after the daemon has
+//! set it, and fill the counter between the daemon's check and its write. (The attack: a plain `write` would then
+//! block with nodes locked, for as long as the front end wants.) So each read has its own no-wait flag, and the
+//! kernel's own signal, which cannot wait, notifies guests.
 
 use std::fs::File;
 use std::io;
@@ -17,26 +17,26 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use vmm_sys_util::aio::{IOCB_CMD_PREAD, IOCB_FLAG_RESFD, IoContext, IoControlBlock, IoEvent};
 
-/// A descriptor that cannot be used as an event.
+/// The descriptor cannot be used as an event.
 #[derive(Debug, Error)]
 pub enum EventError {
-    /// Pipes fill up, files never empty, and other kinds have other traps.
+    /// The descriptor is a pipe, which fills up, a file, which never empties, or of another kind.
     #[error("the descriptor is {0}, not an event; give one made by eventfd()")]
     NotAnEvent(String),
-    /// The operating system refused something.
+    /// The operating system refused.
     #[error("the event cannot be used: {0}")]
     System(#[from] io::Error),
 }
 
-/// What the kernel calls `file`, if that can be seen here and is not an event.
+/// The kernel's name of `file`, if it is known here and is not that of an event.
 fn other_than_event(file: &File) -> Option<String> {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
     let name = link.to_string_lossy();
-    // "anon_inode:[eventfd]", on newer kernels "anon_inode:[eventfd:7]" or alike.
+    // "anon_inode:[eventfd]", on newer kernels "anon_inode:[eventfd:7]" or similar.
     (!name.starts_with("anon_inode:[eventfd")).then(|| name.into_owned())
 }
 
-/// Takes `file` for an event by which guest and device call each other.
+/// Accepts `file` as an event, and makes it non-blocking.
 ///
 /// # Errors
 /// [`EventError`].
@@ -44,7 +44,7 @@ pub fn adopt(file: File) -> Result<File, EventError> {
     if let Some(kind) = other_than_event(&file) {
         return Err(EventError::NotAnEvent(kind));
     }
-    // QEMU's events are so anyway. It helps where the kernel has no better way.
+    // QEMU's events are non-blocking already. The flag helps on kernels without the better methods.
     // SAFETY: the descriptor is open, and the two commands take and give plain flags.
     let set = unsafe {
         let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
@@ -56,81 +56,85 @@ pub fn adopt(file: File) -> Result<File, EventError> {
     Ok(file)
 }
 
-/// How often the guest has rung by `kick` since the last call. Never waits.
+/// Takes the number of rings of the guest since the last call. Never waits.
 pub fn take(kick: BorrowedFd<'_>) -> u64 {
     read(kick, libc::RWF_NOWAIT).unwrap_or_else(|error| {
-        // Somebody else has read it; or the kernel cannot be told not to wait (before 5.8).
-        if error.raw_os_error() == Some(libc::EOPNOTSUPP) { read_if_there_is_some(kick) } else { 0 }
+        // Another process has read it; or the kernel knows no RWF_NOWAIT for it (before 5.8).
+        if error.raw_os_error() == Some(libc::EOPNOTSUPP) { read_after_check(kick) } else { 0 }
     })
 }
 
-/// Whether the guest has rung since it was taken last. Never waits.
+/// Whether the guest has rung since the last [`take`]. Never waits.
 pub fn is_signalled(kick: BorrowedFd<'_>) -> bool {
-    // What cannot be said counts as a ring: nobody is blamed for it.
+    // An error counts as a ring, so that the guest is not blamed for it.
     poll(&mut [PollFd::new(kick, PollFlags::POLLIN)], PollTimeout::ZERO).map_or(true, |ready| ready > 0)
 }
 
 fn read(kick: BorrowedFd<'_>, flags: i32) -> io::Result<u64> {
     let mut count = [0; 8];
     let into = libc::iovec { iov_base: count.as_mut_ptr().cast(), iov_len: count.len() };
-    // SAFETY: the descriptor is open as long as it is borrowed; `into` names `count`, which is eight writable bytes.
+    // SAFETY: the descriptor is open as long as it is borrowed; `into` names `count`, which has eight writable bytes.
     let read = unsafe { libc::preadv2(kick.as_raw_fd(), &raw const into, 1, -1, flags) };
     if read == count.len() as isize { Ok(u64::from_ne_bytes(count)) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The second best way: a look, then a read. A front end that shares an event which it made blocking again, and reads
-/// it just between the two, could still make it wait.
-fn read_if_there_is_some(kick: BorrowedFd<'_>) -> u64 {
+/// The fallback: a check, then a read. A front end could still make it wait: it makes a shared event blocking again,
+/// and reads it just between check and read.
+fn read_after_check(kick: BorrowedFd<'_>) -> u64 {
     if is_signalled(kick) { read(kick, 0).unwrap_or(0) } else { 0 }
 }
 
-/// Calls the guest by `call`. Never waits: an event whose counter is full has been heard anyway. False when it could
-/// not be done.
+/// Notifies the guest by `call`. Never waits: if the event's counter is full, the guest is notified already. False if
+/// the notification failed.
 pub fn signal(call: BorrowedFd<'_>) -> bool {
     match signaller() {
         Some(signaller) => signaller.signal(call),
-        None => write_if_there_is_room(call),
+        None => write_after_check(call),
     }
 }
 
-/// The second best way, for kernels without asynchronous I/O: a look, then a write. A front end that fills the counter
-/// just between the two, of an event that it made blocking again, could still make it wait.
-fn write_if_there_is_room(event: BorrowedFd<'_>) -> bool {
+/// The fallback for kernels without asynchronous I/O: a check, then a write. A front end could still make it wait: it
+/// makes an event blocking again, and fills the counter just between check and write.
+fn write_after_check(event: BorrowedFd<'_>) -> bool {
     let mut wanted = [PollFd::new(event, PollFlags::POLLOUT)];
     let has_room = poll(&mut wanted, PollTimeout::ZERO).is_ok_and(|ready| ready > 0);
-    // A counter without room is not zero: whoever waits for the event has been called.
+    // A counter without room is not zero: the event is signalled already.
     !has_room || nix::unistd::write(event, &1_u64.to_ne_bytes()).is_ok()
 }
 
-/// Makes the kernel signal events: a read of nothing at all that is over at once, and whose end is to be told to the
-/// event. The kernel adds to the event's counter then what fits, and calls whoever waits, without ever waiting itself.
+/// Has the kernel signal events. It submits an empty read that completes at once, and whose completion signals the
+/// event.
+/// The kernel then adds to the event's counter as much as fits, and wakes its waiters, without waiting itself.
 struct Signaller {
     context: Mutex<IoContext>,
     nothing: File,
 }
 
-/// Reads that are over at once may wait so long in a list of those that are over before they are taken out of it.
-const MAX_OVER: u32 = 64;
+/// Maximum completed reads in the kernel's list before they are taken out of it.
+const MAX_COMPLETED: u32 = 64;
 
-/// The one of this process, made at its first use.
+/// The signaller of this process, made at its first use.
 fn signaller() -> Option<&'static Signaller> {
     static SIGNALLER: OnceLock<Option<Signaller>> = OnceLock::new();
-    SIGNALLER.get_or_init(|| Signaller::new().map_err(report_none).ok()).as_ref()
+    SIGNALLER.get_or_init(|| Signaller::new().map_err(warn_of_fallback).ok()).as_ref()
 }
 
-/// Makes what signals events, before a sandbox forbids it.
+/// Makes the signaller before a sandbox forbids it.
 pub fn prepare() {
     let _ = signaller();
 }
 
-fn report_none(error: io::Error) {
-    log::warn!("no asynchronous I/O ({error}): interrupts are written, which a hostile QEMU can hold up");
+fn warn_of_fallback(error: io::Error) {
+    log::warn!(
+        "the kernel offers no asynchronous I/O ({error}): the daemon raises interrupts by write(), which a hostile \
+         QEMU can block"
+    );
 }
 
 impl Signaller {
     fn new() -> io::Result<Self> {
         let nothing = File::from(memfd_create(c"niclab-signal", MFdFlags::MFD_CLOEXEC)?);
-        Ok(Self { context: Mutex::new(IoContext::new(MAX_OVER)?), nothing })
+        Ok(Self { context: Mutex::new(IoContext::new(MAX_COMPLETED)?), nothing })
     }
 
     fn signal(&self, event: BorrowedFd<'_>) -> bool {
@@ -148,8 +152,9 @@ impl Signaller {
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
             _ => return false,
         }
-        let mut over = [IoEvent::default(); MAX_OVER as usize];
-        let emptied = context.get_events(0, &mut over, Some(&mut libc::timespec { tv_sec: 0, tv_nsec: 0 }));
+        let mut completed = [IoEvent::default(); MAX_COMPLETED as usize];
+        let emptied =
+            context.get_events(0, &mut completed, Some(&mut libc::timespec { tv_sec: 0, tv_nsec: 0 }));
         emptied.is_ok() && matches!(context.submit(&[&mut read]), Ok(1))
     }
 }
@@ -176,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_event_that_was_made_blocking_again_holds_nobody_up() {
+    fn signal_does_not_wait_for_a_full_blocking_event() {
         let (theirs, ours) = event(0);
         let call = adopt(ours).unwrap();
         make_blocking(&theirs);
@@ -185,7 +190,7 @@ mod tests {
             assert!(signal(call.as_fd()));
         }
         assert!(theirs.read().unwrap() >= u64::MAX - 1);
-        // And it still counts each call, more than the list of those that are over can hold.
+        // The event still counts each call, also more calls than the list of completed reads has room for.
         for _ in 0..1_000 {
             assert!(signal(call.as_fd()));
         }
@@ -193,17 +198,17 @@ mod tests {
     }
 
     #[test]
-    fn without_the_signaller_a_full_event_holds_nobody_up_either() {
+    fn fallback_write_does_not_wait_for_a_full_event() {
         let (theirs, ours) = event(0);
         theirs.write(u64::MAX - 1).unwrap();
-        assert!(write_if_there_is_room(ours.as_fd()));
+        assert!(write_after_check(ours.as_fd()));
         theirs.read().unwrap();
-        assert!(write_if_there_is_room(ours.as_fd()));
+        assert!(write_after_check(ours.as_fd()));
         assert_eq!(theirs.read().unwrap(), 1);
     }
 
     #[test]
-    fn an_empty_blocking_kick_holds_nobody_up_and_a_rung_one_counts() {
+    fn take_counts_rings_and_does_not_wait_for_an_empty_kick() {
         let (theirs, ours) = event(0);
         let kick = adopt(ours).unwrap();
         make_blocking(&theirs);
@@ -211,12 +216,12 @@ mod tests {
         theirs.write(3).unwrap();
         assert_eq!((take(kick.as_fd()), take(kick.as_fd())), (3, 0));
         theirs.write(4).unwrap();
-        let second_best = || read_if_there_is_some(kick.as_fd());
+        let second_best = || read_after_check(kick.as_fd());
         assert_eq!((second_best(), second_best()), (4, 0));
     }
 
     #[test]
-    fn what_is_no_event_is_refused() {
+    fn descriptor_that_is_not_an_event_is_refused() {
         let (_reader, writer) = std::io::pipe().unwrap();
         let pipe = || File::from(std::os::fd::OwnedFd::from(writer.try_clone().unwrap()));
         let refused = adopt(pipe()).unwrap_err().to_string();

@@ -7,8 +7,8 @@
 //! The daemon then sends frames to receive queues that are on, and serves all transmit queues: a guest may turn a pair
 //! off while its last frames wait there.
 //!
-//! The relay passes all other messages unchanged, with at most [`MAX_BODY_BYTES`]. An end that hangs up takes the other
-//! with it.
+//! The relay passes all other messages unchanged, up to [`MAX_BODY_BYTES`]. If one end hangs up, the relay closes the
+//! other end.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
@@ -37,19 +37,19 @@ const FLAG_NEED_REPLY: u32 = 1 << 3;
 /// Longest body: the library's limit (`MAX_MSG_SIZE`).
 const MAX_BODY_BYTES: usize = 0x1000;
 
-/// Most descriptors of a message: the kernel's limit (`SCM_MAX_FD`). With room for fewer, the kernel drops descriptors
-/// that it has opened. (The attack: a front end sends them until the daemon has no descriptor left.)
+/// Maximum descriptors of a message: the kernel's limit (`SCM_MAX_FD`). With room for fewer, the kernel drops
+/// descriptors that it has opened. (The attack: a front end sends them until the daemon has no descriptor left.)
 const MAX_DESCRIPTORS: usize = 253;
 
-/// The two ends, and the threads that pass messages until either end hangs up or this is dropped.
+/// The two ends, and the threads that pass messages until either end hangs up or this value is dropped.
 pub struct Relay {
     ends: Arc<[UnixStream; 2]>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Relay {
-    /// Relays between a front end and the library, in this order, on two threads that are named after `node`. Wakes the
-    /// thread of the queues when switches change: a stopped device may start.
+    /// Relays between a front end and the library, in this order, on two threads that are named after `node`. When
+    /// switches change, the relay wakes the thread of the queues, because a stopped device may start.
     ///
     /// # Errors
     /// When a thread cannot be started.
@@ -76,7 +76,7 @@ impl Relay {
         let ends = Arc::clone(&self.ends);
         let thread = Builder::new().name(name).spawn(move || {
             let [front, library] = &*ends;
-            // Whatever the error is, both ends see that the connection is over.
+            // After any error both ends see that the connection is over.
             let _ = pass(front, library);
             hang_up(&ends);
         });
@@ -89,7 +89,7 @@ impl Drop for Relay {
     fn drop(&mut self) {
         hang_up(&self.ends);
         for thread in self.threads.drain(..) {
-            // It ends by itself now. A panic was reported when it happened.
+            // The thread ends by itself now. A panic was reported when it happened.
             let _ = thread.join();
         }
     }
@@ -140,7 +140,7 @@ struct Message {
 }
 
 impl Message {
-    /// The next message. Its descriptors come with its header.
+    /// Receives the next message. Its descriptors come with its header.
     fn receive(mut front: &UnixStream) -> io::Result<Self> {
         let mut header = [0; HEADER_BYTES];
         let (bytes, descriptors) = receive_with_descriptors(front, &mut header)?;
@@ -170,16 +170,15 @@ impl Message {
         self.header(1)
     }
 
-    /// The reply to this message that says that it was carried out (VHOST_USER_PROTOCOL_F_REPLY_ACK, which the library
-    /// offers).
+    /// The reply that reports success (VHOST_USER_PROTOCOL_F_REPLY_ACK, which the library offers).
     fn success(&self) -> Vec<u8> {
         let body = 0_u64.to_ne_bytes();
         let header = [self.request(), VERSION | FLAG_REPLY, body.len() as u32].map(u32::to_ne_bytes);
         [header.as_flattened(), &body].concat()
     }
 
-    /// Sets the switches that this message concerns. True if the library gets the message: it also gets malformed ones,
-    /// and hangs up.
+    /// Sets the switches that this message names. True if the library gets the message. The library also gets
+    /// malformed messages, and hangs up.
     fn switch(&mut self, switches: &Switches) -> bool {
         const PROTOCOL_FEATURES: u64 = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
         let request = self.request();
@@ -188,7 +187,7 @@ impl Message {
         if request == FrontendReq::SET_FEATURES as u32 {
             let features = u64::from_ne_bytes(*body);
             if features & PROTOCOL_FEATURES == 0 {
-                // Then the queues start enabled (vhost-user specification, "Ring states").
+                // The queues start enabled in this case (vhost-user specification, "Ring states").
                 switches.set_all();
             }
             *body = (features & !PROTOCOL_FEATURES).to_ne_bytes();
@@ -264,7 +263,7 @@ mod tests {
         message(FrontendReq::SET_FEATURES, &features.to_ne_bytes())
     }
 
-    /// Sends these messages, and checks what the library gets of them.
+    /// Sends the messages `sent`, and checks that the library receives `expected`.
     fn passes(front: &mut UnixStream, library: &mut UnixStream, sent: &[Vec<u8>], expected: &[Vec<u8>]) {
         front.write_all(&sent.concat()).unwrap();
         let expected = expected.concat();

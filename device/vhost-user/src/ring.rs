@@ -1,13 +1,12 @@
 //! The device's side of a split virtqueue, one burst at a time.
 //!
-//! `virtio-queue` keeps a queue's addresses and indices; this walks it. Two reasons to have it: one look-up of the
-//! three rings serves a whole burst, with one store of the used index at its end, and the driver's wish not to be
-//! interrupted is heard also where it is told by a flag. Layout and rules: Virtual I/O Device specification 1.2,
-//! section 2.7.
+//! `virtio-queue` keeps a queue's addresses and indices; this module walks its rings. A burst translates the
+//! addresses of the three rings once, and stores the used index once at its end. The module also respects the flag by
+//! which a driver suppresses interrupts. Layout and rules: Virtual I/O Device specification 1.2, section 2.7.
 //!
-//! Everything in the rings is the guest's word and hostile until checked: a head or a link out of range, a chain that
-//! loops, an index that ran ahead, a table inside a table. Each is an error that names it; none is followed. Each word
-//! is loaded once ([`crate::memory::access`]): what is checked is what is used.
+//! The guest writes the rings, so all their words are hostile until checked. (The attacks: a head or a link out of
+//! range, a chain that loops, an index too far ahead, a table inside a table.) Each is an error with a name, and the
+//! device follows none. It loads each word once ([`crate::memory::access`]), so it uses the word that it has checked.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
@@ -25,16 +24,16 @@ use crate::memory::access::Words;
 use crate::memory::{DmaMemory, MemoryError};
 use crate::vring::{self, GuestMemory, Vring};
 
-/// What is wrong with a ring or a chain. All but [`RingError::NotReady`] are violations of the guest.
+/// An error of a ring or a chain. All but [`RingError::NotReady`] are violations by the guest.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum RingError {
-    /// The driver has not set the queue up, or the front end stopped it.
+    /// The driver has not set up the queue, or the front end has stopped it.
     #[error("the queue is not in use")]
     NotReady,
-    /// A ring or an indirect table is not in the guest's memory.
-    #[error("a ring of the queue is not in memory: {0}")]
+    /// A ring or an indirect table is outside the guest's memory.
+    #[error("a ring or an indirect table of the queue is outside the guest's memory: {0}")]
     Memory(#[from] MemoryError),
-    /// More chains are available than the queue has descriptors. Taking them would serve one chain without end.
+    /// More chains are available than the queue has descriptors. To take them would serve one chain forever.
     #[error("the available index is {ahead} ahead, which is more than the queue's {size} descriptors")]
     AvailableIndex {
         /// How far it is ahead of the device.
@@ -56,13 +55,13 @@ pub enum RingError {
         /// Descriptors of the table.
         size: u16,
     },
-    /// An indirect descriptor inside an indirect table, with a successor, or with a table of a wrong length.
+    /// An indirect descriptor is in an indirect table, has a successor, or has a table of a wrong length.
     #[error("an indirect descriptor is nested, chained or of a wrong length")]
     Indirect,
 }
 
 impl RingError {
-    /// The name under which it is counted.
+    /// The name of its counter.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NotReady => "ring_not_ready",
@@ -82,11 +81,11 @@ pub struct Buffer {
     pub address: u64,
     /// Length in bytes.
     pub bytes: u32,
-    /// The device may write it, and only write; otherwise it may only read it.
+    /// The device may only write it; otherwise it may only read it.
     pub writable: bool,
 }
 
-/// The buffers of one chain, in order. Two or three are the rule.
+/// The buffers of one chain, in order. Most chains have two or three.
 pub type Chain = SmallVec<[Buffer; 4]>;
 
 /// A chain of one buffer.
@@ -98,13 +97,13 @@ pub struct Single {
     pub buffer: Buffer,
 }
 
-/// Chains of one buffer that were taken together.
+/// Chains of one buffer that the device took together.
 pub type Singles = SmallVec<[Single; 64]>;
 
 const DESCRIPTOR_BYTES: u32 = 16;
 
-/// A queue held for one burst: its lock, its three rings, its indices. What was used is told to the driver by
-/// [`Burst::publish`], at the latest when the burst is dropped.
+/// A locked queue with its three rings and its indices, for one burst. [`Burst::publish`] shows used chains to the
+/// driver, at the latest when the burst is dropped.
 pub struct Burst<'a> {
     state: MutexGuard<'a, VringState<GuestMemory>>,
     memory: &'a DmaMemory,
@@ -116,7 +115,7 @@ pub struct Burst<'a> {
     used_head: Words<'a, AtomicU16>,
     /// Two words for each entry: head of the chain, bytes written.
     used: Words<'a, AtomicU32>,
-    /// Behind the entries.
+    /// The word after the entries of the used ring.
     available_event: Words<'a, AtomicU16>,
     size: u16,
     event_idx: bool,
@@ -127,7 +126,7 @@ pub struct Burst<'a> {
 }
 
 impl<'a> Burst<'a> {
-    /// Takes hold of `vring`, whose rings lie in `memory`, to take chains and to return them.
+    /// Locks `vring`, whose rings are in `memory`, to take and to return chains.
     ///
     /// # Errors
     /// [`RingError::NotReady`], [`RingError::Memory`].
@@ -139,9 +138,9 @@ impl<'a> Burst<'a> {
         Self::of_state(state, memory)
     }
 
-    /// Takes hold of `vring` to return chains that the device took earlier. The front end may be stopping the queue: it
-    /// disables the queue and marks it not ready before the device hears of the stop. Until the device has answered
-    /// GET_VRING_BASE the chains are the device's, and a driver whose machine continues waits for them.
+    /// Locks `vring` to return chains that the device took earlier. The front end may be stopping the queue: it
+    /// disables the queue and marks it not ready before the device sees the stop. Until the device has answered
+    /// GET_VRING_BASE, the chains belong to the device, and a driver whose machine continues waits for them.
     ///
     /// # Errors
     /// As [`Burst::open`].
@@ -184,12 +183,13 @@ impl<'a> Burst<'a> {
         })
     }
 
-    /// The memory in which the rings and buffers lie.
+    /// The memory of the rings and buffers.
     pub fn memory(&self) -> &'a DmaMemory {
         self.memory
     }
 
-    /// How many chains are available. Looks at the driver's index only when all that was seen is taken.
+    /// The number of available chains. Loads the driver's index only if the device has taken all chains that it knows
+    /// of.
     ///
     /// # Errors
     /// [`RingError::AvailableIndex`].
@@ -208,8 +208,8 @@ impl<'a> Burst<'a> {
         Ok(ahead)
     }
 
-    /// The entry of an index. A queue has a power of two of them (section 2.7), and the library takes no other size: so
-    /// this is the index modulo the size, without a division for each entry.
+    /// The entry of an index. The number of entries is a power of two (section 2.7), and the library accepts no other
+    /// size. So this is the index modulo the size, without a division for each entry.
     #[inline]
     const fn place(&self, index: u16) -> usize {
         (index & (self.size - 1)) as usize
@@ -220,13 +220,13 @@ impl<'a> Burst<'a> {
         self.size
     }
 
-    /// The driver's index as the device has seen it last.
+    /// The driver's index as the device has loaded it last.
     #[inline]
     pub const fn available_index(&self) -> u16 {
         self.available_index
     }
 
-    /// Whether the driver's index is another one than `seen`.
+    /// Whether the driver's index differs from `seen`.
     #[inline]
     pub fn has_more_than(&self, seen: u16) -> bool {
         self.driver_index() != seen
@@ -237,8 +237,8 @@ impl<'a> Burst<'a> {
         self.available.load(1, Ordering::Acquire).unwrap_or(0)
     }
 
-    /// Takes the next chain: its head, which must be given back by [`Burst::push_used`], and its buffers in `chain`.
-    /// `Ok(None)` when there is none. A chain that cannot be walked is given back at once, with no bytes written.
+    /// Takes the next chain: returns its head, which the caller must return by [`Burst::push_used`], and its buffers
+    /// in `chain`. `Ok(None)` if there is none. An invalid chain is returned at once, with no bytes written.
     ///
     /// # Errors
     /// [`RingError`].
@@ -252,7 +252,7 @@ impl<'a> Burst<'a> {
         let head = self.available.load(entry, Ordering::Relaxed).unwrap_or(u16::MAX);
         self.next_available = self.next_available.wrapping_add(1);
         if head >= self.size {
-            // It cannot be given back: the driver would index its own table with it.
+            // The head cannot be returned: the driver would index its own table with it.
             return Err(RingError::Index { index: head, size: self.size });
         }
         if let Err(error) = self.walk(head, chain) {
@@ -262,19 +262,19 @@ impl<'a> Burst<'a> {
         Ok(Some(head))
     }
 
-    /// Takes the next chains, `most` at the most, as long as they are one buffer each: the entries of the ring and of
-    /// the table are read one behind the other, before anything is done with a chain. They must be given back, by
-    /// [`Burst::push_used_all`] or, the last of them, by [`Burst::give_back`]. What is another chain, or none, is left
-    /// for [`Burst::pop`] to take and to name.
+    /// Takes up to `max` chains, as long as each has one buffer. It reads all their entries of ring and table before
+    /// the device processes a chain. The caller must return them by [`Burst::push_used_all`] or, the last of them, by
+    /// [`Burst::give_back`]. This leaves other and invalid chains for [`Burst::pop`], which reports the error.
     #[inline]
-    pub fn take_singles(&mut self, singles: &mut Singles, most: usize) {
+    pub fn take_singles(&mut self, singles: &mut Singles, max: usize) {
         singles.clear();
-        // The driver's index, which is its own word, is never more than a queue ahead: so are the chains taken here.
+        // `available` has checked that the driver's index is at most one queue ahead, so the chains taken here are
+        // too.
         let Ok(ahead) = self.available() else { return };
         let mut next = self.next_available;
-        for _ in 0..most.min(ahead.into()) {
+        for _ in 0..max.min(ahead.into()) {
             let head = self.available.load(2 + self.place(next), Ordering::Relaxed).unwrap_or(u16::MAX);
-            // A head that the table does not have has no words in it.
+            // A head out of range has no words in the table.
             let Some((buffer, flags, _)) = descriptor(self.table, head) else { break };
             if flags & (VRING_DESC_F_NEXT | VRING_DESC_F_INDIRECT) != 0 {
                 break;
@@ -285,13 +285,13 @@ impl<'a> Burst<'a> {
         self.next_available = next;
     }
 
-    /// Puts the chain that was taken last back, as if it had not been looked at.
+    /// Puts the chain that was taken last back, as if it had not been taken.
     #[inline]
     pub fn unpop(&mut self) {
         self.give_back(1);
     }
 
-    /// Puts the chains that were taken last back, as if they had not been looked at.
+    /// Puts the chains that were taken last back, as if they had not been taken.
     #[inline]
     pub fn give_back(&mut self, chains: usize) {
         self.next_available = self.next_available.wrapping_sub(chains as u16);
@@ -333,7 +333,7 @@ impl<'a> Burst<'a> {
         Ok(self.memory.words::<AtomicU64>(address, 2 * entries as usize)?)
     }
 
-    /// Gives a chain back, of which the device wrote the first `bytes`. The driver does not see it before
+    /// Returns a chain after the device has written its first `bytes`. The driver sees it only after
     /// [`Burst::publish`].
     #[inline]
     pub fn push_used(&mut self, head: u16, bytes: u32) {
@@ -342,13 +342,13 @@ impl<'a> Burst<'a> {
         self.next_used = self.next_used.wrapping_add(1);
     }
 
-    /// The same of several chains.
+    /// Returns several chains, each as [`Burst::push_used`] does.
     #[inline]
     pub fn push_used_all(&mut self, chains: impl Iterator<Item = (u16, u32)>) {
         chains.for_each(|(head, bytes)| self.push_used(head, bytes));
     }
 
-    /// Shows the driver what was given back, and says whether it wants an interrupt for that.
+    /// Shows the driver the returned chains. Returns whether the driver wants an interrupt for them.
     #[inline]
     pub fn publish(&mut self) -> Interrupt {
         let (old, new) = (self.published, self.next_used);
@@ -357,8 +357,8 @@ impl<'a> Burst<'a> {
         }
         self.used_head.store(1, new, Ordering::Release);
         self.published = new;
-        // The driver stores its wish, then looks at the index; the device the other way round. Without full barriers on
-        // both sides each could miss the other.
+        // The driver stores its request, then loads the index; the device stores the index, then loads the request.
+        // Without full barriers on both sides each could miss the other's store.
         fence(Ordering::SeqCst);
         let wanted = if self.event_idx {
             let event = self.available.load_last(Ordering::Relaxed).unwrap_or(0);
@@ -370,31 +370,31 @@ impl<'a> Burst<'a> {
         if wanted { Interrupt::Wanted } else { Interrupt::Suppressed }
     }
 
-    /// Raises the queue's interrupt. False when the front end gave no way to.
+    /// Raises the queue's interrupt. False if the front end has set no call descriptor.
     pub fn interrupt(&self) -> bool {
         vring::interrupt(&self.state)
     }
 
-    /// Asks the driver to ring when it makes something available, or not to. True when there is something already: the
-    /// driver may not have seen the wish before it added that. For a device that takes all that it finds.
+    /// Enables or disables notifications by the driver. True if a chain is available already: the driver may have
+    /// added it before it saw the request. For a device that takes all available chains.
     pub fn want_doorbell(&mut self, wanted: bool) -> bool {
         self.ask_for_doorbell(wanted, self.next_available);
         wanted && matches!(self.available(), Ok(1..))
     }
 
-    /// Asks the driver to ring when it makes more available than the device has seen. True when it has done so already.
-    /// For a device that looked at all that there is, and for which it was too little.
+    /// Asks the driver to notify when it adds more than the device has seen. True if it has done so already. For a
+    /// device that has seen all available chains, and needs more.
     pub fn want_more(&mut self) -> bool {
         let seen = self.available_index;
         self.ask_for_doorbell(true, seen);
         self.has_more_than(seen)
     }
 
-    /// Stores the wish, the driver to ring when it fills the entry `index` or not at all, and makes sure that what the
-    /// driver added without having seen it is seen by the next look.
+    /// Stores the request: the driver notifies when it fills the entry `index`, or never. The barrier ensures that
+    /// the next load sees chains which the driver added before it saw the request.
     fn ask_for_doorbell(&mut self, wanted: bool, index: u16) {
         if self.event_idx {
-            // Half a ring behind: an event that the driver does not come across.
+            // Half a ring away: an index that the driver does not reach.
             let event = if wanted { index } else { index.wrapping_add(0x8000) };
             store_new(self.available_event, event);
         } else {
@@ -405,7 +405,7 @@ impl<'a> Burst<'a> {
     }
 }
 
-/// A descriptor of a table: its buffer, all its flags, and its successor. None of one that the table does not have.
+/// A descriptor of a table: its buffer, all its flags, and its successor. None if the index is out of range.
 #[inline]
 fn descriptor(table: Words<'_, AtomicU64>, index: u16) -> Option<(Buffer, u32, u16)> {
     let [address, rest] = table.load_all::<2>(2 * usize::from(index))?;
@@ -413,8 +413,8 @@ fn descriptor(table: Words<'_, AtomicU64>, index: u16) -> Option<(Buffer, u32, u
     Some((Buffer { address, bytes, writable: flags & VRING_DESC_F_WRITE != 0 }, flags, next))
 }
 
-/// Stores the first of these words, unless it is there already: the driver, which reads the same line of memory, then
-/// keeps its copy.
+/// Stores the first of these words, unless it has this value already: the driver's core then keeps its copy of the
+/// cache line.
 #[inline]
 fn store_new(words: Words<'_, AtomicU16>, value: u16) {
     if words.load(0, Ordering::Relaxed) != Some(value) {
@@ -422,14 +422,14 @@ fn store_new(words: Words<'_, AtomicU16>, value: u16) {
     }
 }
 
-/// What the driver wants after a [`Burst::publish`].
+/// The driver's request for an interrupt after a [`Burst::publish`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
-    /// Nothing was given back.
+    /// The device has returned no chain.
     NothingNew,
-    /// An interrupt.
+    /// The driver wants an interrupt.
     Wanted,
-    /// None: it looks by itself.
+    /// The driver polls.
     Suppressed,
 }
 
@@ -478,13 +478,12 @@ pub(crate) mod tests {
         memory.memory().write_obj(chains, GuestAddress(AVAILABLE + 2)).unwrap();
     }
 
-    /// The entry whose filling the driver is to ring for: `used_event` of the other side, Virtual I/O Device
-    /// specification 1.2, 2.7.10.
+    /// The entry for which the driver is to notify: `avail_event`, Virtual I/O Device specification 1.2, 2.7.10.
     fn wanted_entry(memory: &GuestMemory) -> u16 {
         memory.memory().read_obj(GuestAddress(USED + 4 + 8 * u64::from(SIZE))).unwrap()
     }
 
-    /// Takes all that there is and puts it back, as for a frame that does not fit.
+    /// Takes all available chains and puts them back, as for a frame that does not fit.
     fn look_through(burst: &mut Burst<'_>) -> usize {
         let mut chain = Chain::new();
         let mut taken = 0;
@@ -496,47 +495,47 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn too_little_is_not_more() {
+    fn chains_that_were_too_few_do_not_count_as_more() {
         for event_idx in [false, true] {
             let (memory, vring, dma) = queue(event_idx, 2);
             let mut burst = Burst::open(&vring, &dma).unwrap();
             assert_eq!(look_through(&mut burst), 2);
-            assert!(!burst.want_more(), "the two that were too little are no reason to look again");
+            assert!(!burst.want_more(), "the two chains that did not suffice are no reason to check again");
             if event_idx {
                 assert_eq!(
                     wanted_entry(&memory),
                     2,
-                    "the next one that is added, not one that is there already"
+                    "the next chain that is added, not one that is there already"
                 );
             }
             make_available(&memory, 3);
-            assert!(burst.want_more(), "this one came between look and wish");
+            assert!(burst.want_more(), "this chain came between check and request");
             assert_eq!(look_through(&mut burst), 3);
         }
     }
 
     #[test]
-    fn a_queue_that_was_emptied_asks_for_the_next_entry() {
+    fn emptied_queue_asks_for_the_next_entry() {
         let (memory, vring, dma) = queue(true, 1);
         let mut burst = Burst::open(&vring, &dma).unwrap();
-        assert!(burst.want_doorbell(true), "one is there");
+        assert!(burst.want_doorbell(true), "one chain is available");
         let head = burst.pop(&mut Chain::new()).unwrap().unwrap();
         burst.push_used(head, 0);
         assert!(!burst.want_doorbell(true));
         assert_eq!(wanted_entry(&memory), 1);
     }
 
-    /// The heads that are taken together, at most so many.
-    fn heads(burst: &mut Burst<'_>, most: usize) -> Vec<u16> {
+    /// The heads of the chains that are taken together, at most `max`.
+    fn heads(burst: &mut Burst<'_>, max: usize) -> Vec<u16> {
         let mut singles = Singles::new();
-        burst.take_singles(&mut singles, most);
+        burst.take_singles(&mut singles, max);
         let whole = Buffer { address: 0x4000, bytes: 64, writable: true };
         assert!(singles.iter().all(|single| single.buffer == whole));
         singles.iter().map(|single| single.head).collect()
     }
 
     #[test]
-    fn chains_of_one_buffer_are_taken_together_and_given_back() {
+    fn single_buffer_chains_are_taken_and_returned_together() {
         let (memory, vring, dma) = queue(false, 3);
         let mut burst = Burst::open(&vring, &dma).unwrap();
         assert_eq!(heads(&mut burst, 2), [0, 1]);
@@ -545,12 +544,12 @@ pub(crate) mod tests {
         burst.give_back(2);
         assert_eq!(burst.pop(&mut Chain::new()), Ok(Some(1)));
         burst.push_used_all([(0, 7), (1, 8), (2, 9)].into_iter());
-        // Over the end of the ring.
+        // Across the end of the ring.
         make_available(&memory, 6);
         assert_eq!(
             heads(&mut burst, 64),
             [2],
-            "all that was seen before the next look at the driver's index"
+            "all chains that were seen before the next load of the driver's index"
         );
         assert_eq!(heads(&mut burst, 64), [3, 0, 1]);
         burst.push_used_all([(2, 1), (3, 2)].into_iter());
@@ -562,7 +561,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_no_chain_of_one_buffer_is_left_for_who_names_it() {
+    fn take_singles_leaves_other_chains_for_pop() {
         let set = |memory: &GuestMemory, descriptor: u64, flags: u32| {
             let words = [0x4000_u64, 64 | u64::from(flags) << 32];
             memory.memory().write_obj(words, GuestAddress(16 * descriptor)).unwrap();
@@ -573,12 +572,12 @@ pub(crate) mod tests {
             let mut burst = Burst::open(&vring, &dma).unwrap();
             assert_eq!(heads(&mut burst, 64), [0, 1]);
             let named = burst.pop(&mut Chain::new());
-            // The table that an indirect one names is there, and its first entry is a buffer.
+            // The table of the indirect descriptor exists, and its first entry is a buffer.
             let is_nested = flags == VRING_DESC_F_INDIRECT | VRING_DESC_F_NEXT;
             assert_eq!(named.is_err(), is_nested, "{named:?}");
             assert_eq!(heads(&mut burst, 64), [3]);
         }
-        // A guest's heads and index are not followed out of its table.
+        // The device follows no head or index out of the guest's table.
         for head in [SIZE, u16::MAX] {
             let (memory, vring, dma) = queue(false, 4);
             memory.memory().write_obj(head, GuestAddress(AVAILABLE + 4 + 2)).unwrap();

@@ -1,12 +1,13 @@
-//! The sandbox that the daemon puts itself into before it listens: what a front end or a guest may one day make it do,
-//! the kernel refuses.
+//! The sandbox that the daemon enters before it listens. It limits the damage if a front end or guest takes over the
+//! daemon.
 //!
-//! Two layers, each as far as the running kernel has it. Landlock: no file can be opened, made or removed but sockets
-//! in the folders of the daemon's own, no network, no signals to others. Seccomp: of the kernel's calls those that
-//! serving needs, with the arguments that it needs; any other fails as if the kernel did not have it, which programs
-//! know how to live with. Both last as long as the process and hold for all threads that it starts.
+//! The sandbox has two layers, each as far as the running kernel supports it. Landlock: the process can open, make or
+//! remove no file except sockets in the daemon's folders; no network; no signals to other processes. Seccomp: only
+//! the system calls that serving needs, with the arguments that it needs. Others fail as if the kernel did not have
+//! them, which C libraries handle. Both layers last as long as the process, and hold for all threads that it starts.
 //!
-//! A panic's back trace names no functions in here, because that would open files; the line where it happened is said.
+//! A panic's back trace names no functions in the sandbox, because that would open files. Its message has the source
+//! line.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,18 +23,18 @@ use seccompiler::{
 
 use crate::notification;
 
-/// How far a layer got.
+/// The state of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layer {
-    /// It stands.
+    /// It is complete.
     Whole,
-    /// The kernel knows a part of it.
+    /// The kernel supports a part of it.
     Part(String),
-    /// It does not stand, and why.
+    /// It is missing, for this reason.
     None(String),
 }
 
-/// What stands of the sandbox.
+/// The state of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandbox {
     /// Landlock.
@@ -43,7 +44,7 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Whether nothing is missing.
+    /// Whether both layers are complete.
     pub fn is_whole(&self) -> bool {
         self.files == Layer::Whole && self.calls == Layer::Whole
     }
@@ -62,15 +63,15 @@ impl fmt::Display for Sandbox {
     }
 }
 
-/// Puts this thread, and all that it starts from now on, into the sandbox, as far as the kernel has one. Sockets can be
-/// made and removed in `folders` still. What needs more than that has to be done before.
+/// Puts this thread, and all threads that it starts from now on, into the sandbox, as far as the kernel supports it.
+/// Sockets can still be made and removed in `folders`. The caller must do everything else before.
 pub fn enter(folders: &[PathBuf]) -> Sandbox {
     notification::prepare();
     let files = match restrict_files(folders) {
         Ok(status) => files_layer(&status),
         Err(error) => Layer::None(error.to_string()),
     };
-    // The second layer last: it forbids to make the first.
+    // Seccomp comes last, because it forbids the system calls of Landlock.
     let calls = restrict_calls().map_or_else(|error| Layer::None(error.to_string()), |()| Layer::Whole);
     Sandbox { files, calls }
 }
@@ -94,7 +95,7 @@ fn restrict_files(folders: &[PathBuf]) -> Result<RestrictionStatus, RulesetError
         .scope(Scope::from_all(ABI::V6))?
         .create()?;
     for folder in folders {
-        // One that is not there fails when its socket is made, and is named then.
+        // If a folder is missing, making its socket fails later with an error that names it.
         if let Ok(folder) = PathFd::new(folder) {
             ruleset = ruleset.add_rule(PathBeneath::new(folder, sockets))?;
         }
@@ -113,14 +114,14 @@ fn files_layer(status: &RestrictionStatus) -> Layer {
             Layer::None("it is not enabled; boot with lsm=landlock,... to have it".to_owned())
         }
         (RulesetStatus::NotEnforced, _) => {
-            Layer::None("the kernel has none; Linux 5.13 and later do".to_owned())
+            Layer::None("the kernel has no Landlock; Linux 5.13 and later have it".to_owned())
         }
     }
 }
 
-/// Why calls are not restricted.
+/// Why system calls are not restricted.
 #[derive(Debug, thiserror::Error)]
-#[error("the kernel or this processor has none: {0}")]
+#[error("seccomp filters are not available on this kernel or processor: {0}")]
 struct NoFilter(#[from] seccompiler::Error);
 
 impl From<seccompiler::BackendError> for NoFilter {
@@ -132,8 +133,8 @@ impl From<seccompiler::BackendError> for NoFilter {
 fn restrict_calls() -> Result<(), NoFilter> {
     let filter = SeccompFilter::new(
         rules()?,
-        // As if the kernel did not have the call: C libraries try new ones first, and fall back on older ones then.
-        // Thus `clone3`, whose flags no filter can see, becomes `clone`, whose flags one can.
+        // ENOSYS, because C libraries try new system calls first, and then fall back on older ones. So they replace
+        // `clone3`, whose flags a filter cannot see, by `clone`, whose flags it can.
         SeccompAction::Errno(libc::ENOSYS as u32),
         SeccompAction::Allow,
         std::env::consts::ARCH.try_into()?,
@@ -142,9 +143,9 @@ fn restrict_calls() -> Result<(), NoFilter> {
     Ok(seccompiler::apply_filter(&program)?)
 }
 
-/// Calls that are allowed whatever their arguments.
+/// System calls that are allowed with any arguments.
 const ALLOWED: &[libc::c_long] = &[
-    // Connections, and the sockets that they come to.
+    // Connections and their sockets.
     libc::SYS_accept4,
     libc::SYS_bind,
     libc::SYS_connect,
@@ -159,7 +160,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_setsockopt,
     libc::SYS_shutdown,
     libc::SYS_unlinkat,
-    // Descriptors that it has or was given.
+    // Descriptors that the process has or receives.
     libc::SYS_close,
     libc::SYS_fstat,
     libc::SYS_fstatfs,
@@ -172,7 +173,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_statx,
     libc::SYS_write,
     libc::SYS_writev,
-    // Waiting and calling.
+    // Waiting and notifying.
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
@@ -212,7 +213,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_umask,
 ];
 
-/// Older forms of some of them, which newer processors do not have.
+/// Older forms of allowed system calls, which newer processors do not have.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_OLD: &[libc::c_long] = &[
     libc::SYS_accept,
@@ -225,7 +226,7 @@ const ALLOWED_OLD: &[libc::c_long] = &[
     libc::SYS_unlink,
 ];
 
-/// Older forms of some of them, which newer processors do not have.
+/// Older forms of allowed system calls, which newer processors do not have.
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_OLD: &[libc::c_long] = &[libc::SYS_accept];
 
@@ -241,16 +242,16 @@ fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, NoFilter> {
     let commands =
         [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL].map(|c| c as u64);
     let mut conditions = vec![
-        // No network, not even a socket of one.
+        // No network sockets.
         (libc::SYS_socket, is(0, libc::AF_UNIX as u64)?),
-        // Threads, and no processes.
+        // Threads, but no processes.
         (libc::SYS_clone, has(0, thread, thread)?),
-        // No code but what was there from the beginning.
+        // No new executable code.
         (libc::SYS_mmap, has(2, execute, 0)?),
         (libc::SYS_mprotect, has(2, execute, 0)?),
         (libc::SYS_ioctl, is(1, libc::FIONBIO)?),
         (libc::SYS_prctl, is(0, libc::PR_SET_NAME as u64)?),
-        // What is there can be made private, and nothing else.
+        // Files can be made private, but not public.
         (libc::SYS_fchmodat, is(2, 0o600)?),
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_chmod, is(1, 0o600)?),
@@ -280,15 +281,15 @@ mod tests {
 
     use super::*;
 
-    /// What of `outcomes` is not so, as bits of a number, told by a child that is in the sandbox.
+    /// Runs `outcomes` in a child in the sandbox. Returns a number whose bit N is set if outcome N is false.
     fn in_sandbox(folder: &Path, outcomes: impl FnOnce(&Sandbox) -> Vec<bool>) -> i32 {
-        // SAFETY: the child runs nothing of other threads: it allocates, which the C library's fork keeps sound, makes
-        // plain system calls and ends by `_exit`.
+        // SAFETY: the child runs nothing of other threads: it allocates, which the C library's fork keeps intact,
+        // makes plain system calls and ends by `_exit`.
         match unsafe { fork() }.unwrap() {
             ForkResult::Child => {
                 let sandbox = enter(&[folder.to_owned()]);
                 let wrong = outcomes(&sandbox).into_iter().enumerate().map(|(bit, so)| i32::from(!so) << bit);
-                // SAFETY: ends the child without running anything of its parent's.
+                // SAFETY: ends the child and runs no handlers of its parent.
                 unsafe { libc::_exit(wrong.sum()) }
             }
             ForkResult::Parent { child } => match waitpid(child, None).unwrap() {
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_serving_does_not_need_is_refused() {
+    fn sandbox_refuses_files_network_processes_and_signals() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "").unwrap();
@@ -320,11 +321,11 @@ mod tests {
                 nix::sys::signal::kill(parent, None).is_err(),
             ]
         });
-        assert_eq!(wrong, 0, "{wrong:#b}: see the list");
+        assert_eq!(wrong, 0, "{wrong:#b}: see the list above");
     }
 
     #[test]
-    fn what_serving_needs_goes_on() {
+    fn sandbox_allows_unix_sockets_threads_and_own_signals() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let wrong = in_sandbox(folder.path(), |_| {
@@ -338,11 +339,11 @@ mod tests {
                 nix::sys::signal::kill(nix::unistd::Pid::this(), None).is_ok(),
             ]
         });
-        assert_eq!(wrong, 0, "{wrong:#b}: see the list");
+        assert_eq!(wrong, 0, "{wrong:#b}: see the list above");
     }
 
     #[test]
-    fn sockets_are_made_in_the_folders_alone() {
+    fn sockets_can_be_made_only_in_the_given_folders() {
         let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let elsewhere = other.path().join("socket");
         let wrong = in_sandbox(folder.path(), |sandbox| {
@@ -353,9 +354,9 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_it_is_told() {
+    fn text_names_a_partial_or_missing_landlock() {
         let status = |ruleset, landlock| files_layer(&with(ruleset, landlock));
-        // The status cannot be made but by the crate: one that stands for nothing, with its fields set.
+        // Only the crate can make a status. So this takes one that restricts nothing, and sets its fields.
         fn with(ruleset: RulesetStatus, landlock: LandlockStatus) -> RestrictionStatus {
             let nothing = std::thread::spawn(|| {
                 let empty = Ruleset::default().handle_access(AccessFs::Execute)?.create()?;

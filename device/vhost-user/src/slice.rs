@@ -1,31 +1,30 @@
 //! Short time slices for the daemon's threads.
 //!
-//! A doorbell is answered by a thread that slept. Where guests keep all cores busy, Linux lets whoever runs finish a
-//! slice of about 3 ms first, and with three threads in a row (guest, daemon, guest) a request takes 9 ms though there
-//! is nothing to do: measured on two cores, by `niclab-device hostile`. A thread that asks for a shorter slice is let
-//! in before one with a longer, and has the core for as long as it asked for. It gets no more of the processor
-//! altogether. Source: sched_setattr(2), `sched_runtime` of SCHED_OTHER, since Linux 6.12; older kernels take no
-//! notice.
+//! A sleeping thread answers a doorbell. If guests keep all cores busy, Linux first lets the running thread finish a
+//! slice of about 3 ms. With three threads in sequence (guest, daemon, guest) a request takes 9 ms without any other
+//! work: measured on two cores, by `niclab-device hostile`. Linux schedules a thread with a shorter slice before one
+//! with a longer slice, and lets it run for the requested time. Its total share of the processor stays the same.
+//! Source: sched_setattr(2), `sched_runtime` of SCHED_OTHER, since Linux 6.12; older kernels ignore it.
 
 use std::mem::size_of;
 
-/// What is asked for: the least that Linux grants.
+/// The requested slice: the minimum that Linux grants.
 const SLICE_NS: u64 = 100_000;
 
-/// The calling thread, and every thread that it starts meanwhile, has short slices as long as this value lives; those
-/// threads keep them.
+/// While this value lives, the calling thread has short slices. Threads that it starts in this time keep short
+/// slices.
 #[derive(Debug)]
 pub struct ShortSlice {
     before: Option<libc::sched_attr>,
 }
 
 impl ShortSlice {
-    /// Asks for short slices. Where the kernel refuses, nothing changes.
+    /// Requests short slices. If the kernel refuses, nothing changes.
     pub fn take() -> Self {
         let before = attributes().filter(|before| before.sched_policy == libc::SCHED_OTHER as u32);
         let taken = before.map(|before| set(&libc::sched_attr { sched_runtime: SLICE_NS, ..before }));
         if let Some(Err(error)) = taken {
-            log::debug!("no short slices for the daemon's threads: {error}");
+            log::debug!("the kernel refuses short time slices for the daemon's threads: {error}");
         }
         Self { before }
     }
@@ -33,12 +32,12 @@ impl ShortSlice {
 
 impl Drop for ShortSlice {
     fn drop(&mut self) {
-        // Refused, if at all, as it was before.
+        // The kernel refuses this only if it refused the request, and then nothing has changed.
         let _ = self.before.as_ref().map(set);
     }
 }
 
-/// Those of the calling thread.
+/// Scheduling attributes of the calling thread.
 fn attributes() -> Option<libc::sched_attr> {
     let bytes = size_of::<libc::sched_attr>();
     let mut attributes = libc::sched_attr {
@@ -56,7 +55,7 @@ fn attributes() -> Option<libc::sched_attr> {
     (got == 0).then_some(attributes)
 }
 
-/// Sets those of the calling thread.
+/// Sets the scheduling attributes of the calling thread.
 fn set(attributes: &libc::sched_attr) -> std::io::Result<()> {
     let attributes = libc::sched_attr { size: size_of::<libc::sched_attr>() as u32, ..*attributes };
     // SAFETY: the kernel reads `size` bytes, all of which `attributes` has.
@@ -75,12 +74,12 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_are_started_meanwhile_keep_the_short_slice() {
+    fn child_threads_keep_the_short_slice() {
         std::thread::spawn(|| {
             let before = slice_ns();
             let short = ShortSlice::take();
             let granted = slice_ns();
-            // Kernels before 6.12 say zero, and stay with it.
+            // Kernels before 6.12 report zero, and keep it.
             assert!([0, SLICE_NS].contains(&granted), "{granted}");
             let child = std::thread::spawn(slice_ns);
             assert_eq!(child.join().unwrap(), granted);

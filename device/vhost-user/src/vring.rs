@@ -1,5 +1,5 @@
-//! A virtqueue as the vhost-user library drives it, with an exact count of the doorbells that were rung, and events
-//! that nobody has to trust.
+//! A virtqueue as the vhost-user library drives it, with an exact count of the guest's doorbells, and with checked
+//! events.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -17,45 +17,45 @@ use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 use crate::link::{Fault, Link};
 use crate::notification;
 
-/// The guest's memory as the vhost-user library holds it.
+/// The guest's memory as the vhost-user library has it.
 pub type GuestMemory = GuestMemoryAtomic<GuestMemoryMmap>;
 
-/// The library's locked virtqueue. What it adds:
+/// The library's locked virtqueue, with these additions:
 ///
-/// * the library reads a queue's kick descriptor and throws its value away, which is how many times the guest rang;
-///   this one adds it up, and never waits for it;
-/// * the library goes on watching a kick that was replaced, for as long as the front end keeps its end, and does not
-///   watch the new one; this one changes over;
-/// * events that are none are refused, see [`crate::notification`];
-/// * it knows whether a queue that starts continues where it stopped ([`Start`]).
+/// * The library reads a queue's kick descriptor and discards its value, the number of rings. This type adds it up,
+///   and never waits for it.
+/// * The library keeps watching a replaced kick as long as the front end keeps its end, and does not watch the new
+///   one. This type watches the new one instead.
+/// * It refuses descriptors that are not events, see [`crate::notification`].
+/// * It knows whether a queue that starts continues where it stopped ([`Start`]).
 #[derive(Clone)]
 pub struct Vring {
     inner: VringMutex<GuestMemory>,
     stop: Arc<Mutex<Stop>>,
     kicks: Arc<AtomicU64>,
     kick_changes: Arc<AtomicU64>,
-    place: Option<Place>,
+    id: Option<QueueId>,
 }
 
-/// What was heard of a queue's kick at an instant.
+/// The state of a queue's kick at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bell {
-    /// How many times the guest rang, as far as that was taken out of the event.
+    /// Rings of the guest that the daemon has taken out of the event.
     pub kicks: u64,
-    /// Somebody rang, and it was not taken yet; or there is no event.
+    /// The event has a ring that the daemon has not taken; or there is no event.
     pub is_pending: bool,
     /// How often the event was replaced.
     changes: u64,
 }
 
 impl Bell {
-    /// Whether nobody rang from then until `now`.
+    /// Whether the guest has not rung between `self` and `now`.
     pub fn is_all_that_was_heard(self, now: Self) -> bool {
         self.kicks == now.kicks && self.changes == now.changes && !now.is_pending
     }
 }
 
-/// Where a queue stands: GET_VRING_BASE returns it, SET_VRING_BASE and SET_VRING_ADDR set it.
+/// Addresses and index of a queue: GET_VRING_BASE returns the index, SET_VRING_BASE and SET_VRING_ADDR set both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
     addresses: [u64; 3],
@@ -63,7 +63,7 @@ struct Position {
     next_available: u16,
 }
 
-/// What the front end did to a queue last.
+/// The front end's last start or stop of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stop {
     #[default]
@@ -72,19 +72,19 @@ enum Stop {
     Started(Start),
 }
 
-/// How a queue started that had been stopped.
+/// How a stopped queue started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At the position at which it stopped: the machine had stood still.
+    /// At the position at which it stopped: the machine was stopped.
     Continued {
-        /// No chain of it was ever taken. A new queue starts there, too.
+        /// The daemon never took a chain of it. A new queue starts there, too.
         is_at_first: bool,
     },
-    /// Elsewhere: the driver has reset the device.
+    /// At another position: the driver has reset the device.
     New,
 }
 
-/// How the queues of a function started that were stopped; none while one of them has not started.
+/// How the stopped queues of a function started again. None while one of them has not started.
 pub fn start_of(vrings: &[Vring]) -> Option<Start> {
     let (mut is_at_first, mut is_waited_for) = (true, false);
     for vring in vrings {
@@ -101,8 +101,8 @@ pub fn start_of(vrings: &[Vring]) -> Option<Start> {
     (!is_waited_for).then_some(Start::Continued { is_at_first })
 }
 
-/// The stop of these queues is over, by this start: what is known of it is forgotten. The front end may be stopping
-/// them again already, the first one first. A new driver need not start all queues.
+/// Forgets the stop of these queues, which have started as `start` says. The front end may already be stopping them
+/// again, the first one first. A new driver need not start all queues.
 pub fn forget_stop(vrings: &[Vring], start: Start) {
     for (number, vring) in vrings.iter().enumerate() {
         let mut stop = vring.stop.lock();
@@ -116,49 +116,49 @@ pub fn forget_stop(vrings: &[Vring], start: Start) {
     }
 }
 
-/// Which queue of which connection it is.
+/// The connection and the number of a queue.
 #[derive(Clone)]
-struct Place {
+struct QueueId {
     link: Arc<Link>,
     queue: usize,
 }
 
 thread_local! {
-    /// For the queues that the library makes on this thread just now: it passes nothing of ours on to them.
-    static NEXT: RefCell<Option<Place>> = const { RefCell::new(None) };
+    /// For the queues that the library makes on this thread: the library has no argument for it.
+    static NEXT: RefCell<Option<QueueId>> = const { RefCell::new(None) };
 }
 
-/// Makes what `make` makes; the queues among it are those of `link`, in the order of their numbers.
+/// Calls `make`. The queues that it makes are those of `link`, in the order of their numbers.
 pub fn make_queues_of<T>(link: &Arc<Link>, make: impl FnOnce() -> T) -> T {
-    NEXT.set(Some(Place { link: Arc::clone(link), queue: 0 }));
+    NEXT.set(Some(QueueId { link: Arc::clone(link), queue: 0 }));
     let made = make();
     NEXT.set(None);
     made
 }
 
-fn next_place() -> Option<Place> {
+fn next_id() -> Option<QueueId> {
     NEXT.with_borrow_mut(|next| {
-        let place = next.clone();
+        let id = next.clone();
         if let Some(next) = next {
             next.queue += 1;
         }
-        place
+        id
     })
 }
 
-/// The descriptor of an event of the library's.
+/// The descriptor of one of the library's events.
 fn borrow(event: &impl AsRawFd) -> BorrowedFd<'_> {
     // SAFETY: the library's events own their descriptors, and the result borrows from one.
     unsafe { BorrowedFd::borrow_raw(event.as_raw_fd()) }
 }
 
-/// Raises a queue's interrupt, without ever waiting. False when the front end gave no way to.
+/// Raises a queue's interrupt, and never waits. False if the front end has set no call descriptor.
 pub fn interrupt(state: &VringState<GuestMemory>) -> bool {
     state.get_call().as_ref().is_some_and(|call| notification::signal(borrow(call)))
 }
 
 impl Vring {
-    /// How many times the guest rang since the connection was made.
+    /// Rings of the guest since the connection was made.
     pub fn kicks(&self) -> u64 {
         self.kicks.load(Ordering::Relaxed)
     }
@@ -173,14 +173,14 @@ impl Vring {
         }
     }
 
-    /// Calls the thread of the queues where this one was stopped: it checks whether all of them have started.
+    /// Wakes the thread of the queues if this queue was stopped. The thread checks whether all queues have started.
     fn call_thread(&self) {
-        if let Some(place) = self.place.as_ref().filter(|_| *self.stop.lock() != Stop::Never) {
-            place.link.attention().wake();
+        if let Some(id) = self.id.as_ref().filter(|_| *self.stop.lock() != Stop::Never) {
+            id.link.attention().wake();
         }
     }
 
-    /// What was heard so far. Kicks are taken and counted with the queue's lock held, so that none is between the two.
+    /// The state of the kick. Kicks are taken and counted with the queue's lock held, so this misses none in between.
     pub fn bell(&self) -> Bell {
         let state: &VringState<GuestMemory> = &self.inner.get_ref();
         let is_pending =
@@ -189,12 +189,12 @@ impl Vring {
         Bell { kicks: self.kicks.load(Ordering::Relaxed), is_pending, changes }
     }
 
-    /// `file` if it is an event; the connection is hung up on otherwise.
+    /// `file` if it is an event; otherwise the daemon closes the connection.
     fn adopt(&self, file: Option<File>) -> Option<File> {
         match notification::adopt(file?) {
             Ok(file) => Some(file),
             Err(error) => {
-                if let Some(Place { link, queue }) = &self.place {
+                if let Some(QueueId { link, queue }) = &self.id {
                     link.fail(Fault::Event { queue: *queue, error });
                 }
                 None
@@ -202,30 +202,30 @@ impl Vring {
         }
     }
 
-    /// Has the library's thread no longer wait for the kick. The front end keeps its end: one that is still watched
-    /// once it is closed here, and was signalled just then, calls for ever.
+    /// Has the library's thread no longer wait for the kick. The front end keeps its end. A kick that is signalled,
+    /// and still watched after it is closed here, would wake the thread forever.
     fn unwatch_kick(&self) {
-        if let Some(epoll) = self.place.as_ref().and_then(|place| place.link.epoll())
+        if let Some(epoll) = self.id.as_ref().and_then(|id| id.link.epoll())
             && let Some(kick) = self.inner.get_ref().get_kick()
         {
-            // Fails when it is not watched, which is what is wanted.
+            // Fails if the thread does not wait for it, as it should.
             let _ = epoll.delete(borrow(kick));
         }
     }
 
-    /// Has the library's thread wait for the kick, of a queue that runs already: the library does so when it starts
-    /// one.
+    /// Has the library's thread wait for the kick of a queue that runs already. The library itself does so when a
+    /// queue starts.
     fn watch_kick(&self) {
         let state: &VringState<GuestMemory> = &self.inner.get_ref();
-        if let Some(place) = &self.place
-            && let Some(epoll) = place.link.epoll()
+        if let Some(id) = &self.id
+            && let Some(epoll) = id.link.epoll()
             && let Some(kick) = state.get_kick()
             && state.get_queue().ready()
             && state.is_enabled()
         {
-            let event = EpollEvent::new(EpollFlags::EPOLLIN, place.queue as u64);
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, id.queue as u64);
             if let Err(errno) = epoll.add(borrow(kick), event) {
-                place.link.fail(Fault::Watch { queue: place.queue, error: errno.into() });
+                id.link.fail(Fault::Watch { queue: id.queue, error: errno.into() });
             }
         }
     }
@@ -239,7 +239,7 @@ impl<'a> VringStateMutGuard<'a, GuestMemory> for Vring {
     type G = <VringMutex<GuestMemory> as VringStateMutGuard<'a, GuestMemory>>::G;
 }
 
-/// One method of [`VringT`] that the inner virtqueue does.
+/// Forwards methods of [`VringT`] to the inner virtqueue.
 macro_rules! forward {
     ($($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {
         $(fn $name(&self, $($argument: $kind),*) $(-> $result)? { self.inner.$name($($argument),*) })*
@@ -250,7 +250,7 @@ impl VringT<GuestMemory> for Vring {
     fn new(memory: GuestMemory, max_queue_size: u16) -> Result<Self, QueueError> {
         let inner = VringMutex::new(memory, max_queue_size)?;
         let (stop, kicks, kick_changes) = Default::default();
-        Ok(Self { inner, stop, kicks, kick_changes, place: next_place() })
+        Ok(Self { inner, stop, kicks, kick_changes, id: next_id() })
     }
 
     fn get_ref(&self) -> <Self as VringStateGuard<'_, GuestMemory>>::G {
@@ -261,15 +261,15 @@ impl VringT<GuestMemory> for Vring {
         self.inner.get_mut()
     }
 
-    /// Never fails: an error would end the thread that serves the guest's queues, and a descriptor that gives no number
-    /// is the front end's fault alone.
+    /// Never fails: an error would end the thread that serves the guest's queues. A descriptor that gives no number is
+    /// the front end's fault alone.
     fn read_kick(&self) -> io::Result<bool> {
         let state: &VringState<GuestMemory> = &self.inner.get_ref();
         if let Some(kick) = state.get_kick() {
             let rings = notification::take(borrow(kick));
             self.kicks.fetch_add(rings, Ordering::Relaxed);
-            if let Some(place) = &self.place {
-                place.link.took_rings(rings);
+            if let Some(id) = &self.id {
+                id.link.took_rings(rings);
             }
         }
         Ok(state.is_enabled())
@@ -294,7 +294,8 @@ impl VringT<GuestMemory> for Vring {
 
     fn set_queue_ready(&self, ready: bool) {
         let was_ready = self.inner.get_ref().get_queue().ready();
-        // The thread of the queue takes chains until the queue is not ready, so its position is final only then.
+        // The thread of the queue takes chains until the queue is not ready. So the position is final only after
+        // this.
         if !ready {
             self.inner.set_queue_ready(false);
         }
@@ -316,7 +317,7 @@ impl VringT<GuestMemory> for Vring {
         self.call_thread();
     }
 
-    /// Nobody is called by it: what goes wrong is counted, and shown by the monitor.
+    /// The daemon signals no error event: it counts errors, and the monitor shows the counts.
     fn set_err(&self, _file: Option<File>) {}
 
     fn signal_used_queue(&self) -> io::Result<()> {
@@ -324,12 +325,12 @@ impl VringT<GuestMemory> for Vring {
         Ok(())
     }
 
-    /// What the driver saw last of the used ring, for a queue that goes on. The one place where the library itself
-    /// would touch the guest's memory: it is that which was checked and is guarded.
+    /// The used index that the driver saw last, for a queue that continues. Only here the library itself would read
+    /// guest memory, so this reads it through the daemon's checked and guarded memory.
     fn queue_used_idx(&self) -> Result<u16, QueueError> {
-        let Some(place) = &self.place else { return self.inner.queue_used_idx() };
+        let Some(id) = &self.id else { return self.inner.queue_used_idx() };
         let used = self.inner.get_ref().get_queue().used_ring();
-        let memory = place.link.memory();
+        let memory = id.link.memory();
         let head = memory.words::<AtomicU16>(used, 2).map_err(|_| QueueError::FindMemoryRegion)?;
         Ok(head.load(1, Ordering::Relaxed).unwrap_or(0))
     }

@@ -182,7 +182,7 @@ fn ends_in_good_order() {
     let output = daemon(&config).stdin(Stdio::null()).output().unwrap();
     assert!(!output.status.success());
     let words = String::from_utf8_lossy(&output.stderr);
-    assert!(words.contains("0.cluster") && words.contains("no socket stands there"), "{words}");
+    assert!(words.contains("0.cluster") && words.contains("is not a socket"), "{words}");
     assert_eq!(std::fs::read(&precious).unwrap(), b"text");
 }
 

@@ -1,4 +1,4 @@
-//! The agent's loop: frames from the port to commands, and what commands say back into the port.
+//! The agent's event loop between the port and the commands.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,29 +25,29 @@ use crate::{
     node::{self, Node},
 };
 
-/// Commands at once. A host that starts more is refused, so that it cannot use up the guest's processes.
+/// The maximum number of running commands. The limit keeps a host from using up the guest's processes.
 const MAX_COMMANDS: usize = 64;
 
-/// Above this many bytes on their way to the host, no command is read from.
+/// The agent reads no command's output while more bytes than this wait for the host.
 const OUTBOUND_PAUSE_BYTES: usize = 256 * 1024;
 
-/// Above this many bytes on their way to the host, the host is not read from: it asks and does not take the answers.
+/// The agent does not read from the host while more bytes than this wait for it: such a host does not take its answers.
 const OUTBOUND_STOP_BYTES: usize = 1024 * 1024;
 
-/// How often to look whether a host came, while there is none. A port without a host has no event to wait for. Short,
-/// because a restored guest waits for nothing else.
+/// The interval at which the agent polls the port while no host is connected. Such a port has no event to wait for. The
+/// interval is short, because a restored guest waits for nothing else.
 const NO_HOST_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Where the agent runs.
+/// The environment that the agent runs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// In a guest, on a port that outlives each host.
+    /// In a guest, on a port that stays open when a host disconnects.
     Guest,
-    /// In a test on some host: it ends with its stream, switches nothing off, and leaves the system as it is.
+    /// In a test on the host: the agent ends with its stream, powers nothing off and does not change the system.
     Test,
 }
 
-/// What became ready.
+/// The source that is ready.
 #[derive(Clone, Copy, Debug)]
 enum Ready {
     PortIn,
@@ -72,7 +72,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent on this port, which has announced itself.
+    /// Creates an agent on this port and queues its announcement.
     pub fn new(port: OwnedFd, mode: Mode) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&port, true)?;
         let mut agent = Self {
@@ -91,7 +91,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Serves until the stream ends, which a guest's port never does.
+    /// Runs until the stream ends, which a guest's port never does.
     pub fn run(&mut self) -> io::Result<()> {
         while !self.ended {
             for ready in self.wait()? {
@@ -214,7 +214,7 @@ impl Agent {
     fn begin_session(&mut self, session: u32, version: u32) {
         self.end_session();
         self.outbound.extend(preamble());
-        // The host reads our version from the welcome, and says what to do about another one.
+        // The host reads the agent's version from the welcome, and reports a difference to the user.
         if version == PROTOCOL_VERSION {
             self.session = Some(session);
         }
@@ -248,16 +248,16 @@ impl Agent {
     fn start(&mut self, id: u32, exec: &niclab_agent::Exec) -> Result<(), Refusal> {
         let refuse = |message: String| Refusal { message, code: 126 };
         if self.commands.contains_key(&id) {
-            return Err(refuse(format!("command {id} runs already")));
+            return Err(refuse(format!("command {id} is already running")));
         }
         if self.commands.len() >= MAX_COMMANDS {
-            return Err(refuse(format!("{MAX_COMMANDS} commands run already; wait for one to end")));
+            return Err(refuse(format!("{MAX_COMMANDS} commands are already running; wait for one to end")));
         }
         self.commands.insert(id, Command::start(exec, &self.node, WINDOW_BYTES)?);
         Ok(())
     }
 
-    /// Becomes this node. Nothing else is done meanwhile: nobody can use a guest that is no node yet.
+    /// Makes the guest this node. The loop does nothing else meanwhile, because the host starts no commands before.
     fn join(&mut self, join: Join) -> Result<(), Refusal> {
         let new = Node::new(&join.identity)?;
         if self.mode == Mode::Guest {
@@ -268,7 +268,7 @@ impl Agent {
     }
 
     fn with(&mut self, id: u32, change: impl FnOnce(&mut Command)) {
-        // A command that has just ended is no error: host and guest learn of it at different times.
+        // A command that has just ended is not an error: host and guest detect the end at different times.
         if let Some(command) = self.commands.get_mut(&id) {
             change(command);
         }
@@ -282,7 +282,7 @@ impl Agent {
         }
     }
 
-    /// Sends what exited commands left behind, as far as the host has room, and then their exit.
+    /// Sends the remaining output of exited commands, as far as the host has room, and then their exit status.
     fn drain_exited(&mut self) {
         let exited: Vec<u32> =
             self.commands.iter().filter(|(_, command)| command.has_exited()).map(|(&id, _)| id).collect();
@@ -318,7 +318,7 @@ impl Agent {
         }
         rustix::fs::sync();
         if let Err(error) = rustix::system::reboot(RebootCommand::PowerOff) {
-            eprintln!("niclab-agent: cannot switch off: {error}");
+            eprintln!("niclab-agent: cannot power off: {error}");
         }
     }
 }
@@ -329,7 +329,7 @@ fn readiness(token: Ready, revents: PollFlags) -> Vec<Ready> {
             let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
             [(PollFlags::IN, Ready::PortIn), (PollFlags::OUT, Ready::PortOut), (gone, Ready::PortGone)]
                 .into_iter()
-                // What the host sent before it left is read first, in the next rounds.
+                // The agent first reads what the host sent before it disconnected, in the next rounds.
                 .filter(|(flags, ready)| {
                     revents.intersects(*flags)
                         && !(matches!(ready, Ready::PortGone) && revents.contains(PollFlags::IN))

@@ -1,4 +1,4 @@
-//! One command: its processes, its streams, and how much of them the host has room for.
+//! One command: its processes, its streams, and the host's room for its output.
 
 use std::{
     collections::VecDeque,
@@ -24,10 +24,10 @@ use rustix::{
 
 use crate::node::Node;
 
-/// The most that a terminal can still hold of an exited command.
+/// The maximum output of an exited command that a terminal still holds.
 const TERMINAL_BUFFER_BYTES: u64 = 64 * 1024;
 
-/// End of transmission: what a terminal takes for the end of its input.
+/// End of transmission: a terminal ends its input at this byte.
 const EOT: u8 = 4;
 
 /// One of a command's outputs.
@@ -39,13 +39,13 @@ pub enum Stream {
     Stderr,
 }
 
-/// What the user is told of a program that could not be run, beside the error: a path of the host's means nothing here.
+/// Explains why a program was not found: a path of the host has no meaning in the guest.
 fn remedy(program: &str, error: &io::Error, folder: Option<&Path>, shared: Option<&str>) -> String {
     if error.kind() != io::ErrorKind::NotFound {
         return String::new();
     }
     if folder.unwrap_or(Path::new("")).join(program).exists() {
-        return "; the file is there, but not the interpreter or dynamic loader that it names".to_owned();
+        return "; the file exists, but the interpreter or dynamic loader that it names does not".to_owned();
     }
     let seen = match shared {
         Some(folder) => format!(
@@ -59,10 +59,10 @@ fn remedy(program: &str, error: &io::Error, folder: Option<&Path>, shared: Optio
     format!("; {seen}{other}")
 }
 
-/// What a step has to tell the host.
+/// What a step sends to the host.
 #[derive(Debug)]
 pub enum Step {
-    /// This.
+    /// This message.
     Say(ToHost),
     /// Nothing.
     Nothing,
@@ -71,12 +71,12 @@ pub enum Step {
 struct Output {
     stream: Stream,
     fd: OwnedFd,
-    /// Once the command exited: what it wrote and nobody read yet. A background process may hold the stream open and
-    /// write on; that is not waited for.
+    /// Once the command has exited: the output that it wrote and the agent has not read. A background process may keep
+    /// the stream open and write more; the agent does not wait for that.
     left_bytes: Option<u64>,
 }
 
-/// A running command, or one that exited and still has output to send.
+/// A running command, or an exited one that still has output to send.
 pub struct Command {
     child: Child,
     pidfd: OwnedFd,
@@ -91,14 +91,17 @@ pub struct Command {
 }
 
 impl Command {
-    /// Starts a command on this node, whose host has room for `credit_bytes` of output.
+    /// Starts a command on this node. The host has room for `credit_bytes` of output.
     pub fn start(exec: &Exec, node: &Node, credit_bytes: u32) -> Result<Self, Refusal> {
         let Some((program, arguments)) = exec.argv.split_first() else {
             return Err(Refusal { message: "no command is given".to_owned(), code: 126 });
         };
         let folder = match &exec.cwd {
             Some(cwd) if !Path::new(cwd).is_dir() => {
-                let message = format!("the guest has no folder {cwd}; is the host's folder shared into it?");
+                let message = format!(
+                    "the guest has no folder {cwd}: of the host's folders, guests see at most the one in which the \
+                     cluster was started"
+                );
                 return Err(Refusal { message, code: 126 });
             }
             Some(cwd) => Some(Path::new(cwd)),
@@ -147,7 +150,8 @@ impl Command {
         command.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
         own_session(&mut command, true);
         let child = command.spawn()?;
-        // `command` holds our copies of the terminal's other end; with them open, its end would never be seen.
+        // `command` holds copies of the terminal's other end. While they are open, the agent cannot detect that it
+        // closed.
         drop(command);
         let (input, output) = (master.try_clone()?, master.try_clone()?);
         Self::new(child, Some(master), Some(input), vec![(Stream::Stdout, output)], credit_bytes)
@@ -189,7 +193,7 @@ impl Command {
         })
     }
 
-    /// The outputs to wait for: those of a running command whose host has room.
+    /// The outputs to poll: those of a running command whose host has room.
     pub fn readable_outputs(&self) -> impl Iterator<Item = (Stream, BorrowedFd<'_>)> {
         let wanted = self.status.is_none() && self.credit_bytes > 0;
         self.outputs.iter().filter(move |_| wanted).map(|output| (output.stream, output.fd.as_fd()))
@@ -200,12 +204,12 @@ impl Command {
         self.input.as_ref().filter(|_| !self.pending_input.is_empty()).map(AsFd::as_fd)
     }
 
-    /// What becomes readable when the command exits.
+    /// The descriptor that becomes readable when the command exits.
     pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
         self.status.is_none().then(|| self.pidfd.as_fd())
     }
 
-    /// Whether the command exited; its output may still have to be sent.
+    /// Whether the command exited. Its output may still have to be sent.
     pub fn has_exited(&self) -> bool {
         self.status.is_some()
     }
@@ -216,7 +220,7 @@ impl Command {
         self.outputs.first().filter(|_| wanted).map(|output| output.stream)
     }
 
-    /// How the command ended, once all its output has been read.
+    /// The exit status, once the agent has read all output.
     pub fn final_status(&self) -> Option<ExitStatus> {
         self.status.filter(|_| self.outputs.is_empty())
     }
@@ -245,7 +249,7 @@ impl Command {
             }
             Err(Errno::INTR) => return Step::Nothing,
             Err(Errno::AGAIN) if self.status.is_none() => return Step::Nothing,
-            // Nothing is left of an exited command, or (EIO) everyone closed the terminal.
+            // An exited command has no output left, or (EIO) all processes closed the terminal.
             Err(_) => {}
         }
         self.outputs.remove(index);
@@ -258,8 +262,10 @@ impl Command {
             return credit(bytes.len());
         }
         if self.pending_input.len() + bytes.len() > WINDOW_BYTES as usize {
-            // Only a host that ignores its window gets here; without a bound it could fill the guest's memory.
-            eprintln!("niclab-agent: a command got more input than its window; ending it");
+            // Only a host that ignores its window causes this. Without the limit it could fill the guest's memory.
+            eprintln!(
+                "niclab-agent: a command received more input than its window allows; the agent kills it"
+            );
             self.signal(Signal::KILL.as_raw());
             return Step::Nothing;
         }
@@ -273,7 +279,7 @@ impl Command {
         let written = match rustix::io::write(fd, self.pending_input.as_slices().0) {
             Ok(n) => n,
             Err(Errno::AGAIN | Errno::INTR) => return Step::Nothing,
-            // The command closed its input. What was meant for it is consumed all the same.
+            // The command closed its input. The agent discards the rest and returns its credit.
             Err(_) => {
                 self.input = None;
                 self.pending_input.len()
@@ -284,7 +290,7 @@ impl Command {
         credit(written)
     }
 
-    /// The standard input ends after what is pending.
+    /// Ends the standard input after the pending bytes.
     pub fn end_input(&mut self) -> Step {
         self.input_ends = true;
         if self.terminal.is_some() && self.input.is_some() {
@@ -311,7 +317,7 @@ impl Command {
         if self.status.is_none()
             && let Some(signal) = Signal::from_named_raw(signal)
         {
-            // The group is there as long as its leader has not been reaped.
+            // The group exists until its leader is reaped.
             let _ = rustix::process::kill_process_group(Pid::from_child(&self.child), signal);
         }
     }
@@ -319,12 +325,12 @@ impl Command {
     /// Changes the terminal's size.
     pub fn resize(&mut self, size: WindowSize) {
         if let Some(terminal) = &self.terminal {
-            // The kernel refuses only what is no terminal.
+            // The kernel refuses this only for descriptors that are not terminals.
             let _ = rustix::termios::tcsetwinsize(terminal, winsize(size));
         }
     }
 
-    /// Takes note of the exit. Until this returns, the pid cannot be another process's.
+    /// Records the exit status. Until this returns, no other process can get the pid.
     pub fn reap(&mut self) {
         let Ok(Some(status)) = self.child.try_wait() else { return };
         self.status = Some(match (status.code(), status.signal()) {
@@ -346,7 +352,7 @@ impl Command {
     pub fn kill(mut self) {
         if self.status.is_none() {
             self.signal(Signal::KILL.as_raw());
-            // Cannot fail: the child is ours and not yet reaped.
+            // Cannot fail: the child belongs to the agent and has not been reaped.
             let _ = self.child.wait();
         }
     }
@@ -363,14 +369,14 @@ fn winsize(size: WindowSize) -> Winsize {
     Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
-/// Gives the command a session of its own that dies with the agent, and its standard input as controlling terminal.
+/// Gives the command its own session, which dies with the agent, and its standard input as controlling terminal.
 fn own_session(command: &mut std::process::Command, with_terminal: bool) {
     let prepare = move || {
         rustix::process::setsid()?;
-        // Whoever started the agent may have had these ignored, as shells do in the background; that is inherited, and
-        // the terminal's keys would do nothing.
+        // The agent's parent may ignore these signals, as shells do for background jobs. The command would inherit
+        // that, and the terminal's keys would have no effect.
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM] {
-            // SAFETY: the default disposition is no handler that could run.
+            // SAFETY: the default disposition runs no handler.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -379,8 +385,8 @@ fn own_session(command: &mut std::process::Command, with_terminal: bool) {
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the closure makes system calls only; it allocates nothing and takes no lock. The
-    // agent has one thread, which lives as long as the agent, so the death signal means the agent's death.
+    // SAFETY: between fork and exec the closure makes only system calls; it allocates nothing and takes no lock. The
+    // agent has one main thread, which lives as long as the agent, so the death signal means the agent's death.
     unsafe { command.pre_exec(prepare) };
 }
 
@@ -389,10 +395,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_names_a_program_that_is_not_there_is_told_what_guests_see() {
+    fn error_for_a_missing_program_names_the_shared_folder() {
         let missing = io::Error::from(io::ErrorKind::NotFound);
-        let told = remedy("/some/where/prog", &missing, None, Some("/home/me"));
-        assert!(told.ends_with("the one in which the cluster was started, /home/me"), "{told}");
+        let text = remedy("/some/where/prog", &missing, None, Some("/home/me"));
+        assert!(text.ends_with("the one in which the cluster was started, /home/me"), "{text}");
         assert!(remedy("./prog", &missing, None, None).contains("guests see none of the host's folders"));
         assert!(remedy("prog", &missing, None, Some("/home/me")).contains("/home/me; --packages"));
         assert!(remedy("/etc/passwd", &missing, None, None).contains("dynamic loader"));

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 
-/// Longest payload. Also bounds what a decoder buffers.
+/// The longest payload. Also limits what a decoder buffers.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 
 /// Bytes before the payload.
@@ -32,16 +32,16 @@ const CRC_AT: Range<usize> = 20..24;
 
 const CRC32: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 
-/// One frame, its payload not yet understood.
+/// One frame, with an undecoded payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// The session it belongs to.
     pub session: u32,
-    /// The command it is about; 0 where it is about none.
+    /// The command that it refers to; 0 for none.
     pub id: u32,
-    /// What it says; see [`crate::message`].
+    /// The kind of its message; see [`crate::message`].
     pub kind: u32,
-    /// The rest.
+    /// The body of its message.
     pub payload: Vec<u8>,
 }
 
@@ -66,32 +66,32 @@ impl Frame {
     }
 }
 
-/// The idle bytes that begin a session: as many as complete any frame that was cut short.
+/// The idle bytes that begin a session: enough to complete any truncated frame.
 #[must_use]
 pub fn preamble() -> Vec<u8> {
     vec![0; HEADER_BYTES + MAX_PAYLOAD_BYTES]
 }
 
-/// Finds frames in a byte stream that may begin anywhere and hold anything in between.
+/// Finds frames in a byte stream that may begin anywhere and contain any other bytes.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
-    /// Bytes at the front of `buffer` that are done with.
+    /// The number of consumed bytes at the front of `buffer`.
     consumed: usize,
 }
 
 impl Decoder {
     /// Adds received bytes.
     ///
-    /// Call [`Self::next_frame`] until it has no more before adding others; the buffer then never holds more than one
-    /// frame and what was just added.
+    /// Call [`Self::next_frame`] until it returns `None` before adding more. Then the buffer holds at most one frame
+    /// and the bytes just added.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.consumed);
         self.consumed = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole frame, if there is one.
+    /// The next complete frame, if there is one.
     pub fn next_frame(&mut self) -> Option<Frame> {
         loop {
             self.skip_to_magic();
@@ -117,7 +117,8 @@ impl Decoder {
                     return Some(frame);
                 }
             }
-            // The magic stood inside something else, or the frame was cut short: a frame may begin in what it claimed.
+            // The magic was part of other data, or the frame was truncated: a frame may begin inside its claimed
+            // length.
             self.consumed += 1;
         }
     }
@@ -128,7 +129,7 @@ impl Decoder {
         let at = rest
             .windows(MAGIC.len())
             .position(|window| window == MAGIC)
-            // The last three bytes may be the beginning of a magic.
+            // The last three bytes may be the first bytes of a magic.
             .unwrap_or_else(|| {
                 (1..MAGIC.len())
                     .rev()
@@ -179,21 +180,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_survive_any_chunking(frames in frames(), chunk in 1usize..300) {
+        fn frames_are_found_in_chunks_of_any_size(frames in frames(), chunk in 1usize..300) {
             prop_assert_eq!(decode(&mut Decoder::default(), &encode(&frames), chunk), frames);
         }
 
-        /// The stream may begin with any rubbish and with any piece of an earlier session: after the preamble every
-        /// frame is found.
+        /// The stream may begin with any bytes and with any part of an earlier session. After the preamble the decoder
+        /// finds every frame.
         #[test]
         fn a_preamble_resynchronizes(
-            rubbish in vec(any::<u8>(), 0..100),
+            garbage in vec(any::<u8>(), 0..100),
             old in frames(),
             cut in any::<prop::sample::Index>(),
             frames in frames(),
             chunk in 1usize..100_000,
         ) {
-            let mut bytes = rubbish;
+            let mut bytes = garbage;
             let old = encode(&old);
             bytes.extend(&old[..cut.index(old.len() + 1)]);
             bytes.extend(preamble());
@@ -202,9 +203,9 @@ mod tests {
             prop_assert!(found.ends_with(&frames));
         }
 
-        /// A frame that claims the longest payload and is cut there swallows the preamble and no more.
+        /// A truncated frame that claims the longest payload consumes exactly the preamble.
         #[test]
-        fn a_cut_longest_frame_swallows_only_the_preamble(sent in 0usize..HEADER_BYTES + 100, frames in frames()) {
+        fn longest_truncated_frame_consumes_only_the_preamble(sent in 0usize..HEADER_BYTES + 100, frames in frames()) {
             let longest = Frame { session: 1, id: 1, kind: 1, payload: vec![b'N'; MAX_PAYLOAD_BYTES] };
             let mut bytes = encode(&[longest])[..sent].to_vec();
             bytes.extend(preamble());
@@ -213,7 +214,11 @@ mod tests {
         }
 
         #[test]
-        fn a_flipped_bit_never_gives_another_frame(frames in frames(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        fn flipped_bit_never_yields_a_different_frame(
+            frames in frames(),
+            at in any::<prop::sample::Index>(),
+            bit in 0u8..8,
+        ) {
             let mut bytes = encode(&frames);
             prop_assume!(!bytes.is_empty());
             let at = at.index(bytes.len());
@@ -224,10 +229,10 @@ mod tests {
         }
 
         #[test]
-        fn rubbish_is_bounded(rubbish in vec(any::<u8>(), 0..2000)) {
+        fn garbage_does_not_grow_the_buffer(garbage in vec(any::<u8>(), 0..2000)) {
             let mut decoder = Decoder::default();
             for _ in 0..100 {
-                decode(&mut decoder, &rubbish, 100);
+                decode(&mut decoder, &garbage, 100);
                 prop_assert!(decoder.buffer.len() <= HEADER_BYTES + MAX_PAYLOAD_BYTES + 100);
             }
         }

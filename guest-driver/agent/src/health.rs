@@ -1,4 +1,4 @@
-//! What the guest sees of its NIC, read from sysfs.
+//! The state of the guest's NIC, read from sysfs.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use niclab_agent::{Health, interrupts_of};
 /// The virtio device identity of the cluster function, as sysfs shows it.
 const CLUSTER_FUNCTION: &str = "0x0026";
 
-/// Reads the NIC's state below `sys` (`/sys`), and of its interrupts from the text of `/proc/interrupts`.
+/// Reads the NIC's state from `sys` (`/sys`), and its interrupts from the text of `/proc/interrupts`.
 pub fn read(sys: &Path, interrupts_table: &str) -> Health {
     let device = sys.join("class/niclab/niclab0");
     let card = cluster_function(&sys.join("bus/virtio/devices"));
@@ -35,7 +35,7 @@ fn cluster_function(devices: &Path) -> Option<PathBuf> {
     devices.find(|device| is_ours(device))
 }
 
-/// The driver of a device: the name of what its link `driver` leads to.
+/// The driver of a device: the name of the target of its link `driver`.
 fn driver(device: &Path) -> Option<String> {
     let link = fs::read_link(device.join("driver")).ok()?;
     Some(link.file_name()?.to_string_lossy().into_owned())
@@ -68,11 +68,11 @@ mod tests {
         let table = "           CPU0       CPU1\n 24:  3  4  PCI-MSIX-0000:00:03.0   0-edge   virtio2-my own queue\n \
                      25:  1  1  PCI-MSIX-0000:00:03.1   1-edge   virtio20-input.0\n";
         assert_eq!(read(folder.path(), table).interrupts, Some(7));
-        assert_eq!(read(folder.path(), "").interrupts, None, "no driver has asked for one");
+        assert_eq!(read(folder.path(), "").interrupts, None, "no driver has requested one");
     }
 
     #[test]
-    fn each_condition_is_seen_alone() {
+    fn each_health_condition_is_read_independently() {
         let folder = tempfile::tempdir().unwrap();
         let sys = folder.path();
         assert_eq!(read(sys, ""), Health::default());
@@ -91,7 +91,7 @@ mod tests {
         assert!(read(sys, "").bar_ready);
 
         write(sys, "class/net/lo/carrier", "1\n");
-        assert!(!read(sys, "").link_up, "the loopback is no card");
+        assert!(!read(sys, "").link_up, "the loopback interface does not count");
         write(sys, "class/net/eth0/carrier", "1\n");
         fs::create_dir_all(sys.join("class/net/eth0/device")).unwrap();
         symlink("../../../bus/virtio/drivers/virtio_net", sys.join("class/net/eth0/device/driver")).unwrap();

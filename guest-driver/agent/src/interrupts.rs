@@ -1,7 +1,7 @@
-//! What a guest's kernel counts in `/proc/interrupts`: read in the guest and, of what a guest prints, on the host.
+//! The counts of `/proc/interrupts`. The agent reads them in the guest; the host reads them in a guest's output.
 
-/// Sum over all lines of `/proc/interrupts`, and all processors, on which `device` or a queue of it (`virtio1-events`)
-/// is registered; none where its driver has no interrupt.
+/// The sum over all processors and all lines of `/proc/interrupts` on which `device` or one of its queues
+/// (`virtio1-events`) is registered. `None` if its driver has no interrupt.
 #[must_use]
 pub fn interrupts_of(table: &str, device: &str) -> Option<u64> {
     let is_device =

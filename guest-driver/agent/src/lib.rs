@@ -3,30 +3,32 @@
 //! The launcher (the *host*) runs commands in a guest through a byte stream: a virtio-serial port in the guest, a unix
 //! socket on the host. Layers, outermost first:
 //!
-//! * [`frame`]: bytes to [`Frame`]s, with a decoder that finds its footing again in the middle of anything;
-//! * [`message`]: frames to [`ToGuest`] and [`ToHost`].
+//! * [`frame`]: converts bytes to [`Frame`]s; its decoder resynchronizes at any point of the stream;
+//! * [`message`]: converts frames to [`ToGuest`] and [`ToHost`].
 //!
 //! # Sessions
 //!
-//! A virtio-serial port does not reliably say when the other side comes and goes, and either side may vanish in the
-//! middle of a frame. So the host draws a session number and begins with [`frame::preamble`], a run of idle bytes as
-//! long as the longest frame, then [`ToGuest::Hello`]: whatever half a frame the guest still waited for is completed by
-//! the idle bytes and refused by its checksum. The agent ends the commands of the session before, and answers with a
-//! preamble and [`ToHost::Welcome`]. Frames of another session are ignored. An agent that starts announces itself with
-//! [`ToHost::Booted`] in session 0, which tells a host in the middle of a session that its commands are gone.
+//! A virtio-serial port does not reliably report when the other side connects and disconnects, and either side may
+//! disappear in the middle of a frame. So the host draws a session number and sends [`frame::preamble`], which is a run
+//! of idle bytes as long as the longest frame, then [`ToGuest::Hello`]. The idle bytes complete any partial frame that
+//! the guest still waits for, and its checksum fails.
 //!
-//! # Becoming a node
+//! The agent ends the commands of the previous session, and answers with a preamble and [`ToHost::Welcome`]. Both sides
+//! ignore frames of other sessions. An agent that starts sends [`ToHost::Booted`] in session 0. A host in the middle of
+//! a session learns from it that its commands have ended.
 //!
-//! A guest that starts, be it by booting or from a saved guest, is no node yet. Each session begins with
-//! [`ToGuest::Join`], which says what the guest is; the first one since the guest started makes it that node, and later
-//! ones (the host lost its connection, or init started the agent anew) only tell the agent again what commands find in
-//! their environment.
+//! # Joining a cluster
+//!
+//! A guest that has booted, or was restored from a saved guest, is not a node yet. Each session begins with
+//! [`ToGuest::Join`], which names the node. The first `Join` since the guest started makes it that node. Later ones
+//! follow if the host lost its connection or init restarted the agent: they only give the agent the environment of its
+//! commands.
 //!
 //! # Flow control
 //!
-//! Each command has a window of [`message::WINDOW_BYTES`] in each direction. A sender never has more than that
-//! unacknowledged; the receiver returns what it consumed as credit. So a command that prints gigabytes stops at its
-//! pipe, a reader that stalls holds back its own command only, and memory is bounded at both ends.
+//! Each command has a window of [`message::WINDOW_BYTES`] in each direction. A sender never has more bytes than that
+//! unacknowledged; the receiver returns consumed bytes as credit. So a command that prints gigabytes blocks at its
+//! pipe, a reader that stalls blocks only its own command, and memory is bounded at both ends.
 
 pub mod frame;
 mod interrupts;
@@ -38,8 +40,8 @@ pub use message::{
     Exec, ExitStatus, Health, Identity, Join, MessageError, Refusal, ToGuest, ToHost, WindowSize,
 };
 
-/// Version of the protocol. Both ends must have the same.
+/// Version of the protocol. Both ends must have the same one.
 pub const PROTOCOL_VERSION: u32 = 2;
 
-/// The virtio-serial port's name, by which the agent finds it.
+/// The name by which the agent finds the virtio-serial port.
 pub const PORT_NAME: &str = "niclab.agent";

@@ -1,6 +1,6 @@
-//! The guest agent: makes the guest a node of its cluster, and runs commands for the launcher.
+//! The guest agent: it makes the guest a node of its cluster, and runs commands for the launcher.
 //!
-//! It is one thread around one `poll`: the port, and of each command its standard streams and its pidfd.
+//! One thread polls the port and, for each command, its standard streams and its pidfd.
 
 mod agent;
 mod command;
@@ -17,9 +17,9 @@ use agent::{Agent, Mode};
 
 const USAGE: &str = "usage: niclab-agent [--stdio | --release-memory]
 
-Runs commands for the niclab launcher, which speaks to it through the virtio-serial port niclab.agent.
-With --stdio it speaks on standard input instead, which must then be a socket; that is for tests.
-With --release-memory it fills the guest's free memory with zeros, before the guest is saved, and ends.";
+Runs commands for the niclab launcher over the virtio-serial port niclab.agent.
+With --stdio it uses standard input instead, which must be a socket. This is for tests.
+With --release-memory it fills the guest's free memory with zeros, so that a saved guest omits it, and exits.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,5 +1,4 @@
-//! Giving free memory back before a guest is saved: pages that nobody uses are filled with zeros, which a saved guest
-//! need not hold.
+//! Releases free memory before a guest is saved: the agent fills unused pages with zeros, which a saved guest omits.
 
 use std::{fs, io, path::Path, ptr};
 
@@ -7,36 +6,37 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 const MIB: u64 = 1024 * 1024;
 
-/// The most that is taken before looking again how much is free.
+/// The maximum that the agent takes before it reads again how much is free.
 const PIECE_BYTES: u64 = 32 * MIB;
 
-/// Less is not worth a look.
+/// The agent stops when less than this can be taken.
 const LEAST_BYTES: u64 = MIB;
 
-/// What the kernel keeps free for itself, in KiB. With transparent huge pages that is up to a twentieth of the memory
-/// (Linux, `mm/khugepaged.c`, `set_recommended_min_free_kbytes`), and it kills processes before it gives that away.
+/// The memory that the kernel reserves for itself, in KiB. With transparent huge pages it is up to a twentieth of all
+/// memory (Linux, `mm/khugepaged.c`, `set_recommended_min_free_kbytes`). The kernel kills processes before it uses this
+/// reserve.
 const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
 
-/// How far that may rise for a while after memory was fragmented, in ten-thousandths.
+/// How far the reserve may rise for a time after memory was fragmented, in ten-thousandths.
 const BOOST: &str = "/proc/sys/vm/watermark_boost_factor";
 
-/// What the kernel needs to keep free while nothing else runs.
+/// The reserve that suffices while nothing else runs.
 const FEW_KIB: u64 = 1024;
 
-/// Writes everything back, drops the caches, and fills nearly all free memory with zeros. Gives the bytes filled. They
-/// are this process's until it ends.
+/// Writes all dirty data back, drops the caches, and fills nearly all free memory with zeros. Returns the number of
+/// bytes filled. They belong to this process until it ends.
 pub fn release() -> io::Result<u64> {
-    // Should memory run out all the same, it is this process that goes.
+    // If memory runs out, the kernel kills this process first.
     fs::write("/proc/self/oom_score_adj", "1000")?;
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "3")?;
-    let _least = Setting::lower(Path::new(MIN_FREE), FEW_KIB)?;
+    let _reserve = Setting::lower(Path::new(MIN_FREE), FEW_KIB)?;
     let _no_boost = Setting::lower(Path::new(BOOST), 0)?;
     let kept = number(Path::new(MIN_FREE))?.saturating_mul(1024);
     fill(kept, || free_bytes(Path::new("/proc/meminfo")), zeros)
 }
 
-/// A number among the kernel's settings that is lower until this value is dropped.
+/// A kernel setting that is lowered until this value is dropped.
 struct Setting<'a> {
     path: &'a Path,
     former: u64,
@@ -54,7 +54,7 @@ impl<'a> Setting<'a> {
 
 impl Drop for Setting<'_> {
     fn drop(&mut self) {
-        // It could be written before.
+        // Cannot fail: the setting was writable before.
         let _ = fs::write(self.path, self.former.to_string());
     }
 }
@@ -66,8 +66,7 @@ fn number(path: &Path) -> io::Result<u64> {
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Takes pieces as long as enough is free, at most as much as was free at first. The kernel keeps `kept` bytes for
-/// itself.
+/// Takes pieces while enough memory is free, at most as much as was free at first. The kernel reserves `kept` bytes.
 fn fill(
     kept: u64,
     free: impl Fn() -> io::Result<(u64, u64)>,
@@ -77,7 +76,7 @@ fn fill(
     let mut filled = 0;
     loop {
         let (free, total) = free()?;
-        // What others may want meanwhile, above twice what the kernel keeps: it begins to look for victims below that.
+        // Room for other processes, above twice the kernel's reserve: below that the kernel starts to reclaim memory.
         let margin = 8 * MIB + total / 32 + 2 * kept;
         let piece = free.saturating_sub(margin).min(first.saturating_sub(filled)).min(PIECE_BYTES);
         if piece < LEAST_BYTES {
@@ -88,7 +87,7 @@ fn fill(
     }
 }
 
-/// Bytes that are free, and all there are, from `/proc/meminfo`.
+/// The free bytes and the total bytes of memory, from `/proc/meminfo`.
 fn free_bytes(meminfo: &Path) -> io::Result<(u64, u64)> {
     let text = fs::read_to_string(meminfo)?;
     let kib = |name: &str| {
@@ -96,17 +95,17 @@ fn free_bytes(meminfo: &Path) -> io::Result<(u64, u64)> {
         line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok())
     };
     let both = kib("MemFree").zip(kib("MemTotal"));
-    let (free, total) =
-        both.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no MemFree in meminfo"))?;
+    let (free, total) = both.ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, "/proc/meminfo has no MemFree or MemTotal")
+    })?;
     Ok((free.saturating_mul(1024), total.saturating_mul(1024)))
 }
 
-/// Takes so many bytes and never gives them back. The kernel fills pages with zeros before it hands them out.
+/// Maps `bytes` for the life of the process. The kernel fills pages with zeros when it allocates them.
 fn zeros(bytes: u64) -> io::Result<()> {
     let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
-    // SAFETY: the kernel chooses the place, so nothing that is mapped is touched; and nothing refers to what is mapped
-    // here.
+    // SAFETY: the kernel chooses the address, so the mapping replaces no other; and nothing refers to this mapping.
     unsafe { mmap_anonymous(ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, flags)? };
     Ok(())
 }
@@ -117,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// What is left free of so much, where all is free at first and the kernel keeps so much.
+    /// The free memory that is left of `total`, if all is free at first and the kernel reserves `kept`.
     fn left_of(total: u64, kept: u64) -> u64 {
         let free = Cell::new(total);
         let take = |bytes| {
@@ -130,10 +129,10 @@ mod tests {
     }
 
     #[test]
-    fn nearly_all_is_filled_and_a_margin_left() {
+    fn fill_leaves_only_the_margin_free() {
         assert_eq!(left_of(256 * MIB, 0), 16 * MIB);
         assert_eq!(left_of(256 * MIB, MIB), 18 * MIB);
-        // Linux 6.12 with transparent huge pages keeps a twentieth: the process that fills would be killed below that.
+        // Linux 6.12 with transparent huge pages reserves a twentieth, and would kill the filling process below that.
         let (total, kept) = (1024 * MIB, 1024 * MIB / 20);
         assert!(left_of(total, kept) > 2 * kept);
         assert_eq!(left_of(8 * MIB, 0), 8 * MIB);
@@ -141,13 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_where_others_free_what_it_takes() {
+    fn fill_ends_even_if_free_memory_does_not_shrink() {
         let filled = fill(0, || Ok((100 * MIB, 100 * MIB)), |_| Ok(())).unwrap();
         assert_eq!(filled, 100 * MIB);
     }
 
     #[test]
-    fn setting_is_lower_for_a_while_and_never_higher() {
+    fn setting_is_lowered_until_drop_and_never_raised() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "45056\n").unwrap();
         let lowered = Setting::lower(file.path(), FEW_KIB).unwrap();
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn free_memory_is_read_as_the_kernel_writes_it() {
+    fn free_memory_is_read_from_meminfo() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(&file, "MemTotal:         221760 kB\nMemFree:          130048 kB\nMemAvailable: 1 kB\n")
             .unwrap();
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_resident() {
+    fn filled_memory_is_resident() {
         let resident = || {
             let pages = fs::read_to_string("/proc/self/statm").unwrap();
             pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096

@@ -1,6 +1,6 @@
-//! What host and agent say to each other.
+//! The messages between host and agent.
 //!
-//! Data travels as it is; everything else is JSON, so that a capture can be read.
+//! Data is sent unchanged; everything else is JSON, so that a capture is readable.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -9,16 +9,17 @@ use thiserror::Error;
 
 use crate::frame::{Frame, MAX_PAYLOAD_BYTES};
 
-/// Bytes of one stream that may be on their way unacknowledged. Standard output and standard error share a window.
+/// Bytes of one stream that may be in flight without acknowledgement. Standard output and standard error share a
+/// window.
 pub const WINDOW_BYTES: u32 = 256 * 1024;
 
-/// The most data in one frame: small enough that commands take turns.
+/// The maximum data in one frame: small enough that the commands share the port fairly.
 pub const DATA_BYTES: usize = 16 * 1024;
 
-/// Random bytes in a [`Join`]: twice what the kernel's generator holds.
+/// Random bytes in a [`Join`]: twice the state of the kernel's generator.
 pub const ENTROPY_BYTES: usize = 64;
 
-/// Host to agent. The command id stands in the frame.
+/// Host to agent. The frame has the command id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToGuest {
     /// Begin the session that the frame names, with this protocol version.
@@ -36,17 +37,17 @@ pub enum ToGuest {
     Signal(i32),
     /// Its terminal changed size.
     Resize(WindowSize),
-    /// So many bytes of its output were consumed.
+    /// This number of bytes of its output was consumed.
     Credit(u32),
-    /// Ask for [`ToHost::Health`].
+    /// Request [`ToHost::Health`].
     QueryHealth,
-    /// Become this node of a cluster. Answered by [`ToHost::Joined`] once it is, or by [`ToHost::Refused`].
+    /// Make the guest this node of a cluster. The agent answers with [`ToHost::Joined`] or [`ToHost::Refused`].
     Join(Join),
-    /// Write everything back and switch the guest off.
+    /// Write all dirty data back and power the guest off.
     PowerOff,
 }
 
-/// Agent to host. The command id stands in the frame.
+/// Agent to host. The frame has the command id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToHost {
     /// The agent started, in session 0.
@@ -56,7 +57,7 @@ pub enum ToHost {
         /// [`crate::PROTOCOL_VERSION`].
         version: u32,
     },
-    /// The command runs.
+    /// The command is running.
     Started,
     /// The command did not start, or the guest did not become the node.
     Refused(Refusal),
@@ -64,9 +65,9 @@ pub enum ToHost {
     Stdout(Vec<u8>),
     /// Bytes from its standard error.
     Stderr(Vec<u8>),
-    /// The command ended; all it wrote has been sent.
+    /// The command ended, and all its output has been sent.
     Exit(ExitStatus),
-    /// So many bytes of its standard input were consumed.
+    /// This number of bytes of its standard input was consumed.
     Credit(u32),
     /// The answer to [`ToGuest::QueryHealth`].
     Health(Health),
@@ -79,33 +80,35 @@ pub enum ToHost {
 pub struct Exec {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Environment, besides the node's, which [`ToGuest::Join`] gave.
+    /// Its environment, in addition to the node's, which [`ToGuest::Join`] gives.
     pub env: BTreeMap<String, String>,
-    /// Working folder. Where none is given: the node's `NICLAB_CWD` if the guest has it, else the agent's own.
+    /// Working folder. By default the node's `NICLAB_CWD` if the guest has that folder, else the agent's own.
     pub cwd: Option<String>,
-    /// Give it a terminal of this size. Standard error then goes to the terminal too.
+    /// The size of its terminal, if it has one. Standard error then also goes to the terminal.
     pub terminal: Option<WindowSize>,
 }
 
-/// Which node of which cluster a guest is.
+/// The node and cluster that a guest belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// What every command finds in its environment. The agent itself reads `NICLAB_NODE` (its name), `NICLAB_ADDRESS`
-    /// (with the length of its prefix), `NICLAB_MAC` (of the interface that gets the address), and `NICLAB_CWD` (the
-    /// working folder of commands, which is the host's where `NICLAB_SHARE` is 1); and where the card carries other
-    /// protocols `NICLAB_NIC_ADDRESS` and `NICLAB_NIC_MAC`, the same of its interface.
+    /// The environment of every command. The agent itself reads these variables:
+    /// - `NICLAB_NODE`: the node's name;
+    /// - `NICLAB_ADDRESS`: its address, with the prefix length;
+    /// - `NICLAB_MAC`: the MAC address of the interface that gets the address;
+    /// - `NICLAB_CWD`: the working folder of commands, which is the host's folder if `NICLAB_SHARE` is 1;
+    /// - `NICLAB_NIC_ADDRESS` and `NICLAB_NIC_MAC`: the same for the card's interface, if the card carries other
+    ///   protocols.
     pub env: BTreeMap<String, String>,
     /// The text of `/etc/hosts`, without the loopback.
     pub hosts: String,
 }
 
-/// All that makes a guest a node. Whether it has just booted or was restored from a saved guest, it learns it from this
-/// alone.
+/// The data that makes a guest a node. A guest that has just booted and a restored guest need nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Join {
-    /// Which node.
+    /// The node.
     pub identity: Identity,
-    /// The host's Unix time. A restored guest's own stands where it was saved.
+    /// The host's Unix time. A restored guest's own clock has the time at which it was saved.
     pub wall_time_ns: u64,
     /// [`ENTROPY_BYTES`] random bytes of the host, so that guests restored from one saved guest draw different numbers.
     pub entropy: Vec<u8>,
@@ -120,12 +123,12 @@ pub struct WindowSize {
     pub columns: u16,
 }
 
-/// Why a command did not start, or a guest did not become a node.
+/// The reason why a command did not start, or a guest did not become a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// In words.
+    /// The reason, for the user.
     pub message: String,
-    /// The exit code that a shell would give: 127 for a command that does not exist, else 126.
+    /// The exit code that a shell would return: 127 for a command that does not exist, else 126.
     pub code: u8,
 }
 
@@ -133,14 +136,14 @@ pub struct Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExitStatus {
-    /// By itself, with this code.
+    /// It exited with this code.
     Code(u8),
-    /// By this signal.
+    /// This signal killed it.
     Signal(i32),
 }
 
 impl ExitStatus {
-    /// The code that a shell gives it: 128 and the signal's number for a signal.
+    /// The code that a shell reports: for a signal, 128 plus the signal's number.
     #[must_use]
     pub fn shell_code(self) -> u8 {
         match self {
@@ -159,15 +162,15 @@ impl fmt::Display for ExitStatus {
     }
 }
 
-/// The name of niclab's own driver, which says more of itself than others.
+/// The name of niclab's own driver, which reports more than others.
 const OWN_DRIVER: &str = "niclab";
 
-/// What the guest sees of its NIC.
+/// The state of the guest's NIC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
-    /// The driver that holds the cluster function.
+    /// The driver that is bound to the cluster function.
     pub driver: Option<String>,
-    /// niclab's driver found the magic word in the BAR. Another driver does not say.
+    /// niclab's driver found the magic word in the BAR. Other drivers do not report this.
     pub bar_ready: bool,
     /// The Ethernet function has carrier.
     pub link_up: bool,
@@ -200,27 +203,29 @@ impl fmt::Display for Health {
     }
 }
 
-/// A message cannot be put into a frame, or a frame holds none.
+/// A message does not fit into a frame, or a frame contains no valid message.
 #[derive(Debug, Error)]
 pub enum MessageError {
     /// Too long for one frame.
     #[error(
-        "a command with its arguments and environment, or a node's identity, takes {bytes} bytes, and the agent reads at most \
-         {MAX_PAYLOAD_BYTES}; pass long lists in a file of the shared folder"
+        "a command with its arguments and environment, or a node's identity, has {bytes} bytes, but the agent \
+          accepts at most {MAX_PAYLOAD_BYTES}; pass long lists in a file in the shared folder"
     )]
     TooLong {
         /// Its length.
         bytes: usize,
     },
-    /// The kind is unknown: the other side is of another version.
-    #[error("message of unknown kind {0}; launcher and guest image are of different versions")]
+    /// The kind is unknown: the other side has a different version.
+    #[error(
+        "unknown message kind {0}: launcher and guest image have different versions; build both from the same source"
+    )]
     UnknownKind(u32),
-    /// The payload is not what the kind promises.
-    #[error("message of kind {kind} cannot be read: {error}")]
+    /// The payload does not match the kind.
+    #[error("cannot decode a message of kind {kind}: {error}")]
     Payload {
         /// The kind.
         kind: u32,
-        /// Why.
+        /// The cause.
         #[source]
         error: serde_json::Error,
     },
@@ -342,7 +347,8 @@ fn frame(session: u32, id: u32, kind: u32, payload: Vec<u8>) -> Result<Frame, Me
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {
-    // Fails for maps whose keys are no strings and for failing `Serialize` impls; none of the types here is either.
+    // Serialization fails only for maps with keys other than strings and for failing `Serialize` implementations. These
+    // types have neither.
     serde_json::to_vec(value).unwrap_or_default()
 }
 
@@ -416,7 +422,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_survive_their_frames(guest in to_guest(), host in to_host(), session: u32, id: u32) {
+        fn messages_are_unchanged_in_frames(guest in to_guest(), host in to_host(), session: u32, id: u32) {
             let frame = guest.clone().into_frame(session, id).unwrap();
             prop_assert_eq!((frame.session, frame.id), (session, id));
             prop_assert_eq!(ToGuest::from_frame(frame).unwrap(), guest);
@@ -432,13 +438,13 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_fits_no_frame_is_refused() {
+    fn command_longer_than_a_frame_is_refused() {
         let exec = Exec { argv: vec!["x".repeat(MAX_PAYLOAD_BYTES)], ..Exec::default() };
         assert!(matches!(ToGuest::Exec(exec).into_frame(1, 1), Err(MessageError::TooLong { .. })));
     }
 
     #[test]
-    fn a_signal_has_the_code_that_shells_give_it() {
+    fn signal_has_the_exit_code_that_shells_report() {
         assert_eq!(ExitStatus::Signal(9).shell_code(), 137);
         assert_eq!(ExitStatus::Code(3).shell_code(), 3);
     }

@@ -1,4 +1,4 @@
-//! The node's network interface: which one it is, and giving it its address.
+//! Finds the node's network interfaces and sets their addresses.
 
 use std::{
     fs, io,
@@ -10,13 +10,14 @@ use std::{
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
-/// Between two looks for an interface that has still to appear. A restored guest waits for it, so it is short.
+/// The interval at which the agent polls for an interface that has not appeared yet. It is short, because a restored
+/// guest waits for the interface.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// The same for one that has let others wait in vain, and may never come.
+/// The same after the timeout: the interface may never appear.
 const LATE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// An interface of the system's.
+/// A network interface of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Its number.
@@ -25,28 +26,28 @@ pub struct Interface {
     pub name: String,
 }
 
-/// What became of waiting for an interface.
+/// The result of waiting for an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Awaited {
-    /// It is there.
+    /// The interface exists.
     Found(Interface),
-    /// It is not there, and none comes.
+    /// The interface does not exist and will not appear.
     Never,
-    /// It is not there yet.
+    /// The interface does not exist yet.
     NotYet,
 }
 
-/// Waits for the interface with this Ethernet address, until then, or as long as it takes. `is_coming_no_more` says
-/// when it is known that none comes which is not there. `sys` is `/sys`.
+/// Waits for the interface with this MAC address, until `until` if given. `is_final` returns whether an interface that
+/// does not exist now will never appear. `sys` is `/sys`.
 pub fn wait_for_interface(
     sys: &Path,
     mac: &str,
     until: Option<Instant>,
-    is_coming_no_more: impl Fn() -> bool,
+    is_final: impl Fn() -> bool,
 ) -> Awaited {
     loop {
-        // In this order: what was known before the look holds for what the look did not find.
-        let is_last = is_coming_no_more();
+        // `is_final` comes first: its answer must hold for the search that follows.
+        let is_last = is_final();
         let is_late = until.is_some_and(|until| Instant::now() >= until);
         match find_interface(sys, mac) {
             Some(interface) => return Awaited::Found(interface),
@@ -57,29 +58,29 @@ pub fn wait_for_interface(
     }
 }
 
-/// Does what is to be done with an interface: before this returns where it comes within `patience`, else whenever it
-/// comes, for a host that others use can keep a guest's kernel busy with a device for as long as it likes. `whose`
-/// address it is, for those who read the console.
+/// Calls `act` with the interface: before this returns if the interface appears within `timeout`, else in a thread as
+/// soon as it appears. A busy host can delay a device's appearance in the guest without limit. `whose` names the owner
+/// of the address in messages on the console.
 ///
 /// # Errors
-/// What could not be done; that no such interface comes.
+/// The error of `act`, or that no such interface will appear.
 pub fn with_interface(
     sys: PathBuf,
     mac: &str,
     whose: &str,
     timeout: Duration,
-    is_coming_no_more: impl Fn() -> bool + Send + 'static,
+    is_final: impl Fn() -> bool + Send + 'static,
     act: impl FnOnce(&Interface) -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
-    let missing = format!("no network interface has {whose} address {mac}");
-    match wait_for_interface(&sys, mac, Some(Instant::now() + timeout), &is_coming_no_more) {
+    let missing = format!("no network interface has {whose} MAC address {mac}");
+    match wait_for_interface(&sys, mac, Some(Instant::now() + timeout), &is_final) {
         Awaited::Found(interface) => return act(&interface),
         Awaited::Never => return Err(io::Error::new(io::ErrorKind::NotFound, missing)),
-        Awaited::NotYet => eprintln!("niclab-agent: {missing} yet: it is set up when there is one"),
+        Awaited::NotYet => eprintln!("niclab-agent: {missing} yet; the agent sets it up once it appears"),
     }
     let mac = mac.to_owned();
     let late = move || {
-        let done = match wait_for_interface(&sys, &mac, None, is_coming_no_more) {
+        let done = match wait_for_interface(&sys, &mac, None, is_final) {
             Awaited::Found(interface) => act(&interface),
             Awaited::Never | Awaited::NotYet => Err(io::Error::new(io::ErrorKind::NotFound, missing)),
         };
@@ -90,14 +91,14 @@ pub fn with_interface(
     thread::Builder::new().name("interface".to_owned()).spawn(late).map(drop)
 }
 
-/// Has an interface that shares its network with another of the same system speak for its own address alone, and only
-/// when it is asked to: who asks for the address is answered by this interface and by no other (`arp_ignore`,
-/// `arp_announce`, Documentation/networking/ip-sysctl.rst), and IP version 6, which would report its groups at times of
-/// its own, into whatever is being measured, is left out. `proc` is `/proc`.
+/// Restricts an interface that shares its network with another interface of the same system. It answers ARP requests
+/// only for its own address, and no other interface answers for it (`arp_ignore`, `arp_announce`,
+/// Documentation/networking/ip-sysctl.rst). It has no IPv6, which would report its groups at times of its own during a
+/// measurement. `proc` is `/proc`.
 pub fn keep_to_itself(proc: &Path, name: &str) -> io::Result<()> {
     let net = proc.join("sys/net");
     let set = |path: PathBuf, value: &str| match fs::write(&path, value) {
-        // A kernel of the user's own may be without.
+        // A user's kernel may lack the setting.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,
     };
@@ -109,38 +110,38 @@ pub fn keep_to_itself(proc: &Path, name: &str) -> io::Result<()> {
 fn find_interface(sys: &Path, mac: &str) -> Option<Interface> {
     let read = |path: &Path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let mut interfaces = fs::read_dir(sys.join("class/net")).ok()?.flatten().map(|entry| entry.path());
-    // Some interfaces have no address; a node that is told none is none of them.
+    // Some interfaces have no address; an empty `mac` must not match them.
     let is_it = |path: &PathBuf| !mac.is_empty() && read(&path.join("address")).eq_ignore_ascii_case(mac);
     let interface = interfaces.find(is_it)?;
     let index = read(&interface.join("ifindex")).parse().ok()?;
     Some(Interface { index, name: interface.file_name()?.to_str()?.to_owned() })
 }
 
-/// An address with the length of its prefix, as in `10.77.0.1/24`.
+/// An address with a prefix length, such as `10.77.0.1/24`.
 pub fn parse_address(text: &str) -> Option<(Ipv4Addr, u8)> {
     let (address, prefix) = text.split_once('/')?;
     Some((address.parse().ok()?, prefix.parse().ok().filter(|prefix| *prefix <= 32)?))
 }
 
-/// Gives the interface the address and switches it on, as `ip addr replace` and `ip link set up` do: who sees that it
-/// is on can use the address. An emulated guest takes longer to start these programs than to do everything else that
-/// makes it a node.
+/// Sets the address of the interface and sets the interface up, as `ip addr replace` and `ip link set up` do. Once the
+/// interface is up, programs can use the address. An emulated guest takes longer to start these programs than for all
+/// other steps that make it a node.
 pub fn set_up(index: u32, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
-    tell_kernel(&[new_address(index, address, prefix), link_up(index)])
+    request(&[new_address(index, address, prefix), link_up(index)])
 }
 
-/// Returns when the kernel is done with registering the interface. It shows in `/sys` before it has all of its settings
-/// in `/proc`; whoever changes an interface, be it in nothing, waits for the lock under which all of that happens
-/// (`rtnl_lock`).
+/// Waits until the kernel has registered the interface completely. The interface appears in `/sys` before all its
+/// settings appear in `/proc`. Any change of an interface, even an empty one, takes the lock that covers the whole
+/// registration (`rtnl_lock`).
 pub fn wait_until_registered(index: u32) -> io::Result<()> {
-    tell_kernel(&[link_flags(index, 0)])
+    request(&[link_flags(index, 0)])
 }
 
-fn tell_kernel(messages: &[Vec<u8>]) -> io::Result<()> {
+fn request(messages: &[Vec<u8>]) -> io::Result<()> {
     // For NETLINK_ROUTE the protocol is 0.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     for message in messages {
-        // A socket that is not connected sends to the kernel.
+        // An unconnected socket sends to the kernel.
         send(&socket, message, SendFlags::empty())?;
         let mut answer = [0; 1024];
         let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
@@ -170,7 +171,7 @@ fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     let mut bytes = length.to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
     bytes.extend((NLM_F_REQUEST | NLM_F_ACK | flags).to_ne_bytes());
-    // Sequence number and sender: whoever asks one thing at a time needs neither.
+    // Sequence number and sender: not needed, because the agent sends one request at a time.
     bytes.extend([0; 8]);
     bytes.extend(body);
     bytes
@@ -180,9 +181,9 @@ fn link_up(index: u32) -> Vec<u8> {
     link_flags(index, IFF_UP)
 }
 
-/// Sets these flags of an interface, and leaves the others as they are.
+/// Sets these flags of an interface, and leaves the others unchanged.
 fn link_flags(index: u32, flags: u32) -> Vec<u8> {
-    // `struct ifinfomsg`: family, padding, type, index, flags, and which of the flags are meant.
+    // `struct ifinfomsg`: family, padding, type, index, flags, and the mask of the flags to change.
     let mut body = vec![AF_UNSPEC, 0, 0, 0];
     body.extend(index.to_ne_bytes());
     body.extend(flags.to_ne_bytes());
@@ -191,7 +192,7 @@ fn link_flags(index: u32, flags: u32) -> Vec<u8> {
 }
 
 fn new_address(index: u32, address: Ipv4Addr, prefix: u8) -> Vec<u8> {
-    // `struct ifaddrmsg`: family, length of the prefix, flags, scope (0 is everywhere), index; then attributes.
+    // `struct ifaddrmsg`: family, prefix length, flags, scope (0 is universe), index; then attributes.
     let mut body = vec![AF_INET, prefix, 0, 0];
     body.extend(index.to_ne_bytes());
     for kind in [IFA_LOCAL, IFA_ADDRESS] {
@@ -202,14 +203,14 @@ fn new_address(index: u32, address: Ipv4Addr, prefix: u8) -> Vec<u8> {
     message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, &body)
 }
 
-/// `struct nlmsghdr`, then `struct nlmsgerr`, whose first number is 0 or an error's with a minus.
+/// `struct nlmsghdr`, then `struct nlmsgerr`, whose first number is 0 or a negative error number.
 fn acknowledged(answer: &[u8]) -> io::Result<()> {
     let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
     let error = answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
     match (kind, error) {
         (Some(NLMSG_ERROR), Some(0)) => Ok(()),
         (Some(NLMSG_ERROR), Some(error)) => Err(io::Error::from_raw_os_error(error.saturating_neg())),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel gave no acknowledgement")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel did not acknowledge the request")),
     }
 }
 
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interface_is_found_by_its_address_and_waited_for() {
+    fn interface_is_awaited_and_found_by_its_mac_address() {
         let folder = tempfile::tempdir().unwrap();
         let sys = folder.path();
         let add = |name: &str, mac: &str, index: &str| {
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(wait_for_interface(sys, mac, now(), || false), Awaited::NotYet);
         assert_eq!(wait_for_interface(sys, "", now(), || false), Awaited::NotYet);
         assert_eq!(wait_for_interface(sys, mac, until, || true), Awaited::Never);
-        assert!(now() < until, "and none was waited for");
+        assert!(now() < until, "a final answer must not wait");
         thread::scope(|scope| {
             let waiting = scope.spawn(move || wait_for_interface(sys, mac, until, || false));
             add("eth1", mac, "7");
@@ -246,26 +247,26 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_comes_late_is_set_up_all_the_same() {
+    fn late_interface_is_set_up_in_the_background() {
         let folder = tempfile::tempdir().unwrap();
-        let (mac, (tell, told)) = ("52:54:00:4e:4c:01", std::sync::mpsc::channel());
-        let act = move |interface: &Interface| tell.send(interface.index).map_err(io::Error::other);
+        let (mac, (sender, receiver)) = ("52:54:00:4e:4c:01", std::sync::mpsc::channel());
+        let act = move |interface: &Interface| sender.send(interface.index).map_err(io::Error::other);
         let sys = folder.path().to_owned();
         let never = with_interface(sys.clone(), mac, "the node's", Duration::ZERO, || true, act.clone());
         let text = never.map_err(|error| error.to_string());
-        assert_eq!(text, Err(format!("no network interface has the node's address {mac}")));
+        assert_eq!(text, Err(format!("no network interface has the node's MAC address {mac}")));
         with_interface(sys.clone(), mac, "the node's", Duration::ZERO, || false, act).unwrap();
-        assert!(told.try_recv().is_err(), "there is none");
+        assert!(receiver.try_recv().is_err(), "no interface exists");
         let interface = sys.join("class/net/eth0");
         fs::create_dir_all(&interface).unwrap();
         fs::write(interface.join("ifindex"), "7\n").unwrap();
-        // Last: by this it is found.
+        // Last, because the search is by the address.
         fs::write(interface.join("address"), format!("{mac}\n")).unwrap();
-        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(7));
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(7));
     }
 
     #[test]
-    fn an_interface_beside_another_answers_for_its_own_address_alone() {
+    fn interface_answers_arp_only_for_its_own_address() {
         let folder = tempfile::tempdir().unwrap();
         let (all, own) = ("sys/net/ipv4/conf/all", "sys/net/ipv6/conf/card0");
         for conf in [all, own] {
@@ -287,8 +288,8 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_laid_out_as_the_kernel_reads_them() {
-        // On a little-endian machine, which guests are.
+    fn requests_have_the_layout_of_rtnetlink() {
+        // On a little-endian machine, such as all guests.
         let expected: &[u8] = &[
             40, 0, 0, 0, 20, 0, 5, 5, 0, 0, 0, 0, 0, 0, 0, 0, 2, 24, 0, 0, 3, 0, 0, 0, 8, 0, 2, 0, 10, 77, 0,
             2, 8, 0, 1, 0, 10, 77, 0, 2,
@@ -299,11 +300,11 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_an_error() {
-        // Nobody has an interface of this number; without privileges the kernel does not even look.
-        const NOBODY: u32 = 0x7fff_fff0;
+    fn refused_request_is_an_error() {
+        // No interface has this number. Without privileges the kernel refuses the request before it searches.
+        const UNUSED: u32 = 0x7fff_fff0;
         let expected = [rustix::io::Errno::NODEV, rustix::io::Errno::PERM].map(|errno| errno.raw_os_error());
-        for refused in [set_up(NOBODY, Ipv4Addr::new(10, 77, 0, 2), 24), wait_until_registered(NOBODY)] {
+        for refused in [set_up(UNUSED, Ipv4Addr::new(10, 77, 0, 2), 24), wait_until_registered(UNUSED)] {
             let error = refused.unwrap_err();
             assert!(error.raw_os_error().is_some_and(|error| expected.contains(&error)), "{error}");
         }

@@ -1,6 +1,7 @@
-//! Which node of its cluster the guest is, and becoming it.
+//! Makes the guest a node of its cluster.
 //!
-//! The agent does here what others start programs for: in an emulated guest each program costs more than all of this.
+//! The agent itself does what other systems start programs for: in an emulated guest, starting one program takes longer
+//! than all these steps.
 
 use std::{
     collections::BTreeMap,
@@ -20,62 +21,66 @@ use rustix::{
 use crate::network::{self, Interface};
 use crate::random;
 
-/// Where the system keeps what holds until it starts again. The guest's init makes this folder.
+/// The folder for state that lasts until the system restarts. The guest's init creates it.
 const STATE: &str = "run/niclab";
 
-/// In there: the guest is a node, and not to be made one again.
+/// A file in [`STATE`]: the guest is already a node.
 const JOINED: &str = "joined";
 
-/// In there: the node's variables, for whoever wants to read them.
+/// A file in [`STATE`]: the node's variables, for any program to read.
 const NODE_ENV: &str = "node.env";
 
-/// Does what needs programs of the image.
+/// The script for the steps that need programs of the image.
 const SCRIPT: &str = "/usr/lib/niclab/node";
 
-/// The one program for which there is something to do in [`SCRIPT`].
+/// The only program that [`SCRIPT`] has steps for.
 const SSH_DAEMON: &str = "/usr/sbin/sshd";
 
-/// How long all else waits for a network interface, which takes no time where the machine is not busy with others.
+/// The timeout for a network interface, for which the other steps wait. On an idle machine the interface appears at
+/// once.
 const INTERFACE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The 9p tag under which QEMU offers the host's folder.
+/// The 9p tag of the host's folder in QEMU.
 const SHARE_TAG: &str = "cwd";
 
 /// `cache=none`, because the host and other guests write to the same files. Each read and write goes to QEMU, which
-/// opened the file with the guest's `O_APPEND`: the host's kernel finds the end of the file, and the writer gets its
-/// error. Any other mode keeps pages in the guest (the kernel's Documentation/filesystems/9p.rst). Programs start by
-/// private mappings, which this mode has.
+/// opened the file with the guest's `O_APPEND`. So the host's kernel finds the end of the file, and the writer gets its
+/// error. Any other mode keeps pages in the guest (the kernel's Documentation/filesystems/9p.rst). Programs are started
+/// from private mappings, which this mode supports.
 const SHARE_OPTIONS: &std::ffi::CStr = c"trans=virtio,version=9p2000.L,msize=524288,cache=none";
 
-/// What the agent knows of the node that its guest is. None before the host said it.
+/// What the agent knows of the node that its guest is; empty before the host sends it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     env: BTreeMap<String, String>,
 }
 
 impl Node {
-    /// The node of this identity, unless no program could be given its environment.
+    /// The node of this identity. Refused if a variable is invalid in an environment.
     pub fn new(identity: &Identity) -> Result<Self, Refusal> {
         for (name, value) in &identity.env {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-                let message = format!("the variable {name:?} with the value {value:?} fits no environment");
+                let message = format!(
+                    "the variable {name:?} with the value {value:?} is invalid in an environment: the name must not \
+                     be empty or contain `=`, and neither may contain NUL"
+                );
                 return Err(Refusal { message, code: 126 });
             }
         }
         Ok(Self { env: identity.env.clone() })
     }
 
-    /// What every command finds in its environment.
+    /// The environment of every command.
     pub fn env(&self) -> &BTreeMap<String, String> {
         &self.env
     }
 
-    /// The folder of commands that name none, if it is there.
+    /// The working folder of commands that name none, if it exists.
     pub fn folder(&self) -> Option<&Path> {
         self.get("NICLAB_CWD").map(Path::new).filter(|folder| folder.is_dir())
     }
 
-    /// The host's folder that this guest sees, at the same path.
+    /// The host's folder that this guest sees at the same path.
     pub fn shared_folder(&self) -> Option<&str> {
         self.get("NICLAB_CWD").filter(|_| self.get("NICLAB_SHARE") == Some("1"))
     }
@@ -89,43 +94,45 @@ impl Node {
     }
 }
 
-/// Makes the system this node, unless it is one since it started. What does not succeed is said on the console, and the
-/// rest is done all the same: a guest can be looked into only once it is a node.
+/// Makes the system this node, unless it has become one since it started. A step that fails is reported on the console
+/// and the others follow, because a user can inspect a guest only once it is a node.
 pub fn enter(node: &Node, join: &Join) {
     let root = Path::new("/");
     if !is_guest(root) {
-        eprintln!("niclab-agent: no init of a niclab guest was here, so the system stays as it is");
+        eprintln!(
+            "niclab-agent: this system is not a niclab guest: it has no /run/niclab; it stays unchanged"
+        );
         return;
     }
     if is_joined(root) {
         return;
     }
-    // First, so that all that is drawn and dated below is this node's own.
-    tell("mix the host's randomness in", random::mix(&join.entropy));
-    tell("set the clock", set_clock(join.wall_time_ns));
-    tell("set the host name", rustix::system::sethostname(node.name().as_bytes()).map_err(io::Error::from));
+    // First, so that later random numbers and timestamps belong to this node.
+    report("mix in the host's entropy", random::mix(&join.entropy));
+    report("set the clock", set_clock(join.wall_time_ns));
+    report("set the host name", rustix::system::sethostname(node.name().as_bytes()).map_err(io::Error::from));
     let machine_id = random::machine_id();
-    tell(
+    report(
         "write the node's files",
         machine_id.and_then(|id| write_files(root, node, &join.identity.hosts, &id)),
     );
-    tell("set up the network", set_up_network(node));
-    tell("set up the card's interface", set_up_nic_network(root, node));
-    tell("mount the host's folder", mount_share(node));
+    report("set up the network", set_up_network(node));
+    report("set up the card's interface", set_up_nic_network(root, node));
+    report("mount the host's folder", mount_share(node));
     if Path::new(SSH_DAEMON).exists() {
-        tell("set up ssh", run_script(node));
+        report("set up ssh", run_script(node));
     }
-    tell("note that it is done", fs::write(root.join(STATE).join(JOINED), ""));
+    report("record that the guest has joined", fs::write(root.join(STATE).join(JOINED), ""));
 }
 
-fn tell(what: &str, result: io::Result<()>) {
+fn report(what: &str, result: io::Result<()>) {
     if let Err(error) = result {
         eprintln!("niclab-agent: cannot {what}: {error}");
     }
 }
 
-/// Whether the system is a guest. An agent that is started on somebody's own machine, by mistake or by a test gone
-/// wrong, must not make a node of that.
+/// Whether the system is a guest. An agent that is started on a user's own machine, by mistake or by a broken test,
+/// must not turn that into a node.
 fn is_guest(root: &Path) -> bool {
     root.join(STATE).is_dir()
 }
@@ -140,7 +147,7 @@ fn set_clock(wall_time_ns: u64) -> io::Result<()> {
     Ok(clock_settime(ClockId::Realtime, time)?)
 }
 
-/// The files that say who this is, below `root`.
+/// Writes the files that identify the node, below `root`.
 fn write_files(root: &Path, node: &Node, hosts: &str, machine_id: &str) -> io::Result<()> {
     let lines: String = node.env.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
     fs::write(root.join(STATE).join(NODE_ENV), lines)?;
@@ -157,8 +164,8 @@ fn set_up_network(node: &Node) -> io::Result<()> {
     network::with_interface("/sys".into(), mac, "the node's", INTERFACE_TIMEOUT, || false, set_up)
 }
 
-/// The same for a card that carries other protocols by an interface of its own, which its driver registers before it
-/// publishes the card: where that is there and the interface is not, none comes, and the driver has said why.
+/// Sets up the interface of a card that carries other protocols. Its driver registers the interface before it publishes
+/// the card. If the card exists without the interface, none will appear, and the driver has logged the reason.
 fn set_up_nic_network(root: &Path, node: &Node) -> io::Result<()> {
     let Some((ip, prefix)) = address_in(node, "NICLAB_NIC_ADDRESS")? else { return Ok(()) };
     let mac = node.get("NICLAB_NIC_MAC").unwrap_or_default();
@@ -180,19 +187,21 @@ fn wrong(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// The address, with the length of its prefix, that this variable says; none where there is no such variable.
+/// The address with prefix length in this variable; `None` if the variable does not exist.
 fn address_in(node: &Node, name: &str) -> io::Result<Option<(Ipv4Addr, u8)>> {
     let Some(text) = node.get(name) else { return Ok(None) };
-    network::parse_address(text).map(Some).ok_or_else(|| wrong(format!("{text} is no address")))
+    network::parse_address(text).map(Some).ok_or_else(|| {
+        wrong(format!("`{text}` in {name} is not an IPv4 address with a prefix length, such as 10.77.0.1/24"))
+    })
 }
 
-/// Mounts the host's folder, at the path it has there.
+/// Mounts the host's folder at its path on the host.
 fn mount_share(node: &Node) -> io::Result<()> {
-    // The root is the guest's own.
+    // The root folder is the guest's own.
     let Some(folder) = node.shared_folder().filter(|folder| *folder != "/") else { return Ok(()) };
     fs::create_dir_all(folder)?;
     match mount(SHARE_TAG, folder, "9p", MountFlags::empty(), SHARE_OPTIONS) {
-        // An agent that ended before it was done has mounted it.
+        // An agent that ended before it had finished has already mounted it.
         Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -213,11 +222,11 @@ mod tests {
     }
 
     #[test]
-    fn the_files_name_the_node_and_its_peers() {
+    fn files_name_the_node_and_its_peers() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         fs::create_dir(root.join("etc")).unwrap();
-        assert!(!is_guest(root), "somebody's own machine");
+        assert!(!is_guest(root), "a user's own machine");
         fs::create_dir_all(root.join(STATE)).unwrap();
         assert!(is_guest(root));
         fs::write(root.join("etc/machine-id"), "of the image\n").unwrap();
@@ -231,13 +240,13 @@ mod tests {
         ] {
             assert_eq!(fs::read_to_string(root.join(file)).unwrap(), text, "{file}");
         }
-        assert!(!is_joined(root), "there is more to do");
+        assert!(!is_joined(root), "the node has not joined yet");
         fs::write(root.join(STATE).join(JOINED), "").unwrap();
         assert!(is_joined(root));
     }
 
     #[test]
-    fn a_folder_is_that_of_commands_if_it_is_there_and_the_hosts_if_it_is_shared() {
+    fn commands_use_an_existing_folder_even_if_it_is_not_shared() {
         let here = tempfile::tempdir().unwrap();
         let path = here.path().to_str().unwrap();
         assert_eq!(node(&[("NICLAB_CWD", path)]).folder(), Some(here.path()));
@@ -247,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_no_environment_is_refused() {
+    fn variable_that_is_invalid_in_an_environment_is_refused() {
         for (name, value) in [("", "1"), ("A=B", "1"), ("A\0", "1"), ("A", "\0")] {
             let env = BTreeMap::from([(name.to_owned(), value.to_owned())]);
             assert!(Node::new(&Identity { env, hosts: String::new() }).is_err(), "{name:?}");

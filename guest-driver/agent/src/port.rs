@@ -11,10 +11,10 @@ use std::{
 
 use niclab_agent::PORT_NAME;
 
-/// Ports and their names appear a moment after their driver.
+/// Ports and their names appear shortly after their driver.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Between two looks for it.
+/// The polling interval for the port.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Opens the port, which may still have to appear.
@@ -38,7 +38,7 @@ fn try_open() -> io::Result<OwnedFd> {
     Ok(OpenOptions::new().read(true).write(true).open(Path::new("/dev").join(device))?.into())
 }
 
-/// The name of the device, such as `vport0p1`, of the port of this name. The system's own names say nothing about it.
+/// The device name, such as `vport0p1`, of the port with this name. The kernel's device names are independent of it.
 fn find(class: &Path, port: &str) -> Option<PathBuf> {
     let mut devices = fs::read_dir(class).ok()?.flatten();
     let is_it = |device: &fs::DirEntry| {

@@ -43,7 +43,7 @@ pub fn mix(entropy: &[u8]) -> io::Result<()> {
 /// A new identity for `/etc/machine-id`: 32 hexadecimal digits (machine-id(5)).
 pub fn machine_id() -> io::Result<String> {
     let mut bytes = [0; 16];
-    // So few bytes are given whole or not at all.
+    // The kernel returns a request of this size completely or not at all.
     getrandom(&mut bytes, GetRandomFlags::empty())?;
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }

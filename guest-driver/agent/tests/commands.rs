@@ -1,4 +1,4 @@
-//! The agent program with real processes, spoken to through a socket pair.
+//! Runs the agent program with real processes, over a socket pair.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
@@ -16,7 +16,7 @@ use niclab_agent::{
     message::WINDOW_BYTES,
 };
 
-/// Long enough for a slow machine, short enough that a hang is a failure.
+/// Long enough for a slow machine; a hang still fails the test.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 struct Host {
@@ -67,8 +67,8 @@ impl Host {
                 return frame;
             }
             let mut buffer = [0; 4096];
-            let n = self.stream.read(&mut buffer).expect("the agent answers in time");
-            assert_ne!(n, 0, "the agent hung up");
+            let n = self.stream.read(&mut buffer).expect("the agent answers before the timeout");
+            assert_ne!(n, 0, "the agent closed the stream");
             self.decoder.push(&buffer[..n]);
         }
     }
@@ -83,7 +83,7 @@ impl Host {
         assert_eq!(self.receive(), (id, ToHost::Started));
     }
 
-    /// Takes everything the command says, giving credit, until it ends.
+    /// Receives all output of a command, returning credit, until it exits.
     fn finish(&mut self, id: u32) -> (Vec<u8>, Vec<u8>, ExitStatus) {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         loop {
@@ -122,14 +122,14 @@ fn join(variables: &[(&str, &str)]) -> Join {
 }
 
 fn process_exists(pid: &str) -> bool {
-    // A zombie is gone for all purposes but its parent's.
+    // A zombie counts as ended: only its parent still sees it.
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 fn wait_until_gone(pid: &str) {
     let deadline = std::time::Instant::now() + TIMEOUT;
     while process_exists(pid) {
-        assert!(std::time::Instant::now() < deadline, "process {pid} lives on");
+        assert!(std::time::Instant::now() < deadline, "process {pid} is still running");
         std::thread::yield_now();
     }
 }
@@ -139,7 +139,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn output_error_and_exit_code_come_back() {
+fn stdout_stderr_and_exit_code_reach_the_host() {
     let (stdout, stderr, status) = Host::new().run("echo out; echo err >&2; exit 3");
     assert_eq!((text(&stdout).as_str(), text(&stderr).as_str()), ("out\n", "err\n"));
     assert_eq!(status, ExitStatus::Code(3));
@@ -155,7 +155,7 @@ fn environment_and_folder_are_set() {
 }
 
 #[test]
-fn commands_find_the_nodes_environment_and_folder_unless_they_bring_their_own() {
+fn node_sets_the_defaults_of_environment_and_folder() {
     let mut host = Host::new();
     assert_eq!(text(&host.run("echo $NICLAB_RANK").0), "\n", "no node yet");
     host.join(&[("NICLAB_RANK", "5"), ("NICLAB_SIZE", "6"), ("NICLAB_CWD", "/usr")]);
@@ -164,7 +164,7 @@ fn commands_find_the_nodes_environment_and_folder_unless_they_bring_their_own() 
     host.start(1, Exec { env, cwd: Some("/etc".into()), ..shell("echo $NICLAB_RANK of $NICLAB_SIZE; pwd") });
     assert_eq!(text(&host.finish(1).0), "7 of 6\n/etc\n");
 
-    // The next session says it anew, and the guest may lack the folder.
+    // The next session sends the environment again, with a folder that the guest does not have.
     host.begin(8);
     host.join(&[("NICLAB_RANK", "3"), ("NICLAB_CWD", "/no/such")]);
     let here = std::env::current_dir().unwrap();
@@ -173,7 +173,7 @@ fn commands_find_the_nodes_environment_and_folder_unless_they_bring_their_own() 
 }
 
 #[test]
-fn an_identity_that_fits_no_environment_is_refused_and_changes_nothing() {
+fn invalid_environment_is_refused_and_changes_nothing() {
     let mut host = Host::new();
     host.join(&[("NICLAB_RANK", "5")]);
     host.send(2, ToGuest::Join(join(&[("NICLAB_RANK", "6"), ("NICLAB=RANK", "7")])));
@@ -185,12 +185,12 @@ fn an_identity_that_fits_no_environment_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn in_a_test_the_system_stays_as_it_is() {
+fn join_in_a_test_does_not_change_the_system() {
     let files = ["/etc/hosts", "/etc/hostname", "/etc/machine-id", "/proc/sys/kernel/hostname"];
     let system = || files.map(|path| std::fs::read(path).ok());
     let (before, begun) = (system(), std::time::SystemTime::now());
     let mut host = Host::new();
-    // A clock that was set would stand in the year 1970.
+    // A `join` that set the clock would set it to 1970.
     host.join(&[("NICLAB_NODE", "other-name"), ("NICLAB_ADDRESS", "10.77.0.1/24")]);
     assert_eq!(system(), before);
     assert!(!std::path::Path::new("/run/niclab").exists());
@@ -198,7 +198,7 @@ fn in_a_test_the_system_stays_as_it_is() {
 }
 
 #[test]
-fn a_command_that_cannot_start_says_why() {
+fn refused_command_has_reason_and_exit_code() {
     let mut host = Host::new();
     host.join(&[("NICLAB_SHARE", "1"), ("NICLAB_CWD", "/home/me/work")]);
     for (exec, code, word) in [
@@ -224,10 +224,10 @@ fn a_command_that_cannot_start_says_why() {
 }
 
 #[test]
-fn nothing_written_before_the_exit_is_lost() {
+fn output_before_the_exit_is_complete() {
     let mut host = Host::new();
     for _ in 0..20 {
-        // A million bytes are more than pipe and window together hold.
+        // A million bytes exceed pipe and window together.
         let (stdout, _, status) = host.run("head -c 1000000 /dev/zero; echo end");
         assert_eq!((stdout.len(), status), (1_000_004, ExitStatus::Code(0)));
         assert!(stdout.ends_with(b"end\n"));
@@ -245,7 +245,7 @@ fn a_background_process_does_not_delay_the_exit() {
 }
 
 #[test]
-fn input_is_carried_whole_and_ends() {
+fn input_arrives_completely_and_ends() {
     let mut host = Host::new();
     host.start(1, Exec { argv: vec!["sha256sum".into()], ..Exec::default() });
     let (mut room, mut left) = (WINDOW_BYTES, 1_000_000u32);
@@ -268,7 +268,7 @@ fn input_is_carried_whole_and_ends() {
 }
 
 #[test]
-fn input_nobody_reads_is_bounded() {
+fn input_beyond_the_window_ends_the_command() {
     let mut host = Host::new();
     host.start(1, shell("sleep 1000"));
     for _ in 0..40 {
@@ -278,7 +278,7 @@ fn input_nobody_reads_is_bounded() {
 }
 
 #[test]
-fn a_flood_stops_at_its_window_and_others_go_on() {
+fn unread_output_blocks_only_its_own_command() {
     let mut host = Host::new();
     host.start(1, shell("yes"));
     host.send(2, ToGuest::Exec(shell("echo here")));
@@ -312,7 +312,7 @@ fn a_flood_stops_at_its_window_and_others_go_on() {
 }
 
 #[test]
-fn a_terminal_is_one() {
+fn terminal_has_size_and_input() {
     let mut host = Host::new();
     let terminal = Some(WindowSize { rows: 33, columns: 77 });
     host.start(1, Exec { terminal, ..shell("test -t 0 && stty size; read x; stty size; echo got $x; cat") });
@@ -343,7 +343,7 @@ fn terminal_keys_become_signals() {
 }
 
 #[test]
-fn a_new_session_ends_the_old_ones_commands_even_after_half_a_frame() {
+fn new_session_ends_old_commands_even_after_a_partial_frame() {
     let mut host = Host::new();
     host.start(1, shell("echo $$; sleep 1000"));
     let (_, ToHost::Stdout(pid)) = host.receive() else { panic!("no pid") };
@@ -369,7 +369,7 @@ fn frames_of_another_session_are_ignored() {
 }
 
 #[test]
-fn another_version_is_welcomed_and_not_served() {
+fn other_protocol_version_is_welcomed_but_not_served() {
     let mut host = Host::new();
     host.session = 9;
     host.send(0, ToGuest::Hello { version: PROTOCOL_VERSION + 1 });
@@ -399,7 +399,7 @@ fn the_number_of_commands_is_bounded() {
 }
 
 #[test]
-fn health_is_answered_even_where_there_is_no_nic() {
+fn health_without_a_nic_is_reported_as_unhealthy() {
     let mut host = Host::new();
     host.send(5, ToGuest::QueryHealth);
     match host.receive() {

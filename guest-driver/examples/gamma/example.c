@@ -2,9 +2,9 @@
 /*
  * A driver that passes messages through a card with descriptor rings (GAMMA).
  *
- * /dev/example is a pipe of messages: what is written at one node is read at its peer. A message is
- * one frame at most. All that comes is taken out of the ring by one worker, and waits in a list.
- * docs/driver/DRIVER.md leads through it; section numbers are those of docs/driver/DEVICE.md.
+ * /dev/example is a pipe of messages: a reader at the peer gets what a writer at this node wrote. A message is at most
+ * one frame. One worker takes all frames out of the ring and keeps the messages in a list. docs/driver/DRIVER.md
+ * explains the code; section numbers are those of docs/driver/DEVICE.md.
  */
 #include <linux/etherdevice.h>
 #include <linux/vmalloc.h>
@@ -14,15 +14,15 @@
 
 #define PORT		0U
 #define SENDS		64U
-/* Frames in one go, so that nobody waits long for the lock. */
+/* Frames per run of the worker, so that no writer or reader waits long for the lock. */
 #define BUDGET		64U
 #define MOST_WAITING	1024U
 #define MOST_BUFFERS	65536U
-/* A buffer does not cross a page: only so is it in one piece for the card. */
+/* A buffer does not cross a page, so it is contiguous for the card. */
 #define BUFFER_BYTES	2048U
 #define LENGTH_MASK	0x3fffU
 
-/* Section 13: two words are the descriptor, the third is behind it, where the card skips it. */
+/* Section 13: two words are the descriptor. The third is the driver's own; the card skips it. */
 struct descriptor {
 	u64 control;
 	u32 address, second_address;
@@ -35,7 +35,7 @@ struct frame {
 	u8 data[];
 } __packed;
 
-/* Descriptor k, from 0 on, is in place k % count, and its buffer likewise. taken <= given. */
+/* Descriptor k, from 0 on, is in place k % count, and so is its buffer. taken <= given. */
 struct ring {
 	struct descriptor *descriptors;
 	void *buffers;
@@ -58,11 +58,11 @@ struct example {
 	struct ring in, out;
 	struct list_head messages;
 	struct ethhdr ethernet;
-	/* Numbers of frames: sent to the peer and acknowledged; come from it, and told so. */
+	/* Frame numbers: sent to the peer, acknowledged by it, received from it, and acknowledged to it. */
 	u32 sent, acknowledged, come, told;
-	/* Messages in the list; frames for a driver that was here before. */
+	/* Messages in the list; frames that were meant for an earlier driver of this node. */
 	u32 waiting, stale_frames;
-	/* Which driver of its node, 1 to 15, this one is, and the peer's: 0 before it is known. */
+	/* The incarnations of this driver and of the peer's, 1 to 15; 0 while the peer's is unknown. */
 	u8 ours, theirs;
 	bool is_met, is_lossy;
 };
@@ -72,7 +72,7 @@ static struct frame *frame_at(const struct ring *ring, u64 number)
 	return ring->buffers + number % ring->count * BUFFER_BYTES;
 }
 
-/* The next descriptor, which must be the driver's, is the card's from the last store on. */
+/* Gives the next descriptor to the card, which owns it after the last store. The driver must own it before. */
 static void give(struct ring *ring, u64 flags, u32 bytes, u64 message)
 {
 	struct descriptor *next = &ring->descriptors[ring->given % ring->count];
@@ -82,7 +82,7 @@ static void give(struct ring *ring, u64 flags, u32 bytes, u64 message)
 		flags |= NICLAB_RING_END;
 	next->address = page_to_phys(vmalloc_to_page(frame)) + offset_in_page(frame);
 	next->message = message;
-	/* Addresses and the frame itself are in memory before the card may look at them. */
+	/* The card must see addresses and frame in memory before it sees the ownership bit. */
 	dma_wmb();
 	WRITE_ONCE(next->control, flags | NICLAB_RING_OWN | (u64)bytes << NICLAB_RING_SIZE_SHIFT);
 }
@@ -91,14 +91,14 @@ static u64 control_of(const struct ring *ring, u64 number)
 {
 	u64 control = READ_ONCE(ring->descriptors[number % ring->count].control);
 
-	/* Nothing of the frame is read before the word that says that it is there. */
+	/* The driver must read the ownership bit before anything else of the frame. */
 	dma_rmb();
 	return control;
 }
 
 /*
- * Whether the oldest descriptor that was given is the driver's again, and what the card says. They
- * come back in order: one that does not is lost once the next is back (section 9).
+ * Whether the card has returned the oldest given descriptor, and with which status. The card returns them in order: if
+ * the next one is back and this one is not, this one is lost (section 9).
  */
 static bool is_back(const struct ring *ring, u32 *status)
 {
@@ -113,14 +113,14 @@ static bool is_back(const struct ring *ring, u32 *status)
 		       !(control_of(ring, ring->taken + 1) & NICLAB_RING_OWN);
 	if (!is_next_back)
 		return false;
-	/* Both may have come meanwhile. */
+	/* Both may have come back since the first read. */
 	*status = control_of(ring, ring->taken);
 	if (*status & NICLAB_RING_OWN)
 		*status = NICLAB_RING_ERROR;
 	return true;
 }
 
-/* Looks for a free descriptor: those whose frames have left are the driver's again. */
+/* Whether a descriptor is free. First takes back the descriptors whose frames the card has sent. */
 static bool has_descriptor(struct example *e)
 {
 	u32 status;
@@ -133,7 +133,7 @@ static bool has_descriptor(struct example *e)
 	return e->out.given - e->out.taken < e->out.count;
 }
 
-/* Sends a frame, for which there is a descriptor. */
+/* Sends a frame. The caller has checked that a descriptor is free. */
 static void send(struct example *e, u8 kind, u32 number, const void *data, u32 bytes)
 {
 	struct frame *frame = frame_at(&e->out, e->out.given);
@@ -149,11 +149,11 @@ static void send(struct example *e, u8 kind, u32 number, const void *data, u32 b
 	memcpy(frame->data, data, bytes);
 	give(&e->out, NICLAB_RING_FIRST | NICLAB_RING_LAST, sizeof(*frame) + bytes,
 	     e->in.taken << NICLAB_RING_RECEIVED_SHIFT | bytes);
-	/* The poll demand: a store to a register, which comes behind those to memory. */
+	/* The poll demand: a register store, which the card sees after the stores to memory. */
 	virtqueue_notify(e->card.queues[NICLAB_QUEUE_TRANSMIT]);
 }
 
-/* Says what is done with. What waits for a reader is not: the list keeps within the window. */
+/* Acknowledges consumed frames. Messages that wait for a reader do not count, so the list stays within the window. */
 static void acknowledge(struct example *e, u32 least)
 {
 	struct message *first = list_first_entry_or_null(&e->messages, struct message, entry);
@@ -171,8 +171,8 @@ static void acknowledge_if_due(struct example *e)
 		acknowledge(e, e->terms.acknowledge_every);
 }
 
-/* The peer has a new driver: both number from 1. What the old one sent is in front of that. */
-static void begin_anew(struct example *e)
+/* The peer has a new driver: both sides number from 1 again. Messages of the old driver come before all new ones. */
+static void restart_numbers(struct example *e)
 {
 	struct message *message;
 
@@ -185,7 +185,7 @@ static void begin_anew(struct example *e)
 	e->is_met = true;
 }
 
-/* Whether a frame is of the peer's last driver and for this one. Others are dropped. */
+/* Whether a frame is from the peer's current driver and for this one. Other frames are dropped. */
 static bool is_current(struct example *e, const struct niclab_frame_head *head)
 {
 	u8 source = head->source_port >> NICLAB_INCARNATION_SHIFT;
@@ -196,19 +196,19 @@ static bool is_current(struct example *e, const struct niclab_frame_head *head)
 		if (!source || (e->theirs && ahead > NICLAB_INCARNATIONS / 2))
 			return false;
 		if (e->theirs)
-			begin_anew(e);
+			restart_numbers(e);
 		e->theirs = source;
 	}
 	if (!target || target == e->ours)
 		return true;
-	/* It does not know of this driver yet. Not each time: it has a buffer for one answer. */
+	/* The peer does not know this driver yet. It has a buffer for one answer, so not each frame gets one. */
 	if ((head->kind & NICLAB_FRAME_KIND_MASK) == NICLAB_FRAME_DATA &&
 	    !(e->stale_frames++ % max(e->terms.acknowledge_every, 1U)))
 		acknowledge(e, 0);
 	return false;
 }
 
-/* Returns false where the frame must wait in the ring: there is no room, or no memory. */
+/* Returns false if the frame must stay in the ring, for lack of room or memory. */
 static bool take_data(struct example *e, const struct niclab_frame_head *head, const void *data,
 		      u32 bytes)
 {
@@ -216,13 +216,13 @@ static bool take_data(struct example *e, const struct niclab_frame_head *head, c
 	bool is_whole = head->kind & NICLAB_FRAME_FIRST && head->kind & NICLAB_FRAME_LAST;
 	struct message *message = NULL;
 
-	/* A predecessor may have had those before it: they are no loss, and off the window. */
+	/* A predecessor may have received the preceding frames: they are not lost, and not in the window. */
 	if (!e->is_met && e->terms.incarnation > 1 && head->number != 1) {
 		e->come = head->number - 1;
 		e->told = e->come - e->terms.acknowledge_every;
 	}
 	e->is_met = true;
-	/* In the half behind the last one are those that have come. */
+	/* Numbers in the half of the range up to `come` have already been received. */
 	if (head->number - e->come - 1 > U32_MAX / 2)
 		return true;
 	if (is_for_us && is_whole) {
@@ -231,7 +231,7 @@ static bool take_data(struct example *e, const struct niclab_frame_head *head, c
 		if (!message)
 			return false;
 	}
-	/* A reader is told once of what was lost, and of messages of several frames likewise. */
+	/* A reader gets one error for a loss, and one for messages of several frames. */
 	e->is_lossy |= head->number - e->come > 1 || (is_for_us && !is_whole);
 	e->come = head->number;
 	if (!message)
@@ -246,15 +246,15 @@ static bool take_data(struct example *e, const struct niclab_frame_head *head, c
 	return true;
 }
 
-/* The next frame in the ring. Returns false where it must wait there. */
+/* Handles the next frame in the ring. Returns false if the frame must stay there. */
 static bool take(struct example *e, u32 status)
 {
 	const struct frame *frame = frame_at(&e->in, e->in.taken);
 	u32 bytes = min(status >> NICLAB_RING_LENGTH_SHIFT & LENGTH_MASK, BUFFER_BYTES);
-	/* Read once: nothing that is checked may be another thing behind that. */
+	/* A copy, so that the device cannot change checked values. */
 	struct niclab_frame_head head = frame->head;
 
-	/* Damaged, in parts, or somebody else's: if it was the peer's, a number is left out. */
+	/* A damaged, partial or foreign frame. If it was the peer's, its number is missing. */
 	if (status & NICLAB_RING_ERROR || !(status & NICLAB_RING_STATUS_FIRST) ||
 	    !(status & NICLAB_RING_STATUS_LAST) || bytes < sizeof(*frame) || bytes > e->terms.frame_bytes ||
 	    !ether_addr_equal(frame->ethernet.h_source, e->ethernet.h_dest) ||
@@ -276,8 +276,8 @@ static void give_buffer(struct example *e)
 }
 
 /*
- * Takes what has come. It comes again by itself: an interrupt may be lost, and there is none for
- * what comes while, by model time, the driver is at work (section 13).
+ * Takes the received frames, and queues itself again. An interrupt may be lost, and the card sends none for a frame
+ * that arrives, in model time, while the driver works (section 13).
  */
 static void look(struct work_struct *work)
 {
@@ -325,7 +325,7 @@ static ssize_t example_write(struct file *filp, const char __user *user, size_t 
 	if (IS_ERR(data))
 		return PTR_ERR(data);
 	spin_lock_irq(&card->lock);
-	/* A window that stays used up: the peer's reader is slow, or its last frames were lost. */
+	/* If the window stays full, the peer's reader is slow or its last frames were lost. */
 	left = wait_event_interruptible_lock_irq_timeout(card->changed,
 		card->is_gone || may_send(e), card->lock, left);
 	if (card->is_gone)
@@ -378,7 +378,7 @@ static const struct file_operations example_fops = {
 	.write = example_write,
 };
 
-/* The card has addresses of 32 bits. It wants rings in one piece, and of buffers each. */
+/* The card has addresses of 32 bits. It needs a contiguous ring and contiguous buffers. */
 static int ring_alloc(struct ring *ring, u32 count)
 {
 	ring->count = count;
@@ -406,7 +406,7 @@ static int ring_start(struct example *e, u32 name, const struct ring *ring)
 	return card_request(&e->card, NICLAB_OP_RING_START, &start, sizeof(start), NULL, 0);
 }
 
-/* Cards' addresses differ in the node's number, which is the last two bytes. */
+/* Cards' addresses differ only in the last two bytes, which are the node's number. */
 static void address_of(u8 *address, u64 mac, u32 node)
 {
 	memcpy(address, &mac, ETH_ALEN);
@@ -414,7 +414,7 @@ static void address_of(u8 *address, u64 mac, u32 node)
 	address[5] = node;
 }
 
-/* What the cluster's drivers have agreed on. The card's words are checked: it may be faulty. */
+/* Reads the terms that all drivers of the cluster share, and checks them: the card may be faulty. */
 static int agree(struct example *e)
 {
 	struct niclab_ring_terms *terms = &e->terms;
@@ -436,7 +436,7 @@ static int agree(struct example *e)
 	return err ? err : ring_alloc(&e->out, SENDS);
 }
 
-/* Section 13, setting up: with an interrupt for each frame, unless the terms say otherwise. */
+/* Section 13, setting up: requests an interrupt for each frame, unless the terms specify otherwise. */
 static int start_rings(struct example *e)
 {
 	struct niclab_ring_interrupts interrupts = {
@@ -447,7 +447,7 @@ static int start_rings(struct example *e)
 	int err;
 	u32 i;
 
-	/* An event has the worker look at any time. */
+	/* An event may start the worker at any time. */
 	spin_lock_irq(&card->lock);
 	for (i = 0; i < e->in.count; i++)
 		give_buffer(e);
@@ -460,7 +460,7 @@ static int start_rings(struct example *e)
 				   sizeof(interrupts), NULL, 0);
 	if (err)
 		return err;
-	/* The peer begins anew with a driver that has a predecessor. */
+	/* If this driver has a predecessor, the peer restarts its numbers with it. */
 	spin_lock_irq(&card->lock);
 	if (e->terms.incarnation > 1)
 		acknowledge(e, 0);
@@ -474,7 +474,7 @@ static void example_stop(struct example *e)
 	struct message *message, *next;
 
 	card_stop(&e->card);
-	/* It finds the card gone: whoever looked was done before that was said. */
+	/* A worker that still runs finds that the card is gone. */
 	cancel_delayed_work_sync(&e->look);
 	ring_free(&e->in);
 	ring_free(&e->out);

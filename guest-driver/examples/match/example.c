@@ -2,28 +2,28 @@
 /*
  * A driver that passes messages through a Match card, and does nothing else.
  *
- * /dev/example is a pipe of messages: what is written at one node, up to 1,024 bytes, is read at
- * its peer. Each message is a put, which the card matches with an entry of the peer's: the card
- * stores it into the entry's buffer. A put that finds no entry is sent again. docs/driver/DRIVER.md leads
- * through it; section numbers are those of docs/driver/DEVICE.md.
+ * /dev/example is a pipe of messages of up to 1,024 bytes: a reader at the peer gets what a writer at this node wrote.
+ * Each message is a put, which the peer's card matches with one of its entries and stores into that entry's buffer. The
+ * driver sends a put again if it finds no entry. docs/driver/DRIVER.md explains the code; section numbers are those of
+ * docs/driver/DEVICE.md.
  */
 #include "card.h"
 
 #define PORT		0U
 #define PORTAL		0U
-/* So many events are whole pages, and the status page before them begins at one. */
+/* This number of events fills whole pages, so the preceding status page starts on a page boundary. */
 #define EVENTS		512U
 #define BUFFERS		15U
-/* A message is one frame: no part of it is left to be read when its answer is here. */
+/* A message is one frame: the card has read all of it when its answer arrives. */
 #define MOST_BYTES	1024U
 #define COMMAND_WORDS	10U
-/* A message for each buffer, and a loss before and behind each. */
+/* A message for each buffer, and a loss before and after each. */
 #define ARRIVED		(2 * BUFFERS + 2)
 #define LOST		U32_MAX
 #define USED_UP		U32_MAX
 #define LOOK_TICKS	(HZ / 10)
 
-/* Memory that the device writes, and out of which it sends. Buffers are the region. */
+/* Memory that the device writes and sends from. The region consists of the buffers. */
 struct received {
 	union {
 		struct niclab_status_line status;
@@ -37,9 +37,9 @@ struct received {
 static_assert(sizeof(struct niclab_list_event) == NICLAB_SLICE_BYTES);
 static_assert(sizeof(struct received) % NICLAB_PAGE_BYTES == 0);
 
-/* A buffer for a message that comes. */
+/* A buffer for an incoming message. */
 struct buffer {
-	/* Of the entry that has it; zero: it is free; USED_UP: it has a message. */
+	/* The handle of its entry; zero: free; USED_UP: contains a message. */
 	u32 handle;
 	u32 bytes;
 };
@@ -51,19 +51,19 @@ struct example {
 	u64 launched, taken, released;
 	u32 region;
 	struct buffer buffers[BUFFERS];
-	/* Buffers with messages that are not read, in the order in which they came, and LOST between. */
+	/* Buffers with unread messages in order of arrival, with LOST for each loss. */
 	u32 arrived[ARRIVED];
 	u64 came, read;
-	/* The put in flight, and what became of the last one. */
+	/* The put in flight, and the result of the last one. */
 	u32 put, result;
-	/* A writer has the outgoing buffer; the card has it. */
+	/* A writer owns the outgoing buffer; the card is reading it. */
 	bool is_busy, is_sending;
 };
 
 /* Section 5, steps 5 and 6. */
 static void ring_if_wanted(struct card *card)
 {
-	/* The device sees what was stored before its word is read here, or it may sleep on. */
+	/* The device must see the earlier stores before this load, or it may stay asleep. */
 	mb();
 	if (readq(card->bar + NICLAB_INFO_DOORBELL_OFFSET) == NICLAB_DOORBELL_WANTED)
 		virtqueue_notify(card->queues[NICLAB_QUEUE_DOORBELL]);
@@ -75,13 +75,13 @@ static void store_register(struct example *e, size_t offset, u64 value)
 	ring_if_wanted(&e->card);
 }
 
-/* Section 5, step 1. The device cannot have taken more than all: such a count is not believed. */
+/* Section 5, step 1. The device cannot have taken more commands than exist; such a count leaves no slot free. */
 static bool has_slot(struct example *e)
 {
 	return e->launched - READ_ONCE(e->received->status.launched) < NICLAB_SLOTS;
 }
 
-/* Section 10, commands: launches one, for which there is a slot. Returns its handle. */
+/* Section 10, commands: posts a command; a slot must be free. Returns its handle. */
 static u32 launch(struct example *e, u32 code, const void *command, size_t bytes)
 {
 	void __iomem *slot = e->requester + e->launched % NICLAB_SLOTS * NICLAB_SLOT_BYTES;
@@ -91,7 +91,7 @@ static u32 launch(struct example *e, u32 code, const void *command, size_t bytes
 	memcpy(words, command, bytes);
 	for (i = 0; i < COMMAND_WORDS; i++)
 		writeq(words[i], slot + i * sizeof(u64));
-	/* The command is out before the word that tells of it. */
+	/* The command must be visible before the launch word that announces it. */
 	wmb();
 	e->launched++;
 	writeq(e->launched << NICLAB_LAUNCH_SEQUENCE_SHIFT | code,
@@ -100,13 +100,13 @@ static u32 launch(struct example *e, u32 code, const void *command, size_t bytes
 	return e->launched;
 }
 
-/* Where something begins in the region. */
+/* The offset of an object in the region. */
 static u64 offset_of(const struct example *e, const void *memory)
 {
 	return memory - (const void *)e->received->incoming;
 }
 
-/* Leaves the card an entry for each buffer that is free: one message of the peer's each. */
+/* Posts an entry for each free buffer. Each entry takes one message of the peer. */
 static void post_buffers(struct example *e)
 {
 	struct niclab_append_command append = {
@@ -125,18 +125,18 @@ static void post_buffers(struct example *e)
 	}
 }
 
-/* Section 10, events: the one so many behind the last one taken, once it is there. */
+/* Section 10, events: the event at this distance after the last one taken, if the card has written it. */
 static const struct niclab_list_event *event_ahead(struct example *e, u64 ahead)
 {
 	u64 number = e->taken + ahead;
 	const struct niclab_list_event *event = &e->received->events[(number - 1) % EVENTS];
-	/* Nothing of an event is read before the word that says that it is there. */
+	/* The driver must read the status word before anything else of the event. */
 	u64 status = smp_load_acquire(&event->status);
 
 	return status >> NICLAB_SLICE_NUMBER_SHIFT == (u32)number ? event : NULL;
 }
 
-/* Section 9: events become visible in order, so that one is lost once a later one is there. */
+/* Section 9: events become visible in order, so an event is lost if a later one is visible. */
 static bool next_is_lost(struct example *e)
 {
 	u64 ahead;
@@ -147,14 +147,14 @@ static bool next_is_lost(struct example *e)
 	return false;
 }
 
-/* What an event told of is lost: a reader is told so, once, in its turn. */
+/* The message of an event is lost. The driver reports that to a reader once, in order. */
 static void note_loss(struct example *e)
 {
 	if (e->came == e->read || e->arrived[(e->came - 1) % ARRIVED] != LOST)
 		e->arrived[e->came++ % ARRIVED] = LOST;
 }
 
-/* A message of the peer's is in a buffer. None of what the device says of it is believed. */
+/* A message of the peer is in a buffer. The driver checks all that the device reports about it. */
 static bool take_message(struct example *e, const struct niclab_list_event *event)
 {
 	struct buffer *buffer;
@@ -164,14 +164,14 @@ static bool take_message(struct example *e, const struct niclab_list_event *even
 	buffer = &e->buffers[event->user];
 	if (!buffer->handle || buffer->handle != (u32)event->source)
 		return false;
-	/* The handle is used up: an event that comes twice finds it no more. */
+	/* The handle is used up, so a duplicated event does not match it. */
 	buffer->handle = USED_UP;
 	buffer->bytes = event->moved_bytes;
 	e->arrived[e->came++ % ARRIVED] = event->user;
 	return true;
 }
 
-/* The put in flight is over, in one way or the other. */
+/* The put in flight has ended, with success or not. */
 static bool take_answer(struct example *e, const struct niclab_list_event *event)
 {
 	if (!e->is_sending || e->put != (u32)event->source)
@@ -193,14 +193,14 @@ static bool take_event(struct example *e, const struct niclab_list_event *event)
 	return false;
 }
 
-/* Takes all events that are there. They go back to the card a quarter of the queue at a time. */
+/* Takes all visible events. Returns them to the card a quarter of the queue at a time. */
 static void take_events(struct example *e)
 {
 	const struct niclab_list_event *next;
 	struct niclab_list_event event;
 
 	while ((next = event_ahead(e, 1)) || next_is_lost(e)) {
-		/* Read once: nothing that is checked may be another thing behind that. */
+		/* A copy, so that the device cannot change checked values. */
 		if (next)
 			memcpy(&event, next, sizeof(event));
 		barrier();
@@ -232,7 +232,7 @@ static bool is_answered(struct example *e)
 	return !e->is_sending;
 }
 
-/* Waits with the lock; looks from time to time, for an interrupt may be lost. */
+/* Waits while holding the lock between sleeps. Polls at intervals, because an interrupt may be lost. */
 static int await(struct example *e, bool (*is_done)(struct example *), bool may_interrupt, long ticks)
 {
 	struct card *card = &e->card;
@@ -243,7 +243,7 @@ static int await(struct example *e, bool (*is_done)(struct example *), bool may_
 			return -ETIMEDOUT;
 		ticks -= LOOK_TICKS;
 		store_register(e, offsetof(struct niclab_completer_page, armed), e->taken + 1);
-		/* These look once more first: the event may have come before it was armed. */
+		/* These check again first, because the event may have arrived before it was armed. */
 		if (may_interrupt)
 			left = wait_event_interruptible_lock_irq_timeout(card->changed,
 				card->is_gone || is_done(e), card->lock, LOOK_TICKS);
@@ -256,7 +256,7 @@ static int await(struct example *e, bool (*is_done)(struct example *), bool may_
 	return card->is_gone ? -ENODEV : 0;
 }
 
-/* Sends what is in the outgoing buffer, and waits for the answer, which a signal must not cut off. */
+/* Sends the outgoing buffer and waits for the answer. A signal must not interrupt that. */
 static int put(struct example *e, size_t bytes, long ticks)
 {
 	struct niclab_transfer_command command = {
@@ -300,7 +300,7 @@ static ssize_t example_write(struct file *filp, const char __user *user, size_t 
 	if (!err) {
 		e->is_busy = true;
 		memcpy(e->received->outgoing, data, bytes);
-		/* The peer's reader is slow, or there is none: its card has no entry, for now. */
+		/* The peer's card has no entry at present: its reader is slow or does not exist. */
 		while ((err = put(e, bytes, ticks)) == -EAGAIN) {
 			left = wait_event_interruptible_lock_irq_timeout(card->changed,
 				card->is_gone, card->lock, 1);
@@ -326,7 +326,7 @@ static ssize_t example_read(struct file *filp, char __user *user, size_t bytes, 
 	void *data;
 	int err;
 
-	/* With the lock held a message cannot go to a program, whose memory may be anything. */
+	/* The lock must not be held during a copy to a program, because its memory may fault. */
 	data = kmalloc(MOST_BYTES, GFP_KERNEL);
 	if (!data)
 		return -ENOMEM;
@@ -358,7 +358,7 @@ static const struct file_operations example_fops = {
 	.write = example_write,
 };
 
-/* Sections 4 and 10: the port, and the region with its buffers. */
+/* Sections 4 and 10: opens the port, and registers the region with its buffers. */
 static int open_port(struct example *e)
 {
 	struct niclab_port_open open = { .port = PORT, .slices = EVENTS };
@@ -377,7 +377,7 @@ static int open_port(struct example *e)
 	open.slices_address = card_physical(card, e->received->events);
 	open.status_address = card_physical(card, e->received->status_page);
 	err = card_request(card, NICLAB_OP_PORT_OPEN, &open, sizeof(open), &opened, sizeof(opened));
-	/* The device's words are not believed. */
+	/* The driver does not trust the device's values. */
 	if (!err && opened.port != PORT)
 		err = -EPROTO;
 	if (err)

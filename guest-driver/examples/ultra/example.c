@@ -2,15 +2,15 @@
 /*
  * A driver that passes messages through an ULTRA card, and does nothing else.
  *
- * /dev/example is a pipe of messages: what is written at one node, up to 64 bytes, is read at its
- * peer. docs/driver/DRIVER.md leads through it; section numbers are those of docs/driver/DEVICE.md.
+ * /dev/example is a pipe of messages of up to 64 bytes: a reader at the peer gets what a writer at this node wrote.
+ * docs/driver/DRIVER.md explains the code; section numbers are those of docs/driver/DEVICE.md.
  */
 #include "card.h"
 
 #define PORT	0U
 #define SLICES	64U
 
-/* Section 6: a slice, as the device writes it. */
+/* Section 6: the layout of a slice. */
 struct slice {
 	u64 payload[NICLAB_PAYLOAD_WORDS];
 	u64 tag[NICLAB_TAG_WORDS];
@@ -35,7 +35,7 @@ struct example {
 /* Section 5, steps 5 and 6. */
 static void ring_if_wanted(struct card *card)
 {
-	/* The device sees what was stored before its word is read here, or it may sleep on. */
+	/* The device must see the earlier stores before this load, or it may stay asleep. */
 	mb();
 	if (readq(card->bar + NICLAB_INFO_DOORBELL_OFFSET) == NICLAB_DOORBELL_WANTED)
 		virtqueue_notify(card->queues[NICLAB_QUEUE_DOORBELL]);
@@ -47,13 +47,15 @@ static void store_register(struct example *e, size_t offset, u64 value)
 	ring_if_wanted(&e->card);
 }
 
-/* Section 5, step 1: a slot is free once the device has taken what it held. More than all it cannot have taken. */
+/*
+ * Section 5, step 1: a slot is free once the device has taken its command. An impossibly high count leaves none free.
+ */
 static bool has_slot(struct example *e)
 {
 	return e->launched - READ_ONCE(e->received->status.launched) < NICLAB_SLOTS;
 }
 
-/* Section 5, steps 2 to 6: a burst of payload and tag, from the word where the payload begins. */
+/* Section 5, steps 2 to 6: a burst of payload and tag, beginning at the first word of the payload. */
 static void launch(struct example *e, const u64 *words, u32 first)
 {
 	void __iomem *slot = e->requester + e->launched % NICLAB_SLOTS * NICLAB_SLOT_BYTES;
@@ -61,7 +63,7 @@ static void launch(struct example *e, const u64 *words, u32 first)
 
 	for (i = first; i < NICLAB_PAYLOAD_WORDS + NICLAB_TAG_WORDS; i++)
 		writeq(words[i], slot + i * sizeof(u64));
-	/* The payload is out before the word that tells of it. */
+	/* The payload must be visible before the launch word that announces it. */
 	wmb();
 	e->launched++;
 	writeq(e->launched << NICLAB_LAUNCH_SEQUENCE_SHIFT | first << NICLAB_CODE_LENGTH_SHIFT,
@@ -69,12 +71,12 @@ static void launch(struct example *e, const u64 *words, u32 first)
 	ring_if_wanted(&e->card);
 }
 
-/* Section 6: the slice so many behind the last one taken, once it is there. */
+/* Section 6: the slice at this distance after the last one taken, if the device has written it. */
 static const struct slice *slice_ahead(struct example *e, u64 ahead)
 {
 	u64 number = e->taken + ahead;
 	const struct slice *slice = &e->received->slices[(number - 1) % SLICES];
-	/* Nothing of a slice is read before the word that says that it is there. */
+	/* The driver must read the status word before anything else of the slice. */
 	u64 status = smp_load_acquire(&slice->status);
 
 	if (status >> NICLAB_SLICE_NUMBER_SHIFT != (u32)number || !(status & NICLAB_SLICE_VALID))
@@ -82,7 +84,7 @@ static const struct slice *slice_ahead(struct example *e, u64 ahead)
 	return slice;
 }
 
-/* Section 9: slices become visible in order, so that one is lost once a later one is there. */
+/* Section 9: slices become visible in order, so a slice is lost if a later one is visible. */
 static bool next_is_lost(struct example *e)
 {
 	u64 ahead;
@@ -93,7 +95,7 @@ static bool next_is_lost(struct example *e)
 	return false;
 }
 
-/* A slice is done with. They go back to the card a quarter of the queue at a time. */
+/* Consumes a slice. Returns slices to the card a quarter of the queue at a time. */
 static void take_slice(struct example *e)
 {
 	e->taken++;
@@ -103,7 +105,9 @@ static void take_slice(struct example *e)
 	store_register(e, offsetof(struct niclab_completer_page, released), e->released);
 }
 
-/* Waits for the next slice, with the lock; looks from time to time, an interrupt may be lost. */
+/*
+ * Waits for the next slice while holding the lock between sleeps. Polls at intervals, because an interrupt may be lost.
+ */
 static int await_slice(struct example *e, const struct slice **slice)
 {
 	struct card *card = &e->card;
@@ -113,7 +117,7 @@ static int await_slice(struct example *e, const struct slice **slice)
 		if (next_is_lost(e))
 			return -EIO;
 		store_register(e, offsetof(struct niclab_completer_page, armed), e->taken + 1);
-		/* This looks once more first: the slice may have come before it was armed. */
+		/* This checks again first, because the slice may have arrived before it was armed. */
 		left = wait_event_interruptible_lock_irq_timeout(card->changed,
 			card->is_gone || slice_ahead(e, 1), card->lock, HZ / 10);
 	}
@@ -132,10 +136,12 @@ static ssize_t example_write(struct file *filp, const char __user *user, size_t 
 		return -EMSGSIZE;
 	if (copy_from_user(&words[first], user, bytes))
 		return -EFAULT;
-	/* The tag is ours to use: messages have whole words, and it says how many bytes count. */
+	/*
+	 * The driver may use the tag freely: it contains the number of valid bytes, because messages have whole words.
+	 */
 	words[NICLAB_PAYLOAD_WORDS] = bytes;
 	spin_lock_irq(&card->lock);
-	/* Nothing tells of a free slot: look once a tick. */
+	/* No event reports a free slot, so this polls once per tick. */
 	while (!done && ticks--)
 		done = wait_event_interruptible_lock_irq_timeout(card->changed,
 			card->is_gone || has_slot(e), card->lock, 1);
@@ -159,13 +165,13 @@ static ssize_t example_read(struct file *filp, char __user *user, size_t bytes, 
 	err = await_slice(e, &arrived);
 	if (!err)
 		slice = *arrived;
-	/* A message that was lost takes its slice with it. */
+	/* A lost message also uses up its slice. */
 	if (!err || err == -EIO)
 		take_slice(e);
 	spin_unlock_irq(&e->card.lock);
 	if (err)
 		return err;
-	/* What the other node says is not believed. The payload ends where the tag begins. */
+	/* The driver does not trust the length from the other node. The payload ends at the tag. */
 	whole = min_t(u64, slice.tag[0], sizeof(slice.payload));
 	bytes = min_t(u64, whole, bytes);
 	first = NICLAB_PAYLOAD_WORDS - DIV_ROUND_UP(whole, sizeof(u64));
@@ -180,7 +186,7 @@ static const struct file_operations example_fops = {
 	.write = example_write,
 };
 
-/* Sections 4 and 6: the port, to whom it sends, and who may send to it. */
+/* Sections 4 and 6: opens the port, sets its target, and authorizes its sender. */
 static int open_port(struct example *e)
 {
 	struct niclab_port_open open = { .port = PORT, .slices = SLICES };
@@ -196,7 +202,7 @@ static int open_port(struct example *e)
 	open.slices_address = card_physical(card, e->received->slices);
 	open.status_address = card_physical(card, &e->received->status);
 	err = card_request(card, NICLAB_OP_PORT_OPEN, &open, sizeof(open), &opened, sizeof(opened));
-	/* The device's words are not believed. */
+	/* The driver does not trust the device's values. */
 	if (!err && opened.port != PORT)
 		err = -EPROTO;
 	if (!err)

@@ -50,7 +50,7 @@ const char *errno_name(int error);
 
 /* nic.c: the device file, with errors as positive numbers. */
 
-/* Time limit for an event that must come, long enough for a busy host and a guest without acceleration. */
+/* Time limit for an event that must arrive, long enough for a busy host and a guest without acceleration. */
 #define TIMEOUT_MS 10000
 
 extern const char *device_path;

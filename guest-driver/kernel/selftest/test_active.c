@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Active ports: what the driver refuses, with which error, and that it leaves nothing behind. The second node stays
+ * Active ports: what the driver refuses, with which error, and that it leaves nothing allocated. The second node stays
  * idle.
  */
 #include <errno.h>

@@ -228,7 +228,7 @@ static void bad_images_are_refused(void)
 	EXPECT_ERRNO(load("builtin"), 0);
 }
 
-static int load_as_nobody(void *unused)
+static int load_unprivileged(void *unused)
 {
 	(void)unused;
 	if (setgid(65534) || setuid(65534))
@@ -238,11 +238,11 @@ static int load_as_nobody(void *unused)
 
 static void only_root_may_load(void)
 {
-	EXPECT_EQ(child_wait(child_start(load_as_nobody, NULL)), 0);
+	EXPECT_EQ(child_wait(child_start(load_unprivileged, NULL)), 0);
 }
 
 /* What runs belongs to the card: binding the driver again makes it the built-in program, so that it is known. */
-static void binding_again_gives_the_builtin_program(void)
+static void binding_again_loads_the_builtin_program(void)
 {
 	char now[128];
 
@@ -273,7 +273,7 @@ void tests_of_firmware(void)
 		tap_run("other cards have no firmware", other_cards_have_no_firmware);
 		return;
 	}
-	tap_run("statistics of its own are numbers", own_statistics_are_numbers);
+	tap_run("the card's own statistics are numbers", own_statistics_are_numbers);
 	if (geteuid())
 		return;
 	tap_run("the program is shown and replaced", the_program_is_shown_and_replaced);
@@ -281,5 +281,5 @@ void tests_of_firmware(void)
 	tap_run("impossible names are refused", impossible_names_are_refused);
 	tap_run("bad images are refused and change nothing", bad_images_are_refused);
 	tap_run("only root may load firmware", only_root_may_load);
-	tap_run("binding the driver again gives the built-in program", binding_again_gives_the_builtin_program);
+	tap_run("binding the driver again loads the built-in program", binding_again_loads_the_builtin_program);
 }

@@ -101,7 +101,7 @@ static int64_t read_count(int fd)
 	return read(fd, &count, sizeof(count)) == sizeof(count) ? (int64_t)count : -errno;
 }
 
-static void silence_raises_nothing(void)
+static void unflagged_messages_do_not_interrupt(void)
 {
 	long long before = nic_attribute("interrupts"), line = nic_line_interrupts();
 	struct loop loop;
@@ -232,7 +232,7 @@ static void closing_wakes_a_reader(void)
 
 void tests_of_interrupts(void)
 {
-	tap_run_with_port("messages without the flag raise no interrupt", silence_raises_nothing);
+	tap_run_with_port("messages without the flag raise no interrupt", unflagged_messages_do_not_interrupt);
 	tap_run_with_port("flagged messages interrupt one by one", flagged_messages_interrupt_one_by_one);
 	tap_run_with_port("interrupts add up until they are read", counts_add_up_until_read);
 	tap_run_with_port("an armed slice interrupts once", an_armed_slice_interrupts_once);

@@ -57,7 +57,7 @@ static int hold_until_killed(void *ready)
 }
 
 /* The port of a killed process is free once its parent has waited for it. */
-static void a_killed_process_leaves_nothing(void)
+static void a_killed_process_leaves_no_port_open(void)
 {
 	int ready[2], child, fd;
 	char byte;
@@ -148,7 +148,7 @@ static void unbinding_under_open_files(void)
 	EXPECT_EQ(touch(victim.receive, false), SIGBUS);
 	EXPECT(access(device_path, F_OK) && errno == ENOENT);
 
-	/* The device comes back under the same name while the old file is still open. */
+	/* The device reappears under the same name while the old file is still open. */
 	EXPECT_ERRNO(nic_binding_write("bind", name), 0);
 	EXPECT_EQ(nic_attribute("healthy"), 1);
 	expect_gone(&victim);
@@ -157,7 +157,7 @@ static void unbinding_under_open_files(void)
 	victim_close(&victim);
 }
 
-static void binding_again_and_again(void)
+static void driver_can_be_bound_repeatedly(void)
 {
 	if (access(NIC_BUS "unbind", W_OK)) {
 		tap_skip("only root can unbind a device");
@@ -171,15 +171,15 @@ static void binding_again_and_again(void)
 
 void tests_of_life(void)
 {
-	tap_run_with_port("a killed process leaves nothing behind", a_killed_process_leaves_nothing);
+	tap_run_with_port("a killed process leaves no port open", a_killed_process_leaves_no_port_open);
 	tap_run_with_port("a process can be killed at any point", a_process_can_be_killed_at_any_point);
 	tap_run_with_port("unbinding the driver under open files", unbinding_under_open_files);
-	tap_run("binding the driver again and again", binding_again_and_again);
+	tap_run("the driver can be bound repeatedly", driver_can_be_bound_repeatedly);
 }
 
 static struct victim doomed;
 
-static void death_is_noticed(void)
+static void death_is_detected(void)
 {
 	int waited_ms = 0;
 
@@ -194,7 +194,7 @@ static void death_is_noticed(void)
 	EXPECT_EQ(nic_attribute("healthy"), 0);
 }
 
-static void death_is_told_to_newcomers(void)
+static void dead_device_cannot_be_opened(void)
 {
 	int fd = open(device_path, O_RDWR | O_CLOEXEC);
 
@@ -211,10 +211,10 @@ int watch_death(void)
 {
 	victim_open(&doomed, 0);
 	register_with_the_doomed(doomed.fd);
-	tap_run("the death of the device is noticed in bounded time", death_is_noticed);
-	tap_run("a dead device cannot be opened", death_is_told_to_newcomers);
-	tap_run("what was received stays readable", death_leaves_the_memory_readable);
+	tap_run("the driver detects the death of the device before a timeout", death_is_detected);
+	tap_run("a dead device cannot be opened", dead_device_cannot_be_opened);
+	tap_run("received data stays readable after the device's death", death_leaves_the_memory_readable);
 	victim_close(&doomed);
-	tap_run("what a dead device may still write to stays pinned", death_leaves_memory_pinned);
+	tap_run("memory that a dead device may still write to stays pinned", death_leaves_memory_pinned);
 	return tap_finish();
 }

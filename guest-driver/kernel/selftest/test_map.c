@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Mappings: who may map what, and when a mapping ends. */
+/* Mappings: which files may map which pages, and when a mapping ends. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static int open_with_port(struct niclab_open_port *opened)
 	return fd;
 }
 
-static void without_a_port_only_the_information_page(void)
+static void only_the_information_page_without_a_port(void)
 {
 	int fd = nic_open(0);
 
@@ -36,7 +36,7 @@ static void without_a_port_only_the_information_page(void)
 	close(fd);
 }
 
-static void the_information_page_tells_the_geometry(void)
+static void the_information_page_contains_the_geometry(void)
 {
 	struct niclab_device_config config = nic_info();
 	int fd = nic_open(0);
@@ -66,7 +66,7 @@ static void expect_window(int fd, const struct niclab_window *row, uint64_t offs
 	EXPECT_ERRNO(try_map(fd, offset + bytes, PAGE, PROT_READ, MAP_SHARED), EINVAL);
 }
 
-static void every_window_of_the_table_is_mapped_as_it_says(void)
+static void every_window_is_mapped_as_its_entry_requires(void)
 {
 	struct niclab_open_port opened;
 	int fd = open_with_port(&opened);
@@ -82,7 +82,7 @@ static void every_window_of_the_table_is_mapped_as_it_says(void)
 	close(fd);
 }
 
-static void nothing_else_is_behind_an_offset(void)
+static void no_other_offset_can_be_mapped(void)
 {
 	struct niclab_open_port opened;
 	int fd = open_with_port(&opened);
@@ -112,7 +112,7 @@ static void a_mapping_stays_within_its_window(void)
 	close(fd);
 }
 
-static void read_only_stays_read_only(void)
+static void read_only_window_cannot_become_writable(void)
 {
 	static const uint64_t offsets[] = { NICLAB_MAP_INFO, NICLAB_MAP_RECEIVE };
 	struct niclab_open_port opened;
@@ -130,7 +130,7 @@ static void read_only_stays_read_only(void)
 	close(fd);
 }
 
-static void no_copies_and_no_code(void)
+static void private_and_executable_mappings_are_refused(void)
 {
 	struct niclab_open_port opened;
 	int fd = open_with_port(&opened);
@@ -145,7 +145,7 @@ static void no_copies_and_no_code(void)
 	close(fd);
 }
 
-static void every_window_can_be_touched(void)
+static void every_window_can_be_accessed(void)
 {
 	struct niclab_open_port opened;
 	int fd = open_with_port(&opened);
@@ -175,7 +175,7 @@ static void every_window_can_be_touched(void)
 	munmap((void *)doorbell, PAGE);
 }
 
-static void neighbours_do_not_see_each_other(void)
+static void ports_do_not_see_each_others_windows(void)
 {
 	volatile uint64_t *mine, *theirs;
 	struct niclab_open_port opened;
@@ -208,7 +208,7 @@ static bool is_zero(const volatile uint64_t *words, size_t bytes)
 	return true;
 }
 
-static void closing_takes_the_mappings_away(void)
+static void closing_removes_the_mappings(void)
 {
 	struct niclab_open_port opened;
 	int fd = open_with_port(&opened);
@@ -268,16 +268,16 @@ static void a_child_inherits_the_file_but_no_mapping(void)
 
 void tests_of_maps(void)
 {
-	tap_run("without a port only the information page", without_a_port_only_the_information_page);
-	tap_run("the information page tells the geometry", the_information_page_tells_the_geometry);
-	tap_run_with_port("every window of the table is mapped as it says",
-			  every_window_of_the_table_is_mapped_as_it_says);
-	tap_run_with_port("nothing else is behind an offset", nothing_else_is_behind_an_offset);
+	tap_run("only the information page can be mapped without a port", only_the_information_page_without_a_port);
+	tap_run("the information page contains the geometry", the_information_page_contains_the_geometry);
+	tap_run_with_port("every window is mapped as its table entry requires",
+			  every_window_is_mapped_as_its_entry_requires);
+	tap_run_with_port("no other offset can be mapped", no_other_offset_can_be_mapped);
 	tap_run_with_port("a mapping stays within its window", a_mapping_stays_within_its_window);
-	tap_run_with_port("read-only stays read-only", read_only_stays_read_only);
-	tap_run_with_port("no copies and no code", no_copies_and_no_code);
-	tap_run_with_port("every window can be touched", every_window_can_be_touched);
-	tap_run_with_port("neighbours do not see each other", neighbours_do_not_see_each_other);
-	tap_run_with_port("closing a port takes its mappings away", closing_takes_the_mappings_away);
+	tap_run_with_port("a read-only window cannot become writable", read_only_window_cannot_become_writable);
+	tap_run_with_port("private and executable mappings are refused", private_and_executable_mappings_are_refused);
+	tap_run_with_port("every window can be accessed", every_window_can_be_accessed);
+	tap_run_with_port("ports do not see each other's windows", ports_do_not_see_each_others_windows);
+	tap_run_with_port("closing a port removes its mappings", closing_removes_the_mappings);
 	tap_run_with_port("a child inherits the file but no mapping", a_child_inherits_the_file_but_no_mapping);
 }

@@ -79,7 +79,7 @@ static void bad_pointers_are_refused(void)
 	close(fd);
 }
 
-static void requests_that_need_a_port_say_so(void)
+static void requests_without_a_port_fail(void)
 {
 	struct niclab_post_rules rules = { 0 };
 	struct niclab_group_of group = { 0 };
@@ -130,7 +130,7 @@ static void a_card_of_rings_opens_no_ports(void)
 	close(fd);
 }
 
-static void open_port_tells_what_it_gave(void)
+static void open_port_returns_its_parameters(void)
 {
 	struct niclab_device_config config = nic_info();
 	struct niclab_open_port opened;
@@ -161,7 +161,7 @@ static void a_port_has_one_owner(void)
 	close(second);
 }
 
-static void ports_run_out_and_come_back(void)
+static void ports_run_out_and_are_reusable(void)
 {
 	struct niclab_device_config config = nic_info();
 	int *files = calloc(config.ports + 1, sizeof(*files));
@@ -190,7 +190,7 @@ static void ports_run_out_and_come_back(void)
 	free(files);
 }
 
-static void tables_refuse_what_does_not_fit(void)
+static void tables_refuse_invalid_entries(void)
 {
 	struct niclab_peer reserved = { .reserved = 1 };
 	int fd = nic_open(0);
@@ -215,13 +215,13 @@ void tests_of_ports(void)
 	tap_run("unknown requests are refused", unknown_requests_are_refused);
 	tap_run("other versions read magic and version", other_versions_read_magic_and_version);
 	tap_run_with_port("bad pointers are refused, and leave no port open", bad_pointers_are_refused);
-	tap_run("requests that need a port say so", requests_that_need_a_port_say_so);
+	tap_run("requests that need a port fail without one", requests_without_a_port_fail);
 	tap_run("impossible ports are refused", impossible_ports_are_refused);
 	if (nic_has(NICLAB_FEATURE_RINGS))
 		tap_run("a card of rings opens no ports", a_card_of_rings_opens_no_ports);
-	tap_run_with_port("opening a port tells what it gave", open_port_tells_what_it_gave);
+	tap_run_with_port("opening a port returns its parameters", open_port_returns_its_parameters);
 	tap_run_with_port("a port has one owner", a_port_has_one_owner);
-	tap_run_with_port("ports run out and come back", ports_run_out_and_come_back);
+	tap_run_with_port("ports run out and are reusable after a close", ports_run_out_and_are_reusable);
 	if (nic_has(NICLAB_FEATURE_SLICES))
-		tap_run("tables refuse what does not fit", tables_refuse_what_does_not_fit);
+		tap_run("tables refuse invalid entries", tables_refuse_invalid_entries);
 }

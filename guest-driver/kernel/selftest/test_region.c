@@ -14,7 +14,7 @@
 #define PAGE NICLAB_PAGE_BYTES
 #define RW (PROT_READ | PROT_WRITE)
 /* The unprivileged user "nobody" of busybox and Debian. */
-#define NOBODY 65534
+#define UNPRIVILEGED_USER 65534
 
 /* The content of a kernel file, valid until the next call. */
 static const char *kernel_text(const char *path)
@@ -175,7 +175,7 @@ static int pin_beyond_the_limit(void *pages)
 	uint32_t region;
 	int fd = nic_open(0);
 
-	if (setrlimit(RLIMIT_MEMLOCK, &limit) || setgid(NOBODY) || setuid(NOBODY))
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) || setgid(UNPRIVILEGED_USER) || setuid(UNPRIVILEGED_USER))
 		return 100;
 	if (nic_open_port(fd, NICLAB_PORT_ANY, 0, NULL))
 		return 101;
@@ -220,7 +220,7 @@ static void closing_unpins(void)
 	munmap(pages, 8 * PAGE);
 }
 
-static void regions_run_out_and_come_back(void)
+static void regions_run_out_and_are_reusable(void)
 {
 	long long before = pinned_pages();
 	char *page = memory(1);
@@ -350,7 +350,7 @@ static void loop_launch(struct loop *loop, uint64_t command, const uint64_t word
 		*loop->doorbell = NICLAB_QUEUE_DOORBELL;
 }
 
-/* Kind and result of the next event, bits 0..16 of its status; -1 if none comes. */
+/* Kind and result of the next event, bits 0..16 of its status; -1 if there is none. */
 static int loop_event(struct loop *loop)
 {
 	uint32_t index = loop->events++ % loop->opened.slices;
@@ -405,7 +405,7 @@ static void every_byte_of_a_scattered_region_is_reached(void)
 	EXPECT_EQ(at[99], 99);
 	EXPECT_EQ((unsigned char)at[pages * PAGE - 100], (pages * PAGE - 100) % 251);
 
-	/* A closed region is out of reach, and the program gets an event that says so. */
+	/* A closed region is out of reach, and the program gets an event that reports that. */
 	EXPECT_ERRNO(delist(loop.fd, region), 0);
 	loop_launch(&loop, NICLAB_COMMAND_PUT, (uint64_t[10]){ 0, 0, 0, region | own, 0, 8 });
 	EXPECT_EQ(loop_event(&loop), NICLAB_EVENT_REFUSED | NICLAB_RESULT_BAD_REGION << NICLAB_EVENT_RESULT_SHIFT);
@@ -490,7 +490,7 @@ void tests_of_regions(void)
 	tap_run("impossible regions are refused and pin nothing", impossible_regions_are_refused_and_pin_nothing);
 	tap_run("the limit of locked memory holds", the_limit_of_locked_memory_holds);
 	tap_run("closing a port or a file unpins", closing_unpins);
-	tap_run("regions run out and come back", regions_run_out_and_come_back);
+	tap_run("regions run out and are reusable after a close", regions_run_out_and_are_reusable);
 	tap_run("a killed process leaves nothing pinned", a_killed_process_leaves_nothing_pinned);
 	tap_run("a process can be killed while it registers", a_process_can_be_killed_while_it_registers);
 	if (nic_has(NICLAB_FEATURE_LISTS))

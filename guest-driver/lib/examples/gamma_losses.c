@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * A loss in the network is reported and never repaired. Node 0 sends numbered messages to node 1 until node 1 tells it
- * to stop. Node 1 prints how many arrived, and how many losses were raised. Run it on both nodes, with a faulty link
+ * A loss in the network is reported and never repaired. Node 0 sends numbered messages until node 1 notifies it to
+ * stop. Node 1 prints how many arrived, and how many losses were raised. Run it on both nodes, with a faulty link
  * between them:
  *
  *     niclab run --nodes 2 --cluster gamma.toml -- ./gamma_losses 2000
@@ -79,15 +79,15 @@ static uint64_t lost_frames(void)
 }
 
 /* Whether standard input has a line, or is closed. */
-static int is_told(void)
+static int has_input(void)
 {
 	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
 
 	return poll(&input, 1, 0) > 0;
 }
 
-/* Polls for messages for a while, and counts losses that are raised. Returns whether there was any of both. */
-static int look(gamma_port *port, int64_t wait_us)
+/* Polls for messages for a while, and counts losses that are raised. Returns whether there was either. */
+static int poll_port(gamma_port *port, int64_t wait_us)
 {
 	int result = gamma_poll(port, on_message, NULL, NULL, wait_us);
 
@@ -105,24 +105,24 @@ static int look(gamma_port *port, int64_t wait_us)
 static void receive_all(gamma_port *port, uint64_t wanted)
 {
 	uint64_t idle = 0;
-	int has_said = 0;
+	int has_reported = 0;
 
 	printf("node 1: ready\n");
 	fflush(stdout);
-	while (!has_said || !is_told()) {
-		idle = look(port, RETRY_US) ? 0 : idle + 1;
+	while (!has_reported || !has_input()) {
+		idle = poll_port(port, RETRY_US) ? 0 : idle + 1;
 		if (idle * RETRY_US > TIMEOUT_US)
 			check(NICLAB_ERROR_TIMEOUT, "wait for messages");
-		if (messages < wanted || has_said)
+		if (messages < wanted || has_reported)
 			continue;
 		printf("node 1: enough\n");
 		fflush(stdout);
-		has_said = 1;
+		has_reported = 1;
 	}
 	check(gamma_send(port, 0, PORT, "stop", 4, TIMEOUT_US), "send stop");
-	while (look(port, 50 * RETRY_US))
+	while (poll_port(port, 50 * RETRY_US))
 		;
-	printf("node 1: %llu messages came of %llu, %llu frames lost, raised %llu times, %llu out of order\n",
+	printf("node 1: %llu of %llu messages arrived, %llu frames lost, raised %llu times, %llu out of order\n",
 	       (unsigned long long)messages, (unsigned long long)(last - first + 1), (unsigned long long)lost,
 	       (unsigned long long)raised, (unsigned long long)disorder);
 }

@@ -39,7 +39,7 @@ static void on_message(const gamma_message *message, void *user)
 	rounds++;
 }
 
-/* Node 1 greets until the first ball comes: a message for a port that is not open is dropped. */
+/* Node 1 greets until the first ball arrives: a message for a port that is not open is dropped. */
 static void meet(gamma_port *port, uint32_t node)
 {
 	int result;
@@ -81,7 +81,7 @@ int main(int argc, char **argv)
 		if (info.node == 0)
 			expect(port);
 		if (memcmp(ball, received, BYTES)) {
-			fprintf(stderr, "gamma_pingpong: round %u came back damaged\n", round);
+			fprintf(stderr, "gamma_pingpong: the reply of round %u is damaged\n", round);
 			return EXIT_FAILURE;
 		}
 	}

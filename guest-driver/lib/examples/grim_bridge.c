@@ -135,7 +135,7 @@ int main(int count, char **arguments)
 	grim *grim;
 
 	check(niclab_open(count > 1 ? arguments[1] : NULL, &device), "open the NIC");
-	check(niclab_get_info(device, &info), "ask the NIC");
+	check(niclab_get_info(device, &info), "read the NIC's information");
 	if (info.node == 1) {
 		niclab_close(device);
 		return EXIT_SUCCESS;
@@ -144,7 +144,7 @@ int main(int count, char **arguments)
 	check(grim_register_handler(grim, "ready", GRIM_ANY_NUMBER, on_ready, &state), "register");
 	check(grim_register_handler(grim, "peripheral.bridged", GRIM_ANY_NUMBER, on_bridged, &state), "register");
 	check(grim_synch_handlers(grim, TIMEOUT_US), "synchronise handlers");
-	check(grim_get_handler_by_name(grim, "ready", &ready, TIMEOUT_US), "look for a handler");
+	check(grim_get_handler_by_name(grim, "ready", &ready, TIMEOUT_US), "find a handler");
 	if (info.node == 0)
 		ask(grim, &state);
 	else

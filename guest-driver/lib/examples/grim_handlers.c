@@ -70,16 +70,16 @@ int main(int count, char **arguments)
 	grim *grim;
 
 	check(niclab_open(count > 1 ? arguments[1] : NULL, &device), "open the NIC");
-	check(niclab_get_info(device, &info), "ask the NIC");
+	check(niclab_get_info(device, &info), "read the NIC's information");
 	check(grim_enable(device, PORT, 1, 0, PORT, &grim), "enable the library");
 	check(grim_register_handler(grim, "question", GRIM_ANY_NUMBER, on_question, &state), "register");
 	check(grim_register_handler(grim, "answer", GRIM_ANY_NUMBER, on_answer, &state), "register");
 	check(grim_register_handler(grim, "over", GRIM_ANY_NUMBER, on_over, &state), "register");
 	check(grim_synch_handlers(grim, TIMEOUT_US), "synchronise handlers");
-	/* First, because a question may come with the next poll. */
-	check(grim_get_handler_by_name(grim, "answer", &state.answer, TIMEOUT_US), "look for a handler");
-	check(grim_get_handler_by_name(grim, "question", &question, TIMEOUT_US), "look for a handler");
-	check(grim_get_handler_by_name(grim, "over", &over, TIMEOUT_US), "look for a handler");
+	/* First, because a question may arrive with the next poll. */
+	check(grim_get_handler_by_name(grim, "answer", &state.answer, TIMEOUT_US), "find a handler");
+	check(grim_get_handler_by_name(grim, "question", &question, TIMEOUT_US), "find a handler");
+	check(grim_get_handler_by_name(grim, "over", &over, TIMEOUT_US), "find a handler");
 
 	/* The first node waits for the others: a node that asks is ready. */
 	for (uint32_t index = 0; index < BYTES; index++)
@@ -87,7 +87,7 @@ int main(int count, char **arguments)
 	values[0] = info.node;
 	if (info.node > 0) {
 		check(grim_send_bulk(grim, 0, 0, PORT, question, values, bytes, BYTES, TIMEOUT_US),
-		      "ask the first node");
+		      "send the question");
 		while (state.answers < 1)
 			check(grim_poll(grim, NULL, TIMEOUT_US), "wait for the answer");
 	}
@@ -95,7 +95,7 @@ int main(int count, char **arguments)
 		check(grim_poll(grim, NULL, TIMEOUT_US), "wait for questions");
 	/* It notifies all of them when it has answered all questions. */
 	for (uint32_t node = 1; info.node == 0 && node < info.nodes; node++)
-		check(grim_send_short(grim, 0, node, PORT, over, values, TIMEOUT_US), "tell that it is over");
+		check(grim_send_short(grim, 0, node, PORT, over, values, TIMEOUT_US), "send the end message");
 	while (info.node > 0 && state.over < 1)
 		check(grim_poll(grim, NULL, TIMEOUT_US), "wait for the end");
 	check(grim_flush(grim, TIMEOUT_US), "wait until all has left");

@@ -38,7 +38,7 @@ static void await(niclab_inic_port *port, uint32_t kind, const char *what)
 
 static void barrier(niclab_inic_port *port)
 {
-	check(niclab_inic_barrier(port, GROUP, 0, false, TIMEOUT_US), "ask for a barrier");
+	check(niclab_inic_barrier(port, GROUP, 0, false, TIMEOUT_US), "request a barrier");
 	await(port, NICLAB_INIC_DONE, "wait for all nodes");
 }
 
@@ -46,39 +46,39 @@ int main(int count, char **arguments)
 {
 	niclab_device *device;
 	niclab_inic_port *port;
-	niclab_region *own, *heard;
+	niclab_region *own, *received;
 	niclab_info info;
 	uint32_t nodes[MOST_NODES];
-	int64_t *values, *told, sum;
+	int64_t *values, *sums, sum;
 
 	check(niclab_open(count > 1 ? arguments[1] : NULL, &device), "open the NIC");
-	check(niclab_get_info(device, &info), "ask the NIC");
+	check(niclab_get_info(device, &info), "read the NIC's information");
 	check(niclab_inic_open(device, 0, EVENTS, &port), "open the port");
 	check(niclab_inic_allocate(port, BYTES, &own), "register memory for the values");
-	check(niclab_inic_allocate(port, BYTES, &heard), "register memory to hear of the sum");
+	check(niclab_inic_allocate(port, BYTES, &received), "register memory for the received sum");
 	values = niclab_region_memory(own);
-	told = niclab_region_memory(heard);
+	sums = niclab_region_memory(received);
 	for (uint32_t node = 0; node < info.nodes && node < MOST_NODES; node++)
 		nodes[node] = node;
 	for (int64_t index = 0; index < VALUES; index++)
 		values[index] = index * (info.node + 1);
-	check(niclab_inic_receive(port, heard, 0, BYTES, 0, false, TIMEOUT_US), "post room");
-	check(niclab_inic_group(port, GROUP, nodes, info.nodes), "make the group");
+	check(niclab_inic_receive(port, received, 0, BYTES, 0, false, TIMEOUT_US), "post a receive");
+	check(niclab_inic_group(port, GROUP, nodes, info.nodes), "create the group");
 	barrier(port);
 
 	check(niclab_inic_reduce(port, GROUP, own, 0, BYTES, NICLAB_INIC_SUM, NICLAB_INIC_SIGNED_64, 0, false,
-				 TIMEOUT_US), "ask for a sum");
+				 TIMEOUT_US), "request a sum");
 	await(port, NICLAB_INIC_DONE, "wait for the sum");
 	if (info.node == 0) {
-		check(niclab_inic_multicast(port, GROUP, own, 0, BYTES, 0, false, TIMEOUT_US), "tell the others");
-		await(port, NICLAB_INIC_DONE, "wait until all have heard");
-		told = values;
+		check(niclab_inic_multicast(port, GROUP, own, 0, BYTES, 0, false, TIMEOUT_US), "multicast the sum");
+		await(port, NICLAB_INIC_DONE, "wait for the end of the multicast");
+		sums = values;
 	} else {
-		await(port, NICLAB_INIC_RECEIVED, "hear of the sum");
+		await(port, NICLAB_INIC_RECEIVED, "receive the sum");
 	}
 	sum = (int64_t)info.nodes * (info.nodes + 1) / 2;
 	for (int64_t index = 0; index < VALUES; index++) {
-		if (values[index] == index * sum && told[index] == index * sum)
+		if (values[index] == index * sum && sums[index] == index * sum)
 			continue;
 		fprintf(stderr, "inic_collective: value %d is wrong\n", (int)index);
 		return EXIT_FAILURE;
@@ -87,7 +87,7 @@ int main(int count, char **arguments)
 	printf("node %u: %u nodes have added %d values\n", info.node, info.nodes, VALUES);
 	check(niclab_inic_group(port, GROUP, NULL, 0), "drop the group");
 	niclab_region_release(own);
-	niclab_region_release(heard);
+	niclab_region_release(received);
 	niclab_inic_close(port);
 	niclab_close(device);
 	return EXIT_SUCCESS;

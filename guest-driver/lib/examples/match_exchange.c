@@ -73,7 +73,7 @@ int main(int count, char **arguments)
 	int received = 0, stored = 0, attempts = 0, result;
 
 	check(niclab_open(count > 1 ? arguments[1] : NULL, &device), "open the NIC");
-	check(niclab_get_info(device, &info), "ask the NIC");
+	check(niclab_get_info(device, &info), "read the NIC's information");
 	peer = info.node ^ 1;
 	if (peer >= info.nodes) {
 		printf("node %u has no neighbour\n", info.node);
@@ -94,7 +94,7 @@ int main(int count, char **arguments)
 		} else if (event.kind == NICLAB_MATCH_ACKNOWLEDGED && event.result == 0) {
 			stored = 1;
 		} else if (event.kind == NICLAB_MATCH_ACKNOWLEDGED && attempts++ < ATTEMPTS) {
-			/* The peer has not posted its memory yet. This wait ends early if its message comes first. */
+			/* The peer has not posted its memory yet. This wait ends early if its message arrives first. */
 			result = received ? NICLAB_ERROR_TIMEOUT : niclab_match_next_event(port, &event, PAUSE_US);
 			received |= result == NICLAB_OK && event.kind == NICLAB_MATCH_PUT;
 			put(port, from, info.node, peer);

@@ -52,7 +52,7 @@ fn main() -> Result<(), Error> {
     for _ in 0..COUNT * others.len() as u32 {
         let message = here.recv(None, None, &into, 0..MOST, LIMIT)?;
         into.read(0, &mut received)?;
-        // Messages of each node come in order, complete and intact.
+        // Messages of each node arrive in order, complete and intact.
         let expected = &mut next[message.node as usize];
         assert_eq!((message.tag, message.bytes), (*expected, bytes(*expected)));
         let content = content(message.node, message.tag);

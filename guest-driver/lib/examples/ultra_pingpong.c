@@ -86,7 +86,7 @@ int main(int count, char **arguments)
 	int first;
 
 	check(niclab_open(count > 1 ? arguments[1] : NULL, &device), "open the NIC");
-	check(niclab_get_info(device, &info), "ask the NIC");
+	check(niclab_get_info(device, &info), "read the NIC's information");
 	if ((info.node ^ 1) >= info.nodes) {
 		printf("node %u has no neighbour\n", info.node);
 		return EXIT_SUCCESS;

@@ -199,7 +199,7 @@
 #define NICLAB_MATCH_UNEXPECTED 2
 
 /**
- * Event: a new entry has claimed a message that came before; it is in the overflow entry's memory.
+ * Event: a new entry has claimed an earlier message; it is in the overflow entry's memory.
  */
 #define NICLAB_MATCH_CLAIMED 3
 
@@ -254,7 +254,7 @@
 #define NICLAB_INIC_FAILED 4
 
 /**
- * Event: a barrier, a multicast or a reduction has ended; the result says whether it succeeded.
+ * Event: a barrier, a multicast or a reduction has ended; the result shows whether it succeeded.
  */
 #define NICLAB_INIC_DONE 5
 
@@ -491,7 +491,7 @@ typedef struct {
    */
   uint64_t ignore_bits;
   /**
-   * A word that comes back with the events of this entry.
+   * A word that the events of this entry return.
    */
   uint64_t user;
   /**
@@ -549,7 +549,7 @@ typedef struct {
    */
   uint64_t header_data;
   /**
-   * A word that comes back with the events of this command.
+   * A word that the events of this command return.
    */
   uint64_t user;
   /**
@@ -690,7 +690,7 @@ const char *niclab_strerror(int error);
 const char *niclab_last_error(void);
 
 /**
- * Opens the NIC behind the character device `path`, or the first NIC if `path` is null.
+ * Opens the NIC of the character device `path`, or the first NIC if `path` is null.
  *
  * # Safety
  *
@@ -932,7 +932,7 @@ int grim_synch_handlers(grim *handle,
                         int64_t timeout_us);
 
 /**
- * Looks up the number of a handler. Waits up to `timeout_us` until it is in the list; with 0 it does not wait, but
+ * Returns the number of a handler. Waits up to `timeout_us` until it is in the list; with 0 it does not wait, but
  * fails with NICLAB_ERROR_AGAIN.
  *
  * # Safety
@@ -1316,7 +1316,7 @@ int niclab_inic_receive(niclab_inic_port *port,
  * Sets the rules by which the NIC interrupts, in addition to receives that request it. `chunk_bytes`: an interrupt for
  * each such number of bytes received. `at_end`: at the end of a message, for bytes below that number.
  * `min_message_bytes`: an interrupt for each message of at least this length. `node`: messages of this node only, or
- * NICLAB_INIC_ANY_NODE. 0 turns a rule off.
+ * NICLAB_INIC_ANY_NODE. 0 disables a rule.
  *
  * # Safety
  *

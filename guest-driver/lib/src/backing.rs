@@ -29,7 +29,7 @@ pub trait Backing: Send + Sync {
     fn ring(&self);
 
     /// Returns the interrupts for this port since the last call. Sleeps up to `timeout` for the first one. Returns 0 if
-    /// none came or a signal arrived.
+    /// no interrupt or a signal arrived.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ mod requests {
     nix::ioctl_write_ptr_bad!(expose, IOCTL_CHANNEL_EXPOSE, ChannelExpose);
 }
 
-/// A port behind the kernel driver: an open file of the character device that owns it.
+/// A port of the kernel driver: an open file of the character device that owns it.
 pub(crate) struct CharacterDevice {
     name: String,
     /// Owns the port; the driver closes it with the file.

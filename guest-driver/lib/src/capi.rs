@@ -133,7 +133,7 @@ pub extern "C" fn niclab_last_error() -> *const c_char {
     LAST_ERROR.with_borrow(|text| text.as_ptr())
 }
 
-/// Opens the NIC behind the character device `path`, or the first NIC if `path` is null.
+/// Opens the NIC of the character device `path`, or the first NIC if `path` is null.
 ///
 /// # Safety
 ///

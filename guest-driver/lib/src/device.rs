@@ -36,7 +36,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens the NIC behind the character device `path`, such as `/dev/niclab0`.
+    /// Opens the NIC of the character device `path`, such as `/dev/niclab0`.
     ///
     /// # Errors
     ///

@@ -173,7 +173,7 @@ pub enum Error {
         port: u32,
         /// What was tried.
         operation: &'static str,
-        /// What the NIC says.
+        /// The NIC's reason.
         outcome: niclab_port::lists::Outcome,
     },
 
@@ -256,7 +256,7 @@ pub enum Error {
 
     /// The device does not answer.
     #[error(
-        "{device}: the device is gone (the daemon behind it has ended, or the driver was unbound): close the program; \
+        "{device}: the device is gone (its daemon has ended, or the driver was unbound): close the program; \
          `niclab logs` on the host shows the reason"
     )]
     DeviceGone {

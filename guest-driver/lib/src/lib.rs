@@ -10,7 +10,7 @@
 //! let mut port = Port::open(&device, PortOptions::default().port(0))?;
 //! let peer = Address { node: 1, port: 0 };
 //! port.route(peer)?; // where this port sends
-//! port.authorize(peer, 256)?; // who may send to it, and how far ahead of the receiver
+//! port.authorize(peer, 256)?; // the peer may be 256 slices ahead of the receiver
 //! port.send(&[1, 2], [3, 4], Flags::NONE, Duration::from_secs(1))?;
 //! let answer = port.receive(Duration::from_secs(1))?;
 //! println!("{:?} from node {}", answer.payload(), answer.source().node);

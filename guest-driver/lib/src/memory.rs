@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_whole_and_zero() {
+    fn pages_are_complete_and_zero() {
         let memory = Memory::pages(5000).expect("two pages");
         assert_eq!((memory.bytes(), memory.address() % 4096), (8192, 0));
         assert!(memory.words().iter().all(|word| load(word) == 0));

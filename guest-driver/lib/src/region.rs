@@ -18,7 +18,7 @@ use crate::{Address, Backing, Error};
 /// not access it any more. If the device is gone and does not confirm, the memory is never freed.
 ///
 /// Match entries that name a deregistered region are unlinked without an event. Transfers in progress end with a result
-/// that says so. The port stays open as long as it has a region.
+/// that reports it. The port stays open as long as it has a region.
 #[derive(Clone)]
 pub struct Region(Arc<Registered>);
 

@@ -237,7 +237,7 @@ fn message_lands_in_the_receive_posted_first() {
         let send = Send::new(3, from.span(20..28).expect("within")).user(9);
         assert_eq!(port.launch(&send.tell_sent(), LIMIT).expect("room"), 4 * number + 3);
         port.launch(&send, LIMIT).expect("room");
-        let events = [(); 3].map(|()| port.event(LIMIT).expect("it comes"));
+        let events = [(); 3].map(|()| port.event(LIMIT).expect("an event"));
         let seen = events.map(|event| (event.kind, event.user, event.node, event.moved_bytes));
         let received = |user| (Kind::Received, user, 3, 8);
         assert_eq!(seen, [(Kind::Sent, 9, 3, 0), received(7), received(8)]);
@@ -299,7 +299,7 @@ fn groups_are_made_asked_and_dropped() {
     let reduce = Reduce::new(9, span, Operator::Min, Element::Unsigned32).user(3);
     port.launch(&reduce, LIMIT).expect("room");
     for (user, bytes) in [(1, 0), (2, 16), (3, 16)] {
-        let event = port.event(LIMIT).expect("it comes");
+        let event = port.event(LIMIT).expect("an event");
         assert_eq!((event.kind, event.outcome, event.node), (Kind::Done, Outcome::Done, 9));
         assert_eq!((event.user, event.bytes, event.moved_bytes), (user, bytes, bytes));
     }
@@ -309,10 +309,10 @@ fn groups_are_made_asked_and_dropped() {
     port.drop_group(9).expect("there is one");
     assert_eq!(groups(), HashMap::new());
     port.launch(&Barrier::new(9), LIMIT).expect("room");
-    assert_eq!(port.event(LIMIT).expect("it comes").outcome, Outcome::Left);
+    assert_eq!(port.event(LIMIT).expect("an event").outcome, Outcome::Left);
     let rules = |rules: &Rules| {
         port.set_rules(rules).expect("taken");
-        device.state.lock().expect("no panic").rules.expect("told")
+        device.state.lock().expect("no panic").rules.expect("the rules are set")
     };
     let none = PostRules { source: 0xffff, ..PostRules::default() };
     assert_eq!(rules(&Rules::default()), none);

@@ -1,7 +1,7 @@
 //! Words that a device and this program both read and write: in the BAR, which is RAM on both sides, and in receive
 //! memory.
 //!
-//! Atomic words suit both: they are never torn, never merged across fences, and sound whether the other side is a
+//! Atomic words suit both: they are never torn, never merged across fences, and valid whether the other side is a
 //! daemon behind QEMU or a thread of this process.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
@@ -54,8 +54,8 @@ pub struct AtomicPage<'a> {
 }
 
 impl Page for AtomicPage<'_> {
-    /// The page may be write-combining. So the words are stored in ascending order, then comes a store fence, then the
-    /// launch word alone.
+    /// The page may be write-combining. So the words are stored in ascending order, then a store fence follows, then
+    /// the launch word alone.
     #[inline]
     fn launch(
         &mut self,

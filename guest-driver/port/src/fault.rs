@@ -6,7 +6,7 @@ use crate::Refusal;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The status line has an impossible number of taken posts.
-    #[error("the status line says that {said} slots were taken, after {known} of {launched} posted slots")]
+    #[error("the status line reports {said} taken slots, but {known} were known and {launched} are posted")]
     Taken {
         /// The reported number.
         said: u64,

@@ -3,7 +3,7 @@
 //! The same code runs in three places: in guests, below the user library, which maps, sleeps and wakes; in the
 //! simulator's hosts, where the device's stores become visible at an instant of model time; and in process, against the
 //! device daemon. These places differ in their memory, which is a trait here ([`Page`], [`Reports`], [`Records`]), and
-//! in their waiting, which this crate does not do. A call that returns `true` says that a doorbell is due; an operation
+//! in their waiting, which this crate does not do. If a call returns `true`, a doorbell is due; an operation
 //! that cannot continue returns `None`.
 //!
 //! - [`Requester`]: slots of the requester page: filling, posting, and finding those that are free again;

@@ -117,7 +117,7 @@ impl<K: Kind> Queue<K> {
             Self::status_of(queue, next.wrapping_add(ahead), records).is_some()
         };
         let Some(later) = (1..=ahead).find(|ahead| is_there(self, records, *ahead)) else { return Ok(()) };
-        // Records become visible in order of their numbers: an earlier record that is missing after this never comes.
+        // Records become visible in order of their numbers: an earlier record that is missing after this is lost.
         records.acquire();
         let lost = (0..later).find(|ahead| is_there(self, records, *ahead));
         match lost.unwrap_or(later) {
@@ -153,7 +153,7 @@ impl<K: Kind> Queue<K> {
         }
     }
 
-    /// Requests an interrupt for the next record. If that record is already stored, the interrupt comes at once, so a
+    /// Requests an interrupt for the next record. If that record is already stored, the card interrupts at once, so a
     /// sleep cannot miss it. Returns whether the device must be notified; it need not if the request was made before.
     #[must_use = "what was asked is announced"]
     pub fn arm(&mut self, records: &mut impl Records) -> bool {

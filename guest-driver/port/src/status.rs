@@ -61,7 +61,7 @@ pub enum Refusal {
     Target,
     /// The payload is empty, too long, or beyond the payload region.
     Payload,
-    /// A segment runs backwards, exceeds its message, belongs to no message, or comes too late; or the message before
+    /// A segment runs backwards, exceeds its message, belongs to no message, or arrives too late; or the message before
     /// it was incomplete.
     Segment,
     /// No program has the target endpoint open.

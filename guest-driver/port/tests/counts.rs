@@ -62,7 +62,8 @@ impl Device {
             stored: start,
             waiting: VecDeque::new(),
         };
-        // The page of a port with these numbers: in a zeroed page, number zero would look posted when the numbers wrap.
+        // The page of a port with these numbers. In a zeroed page, number zero would appear posted when the numbers
+        // wrap.
         for number in (1..=start).rev().take(32) {
             device.slots[(number as u32).wrapping_sub(1) as usize % 32].3 = number << 32;
         }
@@ -143,7 +144,7 @@ fn start() -> impl Strategy<Value = u64> {
 proptest! {
     /// Every message arrives once, complete and in order, and neither page nor queue deadlocks.
     #[test]
-    fn nothing_is_lost_duplicated_or_reordered(
+    fn messages_are_not_lost_duplicated_or_reordered(
         steps in proptest::collection::vec((0..3_u8, 0..40_usize), 1..400),
         capacity in prop_oneof![Just(8_usize), Just(64)],
         start in start(),

@@ -200,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn tags_survive(kind in 0..5_usize, step: u8, bytes: u32, number: u64) {
+        fn tags_round_trip(kind in 0..5_usize, step: u8, bytes: u32, number: u64) {
             let tag = Tag { kind: Kind::ALL[kind], step, bytes, number };
             prop_assert_eq!(Tag::decode(tag.encode()), Some(tag));
         }

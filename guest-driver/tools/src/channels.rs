@@ -1,6 +1,6 @@
 //! The transport of cards with channels: one logical channel to the same channel of the peer. A message without payload
 //! is a short message, others are bulk messages. The tag is in the four integers. A payload longer than a bulk message
-//! goes into memory that the peer has exposed; a short message after it says that it is complete.
+//! goes into memory that the peer has exposed; a short message after it reports that it is complete.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct PushChannel {
     is_met: bool,
     /// Exposed memory for payloads longer than a bulk message, if there are any, and its name at this node.
     memory: Option<(Region, u32)>,
-    /// Name of the peer's memory, as its last message said.
+    /// Number of the peer's memory, as in its last message.
     peer_memory: u32,
 }
 

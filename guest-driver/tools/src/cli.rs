@@ -89,7 +89,7 @@ pub struct RunArguments {
         value_parser = clap::value_parser!(u32).range(..=1_000_000)
     )]
     pub depth: u32,
-    /// Match cards: who searches for the receive of a message; `host` is the baseline
+    /// Match cards: where to search for the receive of a message; `host` is the baseline
     #[arg(long, value_enum, default_value_t = Matcher::Card)]
     pub match_on: Matcher,
     /// GRIM cards: send through this many channels, round robin
@@ -109,7 +109,7 @@ impl RunArguments {
         if self.all { vec![8, 16, 32, 64] } else { vec![self.size] }
     }
 
-    /// Who matches messages, and the number of receives to search past.
+    /// Where messages are matched, and the number of receives to search past.
     pub fn matching(&self) -> Matching {
         Matching { depth: self.depth, on: self.match_on }
     }

@@ -69,7 +69,7 @@ pub enum Failure {
         peer: String,
     },
 
-    /// The peer never came.
+    /// The peer did not answer.
     #[error("{peer} did not answer within {waited:?}: is `niclab-perf {command}` running there too?")]
     PeerAbsent {
         /// The peer.
@@ -94,7 +94,7 @@ pub enum Failure {
         peer: String,
         /// What was tried.
         operation: &'static str,
-        /// What the NIC says.
+        /// The NIC's reason.
         outcome: niclab_user::lists::Outcome,
     },
 
@@ -105,7 +105,7 @@ pub enum Failure {
         peer: String,
         /// What was tried.
         operation: &'static str,
-        /// What the NIC says.
+        /// The NIC's reason.
         outcome: niclab_user::posts::Outcome,
     },
 
@@ -114,7 +114,7 @@ pub enum Failure {
     Collective {
         /// The operation that ran last.
         task: String,
-        /// What the NIC says.
+        /// The NIC's reason.
         outcome: niclab_user::posts::Outcome,
     },
 

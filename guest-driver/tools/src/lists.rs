@@ -2,8 +2,8 @@
 //! program.
 //!
 //! Both ends post a number of receives ([`Window`]), each with memory of its own, and post each again once its message
-//! was taken. Every message tells the peer how many receives its sender has posted again; without a message, an empty
-//! one does. So a sender always finds a receive. Greetings have receives of their own, because a program that had the
+//! was taken. Every message reports how many receives its sender has posted again; without a message, an empty one
+//! does. So a sender always finds a receive. Greetings have receives of their own, because a program that had the
 //! peer's port before may receive one instead of the peer.
 //!
 //! With a depth, that number of receives that match no message precedes the others. When the NIC matches, its match
@@ -51,16 +51,16 @@ const NEVER: u64 = 0xdead << 48;
 pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
 /// Largest payload other than the pattern: greetings and farewells.
 const SMALL_BYTES: usize = 64;
-/// Who matches messages, and the number of receives to search past.
+/// Where messages are matched, and the number of receives to search past.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Matching {
     /// Number of receives before those that match.
     pub depth: u32,
-    /// Who matches.
+    /// Where messages are matched.
     pub on: Matcher,
 }
 
-/// Who searches for the receive of a message.
+/// Where to search for the receive of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Matcher {
@@ -132,7 +132,7 @@ pub struct ListChannel {
     pattern: Region,
     /// Small messages: answers and farewells, then greetings.
     small: Region,
-    /// Messages that came while the program waited for something else.
+    /// Messages that arrived while the program waited for something else.
     inbox: VecDeque<Event>,
     /// Events that were read while a command waited for a slot.
     read: VecDeque<Event>,
@@ -153,8 +153,8 @@ struct Counts {
     posted_by_peer: u64,
     /// Receives that were posted again.
     posted: u64,
-    /// Those of them that the peer was told of.
-    told: u64,
+    /// The number that was last reported to the peer.
+    reported: u64,
     /// Messages sent with notification.
     notified: u64,
     /// Of these, those that have left.
@@ -272,18 +272,18 @@ impl ListChannel {
         }
     }
 
-    /// Posts receives again whose messages were taken. Tells the peer with an empty message if half of the receives are
-    /// posted again and the peer was not told.
+    /// Posts receives again whose messages were taken. If half of the receives are posted again and unreported,
+    /// notifies the peer with an empty message.
     fn post_again(&mut self) -> Result<(), Failure> {
         // One doorbell for all of them.
         self.port.hold();
         let posted = self.post_free();
         self.port.tell();
         posted?;
-        if self.counts.posted - self.counts.told < self.window.receives as u64 / 2 {
+        if self.counts.posted - self.counts.reported < self.window.receives as u64 / 2 {
             return Ok(());
         }
-        self.counts.told = self.counts.posted;
+        self.counts.reported = self.counts.posted;
         let (region, target) = (self.small.clone(), self.target(CREDITS));
         self.launch(&Put::new(target, region.span(0..0)?).header_data(self.counts.posted & POSTED))
     }
@@ -339,7 +339,7 @@ impl ListChannel {
         }
         self.launch(&put)?;
         self.counts.sent += 1;
-        self.counts.told = posted;
+        self.counts.reported = posted;
         self.counts.notified += u64::from(flags.contains(Flags::NOTIFY));
         // Post while the message is in flight.
         self.post_batch()

@@ -21,7 +21,7 @@ const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 ///
 /// # Errors
 ///
-/// After `timeout` [`Failure::PeerAbsent`], or [`Failure::OutOfStep`] if other messages than greetings came;
+/// After `timeout` [`Failure::PeerAbsent`], or [`Failure::OutOfStep`] if other messages than greetings arrived;
 /// [`Failure::Mismatch`], or those of the channel.
 pub fn meet(
     channel: &mut impl Channel,
@@ -64,7 +64,7 @@ pub fn meet(
             Kind::Welcome => {}
             // Messages arrive in order, and a peer that sends data has welcomed this end before. So this message is
             // from an earlier program of the peer, and the card still had it when the port was opened. Or messages are
-            // lost, and no Welcome will come.
+            // lost, and no Welcome will arrive.
             Kind::Data | Kind::Done | Kind::Bye => stray = stray.or(Some(tag)),
         }
     }
@@ -168,7 +168,7 @@ mod tests {
 
         fn receive(&mut self, buffer: &mut [u8]) -> Result<Tag, Failure> {
             // A time limit, because the other end may have failed.
-            let (payload, tag) = self.from.recv_timeout(LONG).expect("it comes");
+            let (payload, tag) = self.from.recv_timeout(LONG).expect("a message");
             buffer[..payload.len()].copy_from_slice(&payload);
             Ok(tag)
         }

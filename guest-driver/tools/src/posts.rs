@@ -38,7 +38,7 @@ pub struct PostChannel {
     /// Free send buffers; each holds the pattern, except where a greeting overwrote it.
     free: Vec<usize>,
     places: usize,
-    /// Messages that have come, and other events that were read early.
+    /// Messages that have arrived, and other events that were read early.
     inbox: VecDeque<Event>,
     received: u64,
 }

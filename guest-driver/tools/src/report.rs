@@ -28,7 +28,7 @@ pub struct Document {
     pub rank: u32,
     /// The other rank.
     pub peer: u32,
-    /// With lists: who matches messages, and the number of receives before those that match.
+    /// With lists: where messages are matched, and the number of receives before those that match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matching: Option<Matching>,
     /// One section for each benchmark.
@@ -165,7 +165,7 @@ pub fn write_text(document: &Document, out: &mut impl Write) -> io::Result<()> {
             let look = injection.look_wall_ns;
             writeln!(
                 out,
-                "each time is that of sending one message, {what}; each burst includes a clock read of {look} ns"
+                "each time is the time to send one message, {what}; each burst includes a clock read of {look} ns"
             )?;
         }
     }

@@ -26,7 +26,7 @@ pub struct Item {
     pub ignore_bits: u64,
     /// The only node that it accepts messages from; `None`: any.
     pub node: Option<u32>,
-    /// The only port, likewise.
+    /// The only port that it accepts messages from; `None`: any.
     pub port: Option<u32>,
     /// Bytes of its memory. A longer message does not match.
     pub bytes: u64,

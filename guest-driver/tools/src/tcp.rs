@@ -150,7 +150,7 @@ impl TcpChannel {
         Ok(true)
     }
 
-    /// Polls for a message for as long as the policy says.
+    /// Polls for a message for as long as the policy requires.
     fn spin(&mut self, buffer: &mut [u8]) -> Result<Option<Tag>, Failure> {
         let limit = match self.policy {
             WaitPolicy::Block => return Ok(None),

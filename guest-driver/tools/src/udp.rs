@@ -260,9 +260,9 @@ mod tests {
         })
     }
 
-    /// A link between both ends that treats each datagram as `fate` says, by its number, until an empty one comes. It
-    /// passes a datagram on the given number of times, and then those that it held back. Once the sender is idle, it
-    /// passes on all that are still held back.
+    /// A link between both ends that treats each datagram as `fate` requires, by its number, until an empty one
+    /// arrives. It passes a datagram on the given number of times, and then those that it held back. Once the sender is
+    /// idle, it passes on all that are still held back.
     fn link(link: &UdpSocket, to: SocketAddr, fate: &dyn Fn(u64) -> Fate) {
         let (mut held, mut datagram) = (Vec::new(), [0; 2048]);
         link.set_read_timeout(Some(Duration::from_millis(30))).unwrap();

@@ -144,7 +144,7 @@ fn without_a_nic_the_device_and_the_fix_are_named() {
 }
 
 #[test]
-fn tcp_without_a_rank_says_where_it_comes_from() {
+fn tcp_without_a_rank_names_the_rank_variable() {
     let output = program("pingpong --transport tcp").output().expect("the program");
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("NICLAB_RANK"), "{}", stderr(&output));

@@ -1,8 +1,8 @@
-//! Messages over a port whose NIC matches them: puts into posted entries, into overflow entries, or fetched by gets.
+//! Messages over a port whose NIC matches them: puts into posted entries, puts into overflow entries, or gets.
 //!
-//! A flow has a window of messages that its receiver has not given back: the receiver posts an entry for each message
-//! of the window before its sender may send it. It gives back by the header data of its own messages, where it sends to
-//! the same port, and otherwise by a put without data that nothing but a counter tells of.
+//! A flow has a window: the messages that its receiver has not yet returned as credits. The receiver posts an entry for
+//! each message of the window before the sender may send it. It returns credits in the header data of its own messages
+//! if it sends to the same port. Otherwise it puts an empty message, which the sender sees only in a counter.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -25,23 +25,23 @@ const PORTAL_CREDIT: u32 = 1;
 const PORTAL_GET: u32 = 2;
 /// The counter of credits.
 const CREDIT_COUNTER: u32 = 0;
-/// Messages that one overflow entry takes at least.
+/// The minimum number of messages that an overflow entry takes.
 const CHUNK_MESSAGES: u64 = 4;
-/// Bytes between the places of two messages: so that most of them begin at odd addresses.
+/// Bytes between the places of two messages, so that most of them begin at odd addresses.
 const GAP: u64 = 3;
 
-/// Events that a port has room for beside those of its window: what one command and one message may cause at once.
+/// Events that a port has room for in addition to its window: those that one command and one message may cause at once.
 const SPARE_EVENTS: u64 = 4;
-/// Match entries of a port beside those of its window: the one for credits, and overflow entries without messages.
+/// Match entries of a port in addition to its window: the one for credits, and overflow entries without messages.
 const SPARE_ENTRIES: u64 = 4;
-/// Every n-th flow's sender asks to be told of its messages.
-const FLOWS_TOLD: FlowId = 4;
+/// The sender of every n-th flow requests events about its own messages.
+const SENDER_EVENT_FLOWS: FlowId = 4;
 /// The largest window, in messages.
 const MAX_WINDOW: u64 = 32;
-/// And in bytes of all windows of a port.
+/// The limit of all windows of a port together, in bytes.
 const MAX_WINDOW_BYTES: u64 = 8 << 20;
 
-/// How many events a program reads before it gives their places back.
+/// Events that a program reads before it releases their records.
 const fn release_interval(events: u32) -> u64 {
     if events < 8 { 1 } else { events as u64 / 8 }
 }
@@ -52,43 +52,45 @@ const fn release_interval(events: u32) -> u64 {
 pub enum Receive {
     /// A match entry is posted for each message before it is sent.
     Posted,
-    /// None is: messages go to overflow entries, and a receive is posted once one is there.
+    /// The receiver posts none in advance: messages go to overflow entries, and it posts a receive for each that
+    /// arrived.
     Unexpected,
-    /// Messages are announced by puts without data, and the receiver gets them.
+    /// The sender announces each message by a put without data, and the receiver gets it.
     Get,
-    /// Not of lists: messages are memory that the receiver has exposed, and a short one says that it is there.
+    /// Not for NICs with match lists: the receiver exposes memory, the sender writes into it, and a short message
+    /// reports it.
     Exposed,
 }
 
-/// What every port of a run is opened with.
+/// The settings that every port of a run is opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// How messages are received.
     pub receive: Receive,
-    /// Messages of a flow that may be on their way.
+    /// Messages of a flow that may be in flight.
     pub window: u64,
     /// Bytes of the longest message.
     pub max_bytes: u64,
 }
 
-/// What bounds the windows of all ports of a run.
+/// The limits of the windows of all ports of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Events of each port's queue.
     pub events: u32,
-    /// Match entries that fit into the smallest card, for each of its ports.
+    /// Match entries that fit into the smallest card, per port.
     pub entries: u64,
-    /// Unexpected messages that the smallest card keeps in mind.
+    /// Unexpected messages that the smallest card stores.
     pub unexpected_messages: u64,
-    /// The most flows that any port has at its end, its own included.
+    /// The largest number of flows that any port receives, plus its own.
     pub partners: u64,
 }
 
 impl Terms {
-    /// Terms within these limits. The window is zero where the cards have too little room for any.
+    /// Terms within these limits. The window is zero if the cards have too little room.
     #[must_use]
     pub fn new(receive: Receive, max_bytes: u64, limits: &Limits) -> Self {
-        // Events of a message at both of its ends, with those of the credits that it returns, and entries.
+        // Events at both ends of a message, including those of the credits that it returns, and match entries.
         let (events, entries) = match receive {
             Receive::Posted | Receive::Exposed => (4, 1),
             Receive::Unexpected | Receive::Get => (6, 2),
@@ -115,7 +117,7 @@ impl Terms {
         CHUNK_MESSAGES * self.max_bytes
     }
 
-    /// Overflow entries of a port: so many that there is always one with room, whoever holds messages in the others.
+    /// Overflow entries of a port. There is always one with room, even if unclaimed messages fill the others.
     const fn chunks(&self, flows: u64) -> u64 {
         match self.receive {
             Receive::Unexpected => flows * self.window + 2,
@@ -123,18 +125,18 @@ impl Terms {
         }
     }
 
-    /// Credits that go back at once, where no message carries them.
+    /// Credits that the receiver returns in one put if no message carries them.
     const fn credit_batch(&self) -> u64 {
         if self.window > 1 { self.window / 2 } else { 1 }
     }
 }
 
-/// What an event or an entry is about.
+/// What an event or an entry refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum User {
-    /// Nothing that needs to be known.
+    /// Nothing that the program needs.
     Nothing,
-    /// A place for a message: of which incoming flow, and which place of its window.
+    /// A place for a message: the incoming flow, and the place in its window.
     Place(usize, u64),
     /// An overflow entry.
     Chunk(usize),
@@ -158,30 +160,30 @@ impl User {
     }
 }
 
-/// A flow that comes to the port.
+/// A flow that the port receives.
 #[derive(Clone, Debug)]
 struct Incoming {
     flow: FlowId,
     from: End,
-    /// Messages for which there was a place.
+    /// Messages for which the port has posted a place.
     posted: u64,
-    /// Credits that were not given back.
+    /// Credits that the port has not yet returned.
     due: u64,
-    /// Credits that messages have carried back.
+    /// Credits that messages have returned, in total.
     carried: u32,
-    /// The last message that was announced.
+    /// The last announced message.
     announced: u64,
-    /// The last that was received.
+    /// The last received message.
     last: u64,
 }
 
-/// The flow that the port sends.
+/// The flow that the port sends over.
 #[derive(Clone, Debug)]
 struct Outgoing {
     flow: FlowId,
     to: End,
     sent: u64,
-    /// The last that was carried back.
+    /// Credits that messages have returned, in total.
     carried: u64,
 }
 
@@ -189,7 +191,7 @@ struct Outgoing {
 #[derive(Clone, Copy, Debug, Default)]
 struct Chunk {
     is_unlinked: bool,
-    /// Messages in it that were not claimed.
+    /// Unclaimed messages in it.
     held: u64,
 }
 
@@ -197,15 +199,15 @@ struct Chunk {
 #[derive(Debug)]
 pub struct ListTransport {
     end: End,
-    /// The card's name of the region.
+    /// The region's number at the card.
     region: u32,
-    /// Commands that wait for a slot.
-    todo: VecDeque<Encoded>,
+    /// Commands that wait for a free slot.
+    commands: VecDeque<Encoded>,
     terms: Terms,
     incoming: Vec<Incoming>,
     outgoing: Option<Outgoing>,
     chunks: Vec<Chunk>,
-    /// Places for messages that are the card's.
+    /// Places that are posted: the card may store to them.
     posted: BTreeSet<u64>,
 }
 
@@ -225,29 +227,29 @@ impl ListTransport {
         Self {
             end: End { node, port: plan.number as u16 },
             region: 0,
-            todo: VecDeque::new(),
+            commands: VecDeque::new(),
             terms,
             incoming: incoming.collect(),
-            // Such a card has a port for each destination.
+            // A card with match lists uses a port for each destination.
             outgoing: plan.sends.first().map(|&(flow, to)| Outgoing { flow, to, sent: 0, carried: 0 }),
             chunks: vec![Chunk::default(); terms.chunks(plan.partners.len() as u64) as usize],
             posted: BTreeSet::new(),
         }
     }
 
-    /// Launches a command when its turn comes.
-    fn owe(&mut self, command: &impl Command<(), BadValue>) {
+    /// Queues a command.
+    fn enqueue(&mut self, command: &impl Command<(), BadValue>) {
         let encoded = command.encode(&());
-        debug_assert!(encoded.is_ok(), "{encoded:?}: ranks, ports and portals have room in a command");
-        self.todo.extend(encoded.ok());
+        debug_assert!(encoded.is_ok(), "{encoded:?}: ranks, ports and portals fit into a command");
+        self.commands.extend(encoded.ok());
     }
 
-    /// Part of the region.
+    /// A part of the region.
     const fn part(&self, offset: u64, bytes: u64) -> Part {
         Part { region: self.region, offset, bytes }
     }
 
-    /// All credits that its message carries back to the port that it goes to, of all times.
+    /// The total of credits that the next message to this port's target returns.
     fn credits_to_carry(&mut self) -> u32 {
         let Some(outgoing) = &self.outgoing else { return 0 };
         let Some(incoming) = self.incoming.iter_mut().find(|incoming| incoming.from == outgoing.to) else {
@@ -266,7 +268,7 @@ impl ListTransport {
         self.part(self.place(flow, place) * self.terms.stride(), bytes)
     }
 
-    /// Posts an entry for the next message of a flow that has none.
+    /// Posts an entry for the next message of a flow.
     fn post(&mut self, flow: usize) {
         let Some(incoming) = self.incoming.get_mut(flow) else { return };
         incoming.posted += 1;
@@ -276,7 +278,7 @@ impl ListTransport {
         if bytes > 0 {
             self.posted.insert(self.place(flow, place));
         }
-        // Entries of every second flow take any of its messages: the first that is posted takes the first that comes.
+        // Entries of odd flows match any message of the flow: the first entry takes the first message.
         let ignore_bits = if id.is_multiple_of(2) { 0 } else { u64::from(u32::MAX) };
         let mut entry = Append::put(PORTAL_DATA, self.part_of(flow, place, bytes))
             .match_bits(match_bits(id, number), ignore_bits)
@@ -285,7 +287,7 @@ impl ListTransport {
         if !number.is_multiple_of(3) {
             entry = entry.source_node(from.node.into()).source_port(from.port.into());
         }
-        self.owe(&entry);
+        self.enqueue(&entry);
     }
 
     /// Posts an overflow entry.
@@ -299,16 +301,16 @@ impl ListTransport {
             .persistent()
             .max_size(self.terms.max_bytes)
             .overflow();
-        self.owe(&entry);
+        self.enqueue(&entry);
     }
 
-    /// Where the memory of an overflow entry begins.
+    /// The offset of the memory of an overflow entry.
     fn chunk_offset(&self, chunk: usize) -> u64 {
         let places = (self.incoming.len() as u64 + 1) * self.terms.window;
         places * self.terms.stride() + chunk as u64 * self.terms.chunk_bytes()
     }
 
-    /// The program reads an event.
+    /// Handles an event.
     fn on_event(&mut self, event: &Event, memory: &impl Memory, listener: &mut impl Listener) -> Read {
         let end = self.end;
         let &Event { kind, outcome, header_data, moved_bytes, offset, initiator, .. } = event;
@@ -318,17 +320,18 @@ impl ListTransport {
             let requested = event.requested_bytes;
             listener.on_wrong(Wrong::Contents, || {
                 format!(
-                    "{end:?}: an event {kind:?} with outcome {outcome:?}: {moved_bytes} of {requested} bytes"
+                    "{end:?}: an event {kind:?} with outcome {outcome:?}: it moved {moved_bytes} of {requested} bytes"
                 )
             });
         }
         let mark = mark_of(event);
         match (kind, User::decode(event.user)) {
             (Kind::Put | Kind::Reply | Kind::Claimed { .. }, User::Place(flow, place))
-                if !self.is_believable(flow, place, &mark, event) =>
+                if !self.is_plausible(flow, place, &mark, event) =>
             {
-                listener
-                    .on_wrong(Wrong::Contents, || format!("{end:?}: {event:?} of no message that is due"));
+                listener.on_wrong(Wrong::Contents, || {
+                    format!("{end:?}: {event:?} is about no message that is due")
+                });
                 Read::Other
             }
             (Kind::Put, User::Place(flow, place)) => {
@@ -357,30 +360,32 @@ impl ListTransport {
             (Kind::Claimed { overflow_user, .. }, User::Place(flow, _)) => {
                 self.take_credits(mark.flow, header_data);
                 let User::Chunk(chunk) = User::decode(overflow_user) else {
-                    listener.on_wrong(Wrong::Memory, || format!("{end:?}: {mark:?} is in no overflow entry"));
+                    listener
+                        .on_wrong(Wrong::Memory, || format!("{end:?}: {mark:?} is not in an overflow entry"));
                     return Read::Other;
                 };
                 let begin = self.chunk_offset(chunk) + offset;
                 self.receive(&mark, initiator.into(), begin, memory, listener);
-                self.give_up(chunk, |chunk| chunk.held = chunk.held.saturating_sub(1));
+                self.update_chunk(chunk, |chunk| chunk.held = chunk.held.saturating_sub(1));
                 self.give_credit(flow);
                 Read::Message
             }
             (Kind::Unlinked, User::Chunk(chunk)) => {
-                self.give_up(chunk, |chunk| chunk.is_unlinked = true);
+                self.update_chunk(chunk, |chunk| chunk.is_unlinked = true);
                 Read::Other
             }
             (Kind::Acknowledged | Kind::Sent | Kind::Get, _) => Read::Other,
             (kind, user) => {
-                listener.on_wrong(Wrong::Port, || format!("{end:?}: an event {kind:?} about {user:?}"));
+                listener
+                    .on_wrong(Wrong::Port, || format!("{end:?}: unexpected event {kind:?} about {user:?}"));
                 Read::Other
             }
         }
     }
 
-    /// Whether an event is about a message of a flow that was not received yet, and about a place of that flow. Events
-    /// of a sound device are; one that was damaged is seldom, and what it says may not lead the program astray.
-    fn is_believable(&mut self, flow: usize, place: u64, mark: &Mark, event: &Event) -> bool {
+    /// Whether an event reports a message of this flow that has not been received, in a place of this flow. Events of a
+    /// correct device always do. A damaged event rarely does; the check keeps it from corrupting the program's state.
+    fn is_plausible(&mut self, flow: usize, place: u64, mark: &Mark, event: &Event) -> bool {
         let Terms { window, max_bytes, receive } = self.terms;
         let Some(incoming) = self.incoming.get_mut(flow) else { return false };
         let is_announced = receive == Receive::Get && event.kind == Kind::Put;
@@ -393,7 +398,7 @@ impl ListTransport {
         is_it
     }
 
-    /// A message is in the region, from `begin` on.
+    /// Passes a message that begins at `begin` of the region to the listener.
     fn receive(
         &self,
         mark: &Mark,
@@ -406,14 +411,15 @@ impl ListTransport {
         listener.on_message(self.end, from, mark, memory.words(begin, bytes));
     }
 
-    /// A place was read, and takes another message.
+    /// Posts a place again whose message was read.
     fn renew(&mut self, flow: usize, place: u64) {
         self.posted.remove(&self.place(flow, place));
         self.post(flow);
         self.give_credit(flow);
     }
 
-    /// The sender of a flow may send another message. It is told at once where credits were not carried back for long.
+    /// Grants the sender of a flow another message. Returns credits by a put if messages have not carried them for
+    /// long.
     fn give_credit(&mut self, flow: usize) {
         let Some(incoming) = self.incoming.get_mut(flow) else { return };
         incoming.due += 1;
@@ -421,10 +427,10 @@ impl ListTransport {
         incoming.due = due;
         let credit =
             Put::new(target(incoming.from, PORTAL_CREDIT), Part::default()).match_bits(incoming.flow.into());
-        self.owe(&credit);
+        self.enqueue(&credit);
     }
 
-    /// Gets the message that was announced.
+    /// Gets an announced message.
     fn fetch(&mut self, flow: usize, place: u64, mark: &Mark) {
         let Some(from) = self.incoming.get(flow).map(|incoming| incoming.from) else { return };
         self.posted.insert(self.place(flow, place));
@@ -432,10 +438,10 @@ impl ListTransport {
         let get = Get::new(target(from, PORTAL_GET), part)
             .match_bits(match_bits(mark.flow, mark.number))
             .user(User::Place(flow, place).encode());
-        self.owe(&get);
+        self.enqueue(&get);
     }
 
-    /// Posts an entry for a message that was not expected.
+    /// Posts an entry for a message that is already in an overflow entry.
     fn claim(&mut self, mark: &Mark) {
         let Some(flow) = self.incoming.iter().position(|incoming| incoming.flow == mark.flow) else { return };
         let place = mark.number.wrapping_sub(1) % self.terms.window;
@@ -447,11 +453,11 @@ impl ListTransport {
         if let Some(from) = self.incoming.get(flow).map(|incoming| incoming.from) {
             entry = entry.source_node(from.node.into()).source_port(from.port.into());
         }
-        self.owe(&entry);
+        self.enqueue(&entry);
     }
 
-    /// Changes an overflow entry, and posts it again when nothing is in it.
-    fn give_up(&mut self, number: usize, change: impl FnOnce(&mut Chunk)) {
+    /// Changes the state of an overflow entry, and posts the entry again once it is empty.
+    fn update_chunk(&mut self, number: usize, change: impl FnOnce(&mut Chunk)) {
         let Some(chunk) = self.chunks.get_mut(number) else { return };
         change(chunk);
         if chunk.is_unlinked && chunk.held == 0 {
@@ -459,25 +465,25 @@ impl ListTransport {
         }
     }
 
-    /// A message of `flow` carries credits for what this port sends to its sender.
+    /// Takes the credits that a message of `flow` carries for this port's own messages to its sender.
     fn take_credits(&mut self, flow: FlowId, header_data: u64) {
         let Some(incoming) = self.incoming.iter().find(|incoming| incoming.flow == flow) else { return };
         if let Some(outgoing) = self.outgoing.as_mut().filter(|outgoing| outgoing.to == incoming.from) {
-            let news = (header_data as u32).wrapping_sub(outgoing.carried as u32);
-            // Never more than messages were sent, whatever it says.
-            if outgoing.carried + u64::from(news) <= outgoing.sent {
-                outgoing.carried += u64::from(news);
+            let new_credits = (header_data as u32).wrapping_sub(outgoing.carried as u32);
+            // More credits than sent messages are a fault of the device, and are ignored.
+            if outgoing.carried + u64::from(new_credits) <= outgoing.sent {
+                outgoing.carried += u64::from(new_credits);
             }
         }
     }
 }
 
-/// The match bits of a message: its flow, and its number in it.
+/// The match bits of a message: its flow, and its number in the flow.
 const fn match_bits(flow: FlowId, number: u64) -> u64 {
     (flow as u64) << 32 | number & 0xffff_ffff
 }
 
-/// What an event about a message says of it.
+/// The mark of the message that an event reports.
 const fn mark_of(event: &Event) -> Mark {
     Mark {
         flow: (event.match_bits >> 32) as u32,
@@ -518,7 +524,7 @@ impl Transport for ListTransport {
         (places + self.terms.chunks(flows) * self.terms.chunk_bytes()).max(niclab_abi::PAGE_BYTES)
     }
 
-    /// Whether a card may store bytes there: a place that is posted, or overflow memory.
+    /// Posted places and overflow memory.
     fn is_posted(&self, offset: u64, bytes: u64) -> bool {
         if offset >= self.chunk_offset(0) {
             return true;
@@ -527,7 +533,7 @@ impl Transport for ListTransport {
         within + bytes <= self.terms.max_bytes && self.posted.contains(&place)
     }
 
-    /// Posts all that is there from the beginning.
+    /// Posts the entries that exist from the start.
     fn begin(&mut self, region: u32) {
         self.region = region;
         if let Some(Outgoing { flow, to, .. }) = self.outgoing {
@@ -538,7 +544,7 @@ impl Transport for ListTransport {
                 .persistent()
                 .counter(CREDIT_COUNTER)
                 .count_only();
-            self.owe(&entry);
+            self.enqueue(&entry);
         }
         (0..self.chunks.len()).for_each(|chunk| self.post_chunk(chunk));
         if self.terms.receive != Receive::Unexpected {
@@ -549,10 +555,10 @@ impl Transport for ListTransport {
     }
 
     fn has_launches(&self) -> bool {
-        !self.todo.is_empty()
+        !self.commands.is_empty()
     }
 
-    /// Whether its window is full, or something else comes first.
+    /// Blocked if the window is full or a command waits.
     fn is_blocked(&self, page: &impl Reports) -> bool {
         let Some(outgoing) = &self.outgoing else { return true };
         let counted = Count::read(page, CREDIT_COUNTER).successes * self.terms.credit_batch();
@@ -579,7 +585,7 @@ impl Transport for ListTransport {
                 .source_node(to.node.into())
                 .source_port(to.port.into())
                 .no_unlink_event();
-            self.owe(&if mark.number.is_multiple_of(2) { entry.count_only() } else { entry });
+            self.enqueue(&if mark.number.is_multiple_of(2) { entry.count_only() } else { entry });
         }
         let announced = if is_get { u64::from(mark.bytes) << 32 } else { 0 };
         let data = if is_get { Part::default() } else { part };
@@ -589,8 +595,8 @@ impl Transport for ListTransport {
         if interrupts {
             put = put.interrupt();
         }
-        // Some of them are told of at this end, too.
-        if mark.flow % FLOWS_TOLD == FLOWS_TOLD - 1 {
+        // Some messages also cause events at the sender.
+        if mark.flow % SENDER_EVENT_FLOWS == SENDER_EVENT_FLOWS - 1 {
             put = match mark.number % 4 {
                 0 => put.ack().sent(),
                 1 => put.ack(),
@@ -598,11 +604,11 @@ impl Transport for ListTransport {
                 _ => put,
             };
         }
-        self.owe(&put);
+        self.enqueue(&put);
     }
 
     fn launch(&mut self, requester: &mut Requester, memory: &mut impl Memory, received: u64) -> bool {
-        let Some(command) = self.todo.pop_front() else { return false };
+        let Some(command) = self.commands.pop_front() else { return false };
         lists::launch(requester, memory, &command, received);
         true
     }

@@ -1,4 +1,4 @@
-//! From a workload to flows and scripts: who sends to whom, over which ports, and what each program does.
+//! Derives flows, ports and scripts from a workload.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -8,26 +8,26 @@ use niclab_random::Random;
 
 use crate::{End, Flow, FlowId, Outgoing, Pattern, PortPlan, Recorded, Route, Script, Sizes, Workload};
 
-/// All that a workload makes the nodes do.
+/// What the nodes do for a workload.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The flows, by number, between the cards' numbers of ports.
+    /// The flows, by number. Their ports have the cards' numbers.
     pub flows: Vec<Flow>,
-    /// What each node opens its ports for, by rank.
+    /// The ports that each node opens, by rank.
     pub ports: Vec<Vec<PortPlan>>,
-    /// One script for each node, by rank: the messages before the measured ones.
+    /// One script for each node, by rank: the messages before the measurement.
     pub warmup: Vec<Script>,
-    /// And the measured ones.
+    /// The same for the measured messages.
     pub measured: Vec<Script>,
 }
 
-/// Stream of the seed from which partners are drawn; links have the streams from 0 on.
+/// The stream of the seed from which partners are drawn; links use the streams from 0.
 const PARTNERS_STREAM: u64 = 1 << 40;
-/// Streams from which each node's program draws.
+/// The streams from which each node's program draws.
 const PROGRAM_STREAM: u64 = 1 << 41;
 
 impl Plan {
-    /// The plan of a workload that is possible.
+    /// The plan of a workload that [`Workload::check`] accepts.
     #[must_use]
     pub fn new(workload: &Workload) -> Self {
         let mut draft = Draft { workload, flows: Vec::new(), routes: BTreeMap::new() };
@@ -57,7 +57,7 @@ impl Plan {
         Self { ports, flows, warmup, measured }
     }
 
-    /// What a node opens its ports for. Where programs take turns each has one at least, over which it is heard.
+    /// The ports that a node opens. In lockstep each node opens at least one, over which it receives its grants.
     #[must_use]
     pub fn ports_of(&self, workload: &Workload, node: u16, takes_turns: bool) -> Vec<PortPlan> {
         let mut ports = self.ports.get(usize::from(node)).cloned().unwrap_or_default();
@@ -68,14 +68,14 @@ impl Plan {
         ports
     }
 
-    /// The most flows that any port has at its end, its own included.
+    /// The largest number of flows that any port receives, plus its own.
     #[must_use]
     pub fn max_partners(&self) -> u64 {
         let partners = self.ports.iter().flatten().map(|port| port.partners.len() as u64);
         partners.max().unwrap_or(0) + 1
     }
 
-    /// Messages that come to a node when all perform these scripts, and none is lost.
+    /// Messages that a node receives if all nodes run these scripts and none is lost.
     #[must_use]
     pub fn expected(&self, scripts: &[Script], node: u16) -> u64 {
         let senders: BTreeSet<u16> =
@@ -88,11 +88,11 @@ impl Plan {
     }
 }
 
-/// Flows in the making: their ports are places in the lists of those that can be opened.
+/// Flows under construction: their ports are indices into the lists of usable ports.
 struct Draft<'a> {
     workload: &'a Workload,
     flows: Vec<Flow>,
-    /// The flow that carries what was recorded on a route.
+    /// The flow that carries the recorded messages of a route.
     routes: BTreeMap<Route, FlowId>,
 }
 
@@ -138,7 +138,7 @@ impl Draft<'_> {
         }
     }
 
-    /// A port at each end of every pair, and a flow in each direction.
+    /// Opens a port at each end of every pair, with a flow in each direction.
     fn connect(&mut self, pairs: impl IntoIterator<Item = (u16, u16)>) {
         let mut used = vec![0; self.workload.ports.len()];
         let mut next_port = |node: u16| {
@@ -152,7 +152,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Every node sends to one, whose ports share the senders evenly.
+    /// Every node sends to one receiver, whose ports share the senders evenly.
     fn gather(&mut self, receiver: u16) {
         let senders = self.workload.ranks().filter(|&node| node != receiver);
         for (number, node) in (0..).zip(senders) {
@@ -161,8 +161,8 @@ impl Draft<'_> {
         }
     }
 
-    /// A flow for each of a node's recorded routes, from the port that it had. Where a port sends to one other, the
-    /// node takes another one for a second route, so that its messages go where they went.
+    /// Adds a flow for each of a node's recorded routes, from the recorded port. If a port has only one target, a
+    /// second route from it takes another port, so that its messages reach the recorded target.
     fn route(&mut self, node: u16, routes: &[Route]) {
         let numbers = &self.workload.ports;
         let place_of =
@@ -176,7 +176,7 @@ impl Draft<'_> {
         }
         for (place, route) in places.into_iter().zip(routes) {
             let free = || is_taken.iter().position(|is_taken| !is_taken);
-            // The recording was refused if there are more routes than ports.
+            // The caller refuses a recording with more routes than ports.
             let Some(place) = place.or_else(free) else { continue };
             is_taken[place] = !self.workload.sends_to_many;
             let from = End { node, port: place as u16 };
@@ -188,7 +188,7 @@ impl Draft<'_> {
     }
 }
 
-/// What a node does over its own flows.
+/// The script of a node over its own flows.
 fn script(
     workload: &Workload,
     routes: &BTreeMap<Route, FlowId>,
@@ -221,21 +221,21 @@ fn script(
     }
 }
 
-/// The peripheral that a node's messages go to: the next other node's on a ring that has one.
+/// The target of a node's messages: the peripheral of the next other node on a ring that has one.
 fn echoing(peripherals: &[Option<u16>], node: u16) -> Option<End> {
     let nodes = peripherals.len() as u32;
     let others = (1..nodes).map(|distance| ((u32::from(node) + distance) % nodes) as u16);
     others.into_iter().find_map(|node| Some(End { node, port: (*peripherals.get(usize::from(node))?)? }))
 }
 
-/// What is sent where this was.
+/// The message that replays a recorded message.
 fn outgoing(routes: &BTreeMap<Route, FlowId>, message: &Recorded) -> Option<Outgoing> {
     let &Recorded { model_time_ps, route, bytes, interrupts } = message;
     let flow = *routes.get(&route)?;
     Some(Outgoing { flow, bytes, interrupts, not_before_ps: model_time_ps })
 }
 
-/// A flow between the card's numbers of its ports.
+/// A flow with the cards' numbers of its ports instead of indices.
 fn numbered(flow: &Flow, numbers: &[Vec<u16>]) -> Flow {
     let number = |end: End| {
         let of_node = numbers.get(usize::from(end.node)).map(Vec::as_slice).unwrap_or_default();
@@ -264,12 +264,12 @@ fn port_plans(flows: &[Flow], nodes: usize) -> Vec<Vec<PortPlan>> {
     plans
 }
 
-/// The pairs of a ring on which each node has `neighbours`: the closest first. An odd number needs an even ring, whose
-/// last pairs are those of opposite nodes.
+/// The pairs of a ring on which each node has `neighbours`, the closest first. An odd number needs an even ring, whose
+/// last pairs are the opposite nodes.
 fn ring(nodes: u32, neighbours: u32) -> Vec<(u16, u16)> {
     let mut pairs = Vec::new();
     for distance in 1..=neighbours / 2 {
-        // Opposite nodes would be paired twice.
+        // Opposite nodes would form two pairs.
         let count = if 2 * distance == nodes { nodes / 2 } else { nodes };
         pairs.extend((0..count).map(|a| (a as u16, ((a + distance) % nodes) as u16)));
     }
@@ -296,12 +296,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_node_of_a_ring_has_as_many_partners_as_it_shall(nodes in 2..40_u32, neighbours in 1..9_u32) {
+        fn each_node_of_a_ring_has_the_given_number_of_partners(nodes in 2..40_u32, neighbours in 1..9_u32) {
             prop_assume!(neighbours < nodes);
             prop_assume!(neighbours % 2 == 0 || nodes % 2 == 0);
             let pairs = ring(nodes, neighbours);
             let distinct: BTreeSet<_> = pairs.iter().map(|&(a, b)| (a.min(b), a.max(b))).collect();
-            prop_assert_eq!(distinct.len(), pairs.len(), "no pair twice");
+            prop_assert_eq!(distinct.len(), pairs.len(), "a pair occurs twice");
             for node in 0..nodes as u16 {
                 let degree = pairs.iter().filter(|&&(a, b)| a == node || b == node).count();
                 prop_assert_eq!(degree, neighbours as usize);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_expects_what_all_send_to_it() {
+    fn each_node_expects_all_messages_that_are_sent_to_it() {
         let route = |node, port, to, to_port| Route { node, port, to, to_port };
         let recorded = [route(0, 2, 1, 4), route(0, 2, 3, 0), route(3, 7, 1, 4), route(0, 2, 1, 4)];
         let recorded =
@@ -356,12 +356,12 @@ mod tests {
         let plan = Plan::new(&workload(Pattern::Random(3)));
         for (scripts, count) in [(&plan.warmup, 5), (&plan.measured, 30)] {
             let expected = (0..4).map(|node| plan.expected(scripts, node));
-            assert_eq!(expected.sum::<u64>(), 4 * count, "all that is drawn");
+            assert_eq!(expected.sum::<u64>(), 4 * count, "each drawn message has a receiver");
         }
     }
 
     #[test]
-    fn where_ports_send_to_many_one_is_enough() {
+    fn one_port_serves_all_flows_if_ports_send_to_many() {
         let route = |port, to, to_port| Route { node: 0, port, to, to_port };
         let recorded = [route(5, 1, 3), route(5, 2, 0), route(1, 1, 3)];
         let recorded =
@@ -381,11 +381,11 @@ mod tests {
             assert_eq!([0, 1, 2, 3].map(|node| plan.expected(&plan.measured, node)), expected);
         }
         let one = Workload { ports: vec![vec![0]; 4], ..workload(Pattern::AllToAll) };
-        assert!(one.check().is_err(), "a port for each partner");
+        assert!(one.check().is_err(), "each partner needs a port");
     }
 
     #[test]
-    fn the_last_of_65_536_nodes_has_partners_as_all_others() {
+    fn last_of_65_536_nodes_has_both_ring_neighbours() {
         let ports = vec![vec![0, 1]; 1 << 16];
         let plan = Plan::new(&Workload { ports, ..workload(Pattern::NeighbourExchange(2)) });
         assert_eq!((plan.ports.len(), plan.measured.len(), plan.flows.len()), (65_536, 65_536, 2 * 65_536));
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shuffle_loses_nobody() {
+    fn shuffle_is_a_permutation() {
         let mut ranks = shuffled(50, &mut Random::new(7, 0));
         assert_ne!(ranks, (0..50).collect::<Vec<_>>());
         ranks.sort_unstable();

@@ -1,9 +1,9 @@
-//! Messages over a port that posts them: out of places of a region, into places that are posted for whatever comes
-//! next.
+//! Messages over a port that posts them: the program sends from places of a region, and posts places for the messages
+//! that arrive next.
 //!
-//! A port has room posted for so many messages from anyone, and posts a place again when its message was read. Nothing
-//! else holds senders back: that is the card's, or where it does not, what comes too early is lost. A message begins
-//! with the tag of its mark, since the network's header names nodes alone.
+//! A port has a fixed number of places posted, for messages from any sender. It posts a place again once the program
+//! has read its message. Nothing else limits senders here. Either the card does, or messages that arrive too early are
+//! lost. A message begins with the tag of its mark, because the network's header names only nodes.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::{format, vec, vec::Vec};
@@ -19,40 +19,40 @@ use crate::{End, FlowId, Listener, Mark, Memory, PortPlan, Read, Transport, Wron
 
 /// Bytes of the tag in front of the payload.
 pub const TAG_BYTES: u64 = 16;
-/// Bytes between two places: every second begins in the middle of a word.
+/// Bytes between two places: every second place begins in the middle of a word.
 const GAP: u64 = 4;
-/// The most places of either kind.
+/// The maximum number of places for sending, and for receiving.
 const MAX_PLACES: u64 = 64;
-/// And in bytes of all places of a port, where more than one of each kind would take more.
+/// The limit of all places of a port together, in bytes, unless there is only one of each kind.
 const MAX_BYTES: u64 = 8 << 20;
-/// Events that a port has room for beside those of its places.
+/// Events that a port has room for in addition to those of its places.
 const SPARE_EVENTS: u64 = 2;
 
-/// The group that a port is in, if it is in any.
+/// The number of the group that a port may be in.
 pub const GROUP: u32 = 1;
 
-/// How many events a program reads before it gives their places back.
+/// Events that a program reads before it releases their records.
 const fn release_interval(events: u32) -> u64 {
     if events < 8 { 1 } else { events as u64 / 8 }
 }
 
-/// What every port of a run is opened with.
+/// The settings that every port of a run is opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PostTerms {
-    /// Messages that there is room for, and messages that the card may not have whole: each so many.
+    /// The number of places for receiving, and the number of places for sending.
     places: u64,
     /// Bytes of the longest message.
     max_bytes: u64,
-    /// Each n-th place that is posted interrupts when it is filled; 0: none does.
+    /// Each n-th posted place interrupts when a message fills it; 0: none does.
     interrupt_every: u64,
 }
 
 impl PostTerms {
-    /// For a receive queue of so many events, and messages of at most so many bytes of payload.
+    /// Terms for a receive queue of `events` and messages with at most `max_payload` bytes of payload.
     #[must_use]
     pub fn new(events: u32, max_payload: u32, interrupt_every: u64) -> Self {
         let max_bytes = message_bytes(max_payload.into());
-        // Each place is due one event at most.
+        // Each place causes at most one event.
         let events = u64::from(events).saturating_sub(release_interval(events) + SPARE_EVENTS);
         let places = (events / 2).min(MAX_PLACES).min(MAX_BYTES / (2 * max_bytes)).max(1);
         Self { places, max_bytes, interrupt_every }
@@ -63,15 +63,15 @@ impl PostTerms {
     }
 }
 
-/// Bytes of a message with so much payload.
+/// Size of a message with this payload.
 const fn message_bytes(payload: u64) -> u64 {
     (TAG_BYTES + payload).next_multiple_of(posts::UNIT_BYTES)
 }
 
-/// What an event is about.
+/// What an event refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum User {
-    /// A place that is posted.
+    /// A posted place.
     Room(u64),
     /// A place that a message is sent from.
     Message(u64),
@@ -97,60 +97,60 @@ impl User {
 pub struct PostTransport {
     end: End,
     terms: PostTerms,
-    /// The card's name of the region.
+    /// The region's number at the card.
     region: u32,
-    /// Commands that wait for a slot.
-    todo: VecDeque<Encoded>,
+    /// Commands that wait for a free slot.
+    commands: VecDeque<Encoded>,
     /// The node that each flow goes to.
     targets: BTreeMap<FlowId, u16>,
-    /// Which places are the card's.
+    /// Whether each place for receiving is posted.
     is_posted: Vec<bool>,
     /// Places that were posted since the port was opened.
     posted: u64,
-    /// Places for messages that are sent: those that the card does not need, and which it does.
+    /// Free places for sending, and whether each place for sending is in use.
     free: VecDeque<u64>,
     is_sending: Vec<bool>,
     /// The nodes of its group.
     group: Vec<u16>,
-    /// What the group was asked for, by the place of its values: one at a time.
-    asked: Option<(u64, Mark)>,
+    /// The group operation in flight, by the place of its values. There is at most one.
+    pending: Option<(u64, Mark)>,
 }
 
 impl PostTransport {
     /// Over a port of `node`.
     #[must_use]
     pub fn new(node: u16, plan: &PortPlan, terms: PostTerms) -> Self {
-        // Whoever receives nothing needs no room.
+        // A port that receives nothing needs no room.
         let has_room = !plan.partners.is_empty() && plan.group.is_empty();
         let room = if has_room { terms.places } else { 0 };
         Self {
             end: End { node, port: plan.number as u16 },
             terms,
             region: 0,
-            todo: VecDeque::new(),
+            commands: VecDeque::new(),
             targets: plan.sends.iter().map(|(flow, to)| (*flow, to.node)).collect(),
             is_posted: vec![false; room as usize],
             posted: 0,
             free: (0..terms.places).collect(),
             is_sending: vec![false; terms.places as usize],
             group: plan.group.clone(),
-            asked: None,
+            pending: None,
         }
     }
 
-    /// Launches a command when its turn comes.
-    fn owe(&mut self, command: &impl Command<(), BadValue>) {
+    /// Queues a command.
+    fn enqueue(&mut self, command: &impl Command<(), BadValue>) {
         let encoded = command.encode(&());
-        debug_assert!(encoded.is_ok(), "{encoded:?}: nodes and lengths have room in a command");
-        self.todo.extend(encoded.ok());
+        debug_assert!(encoded.is_ok(), "{encoded:?}: nodes and lengths fit into a command");
+        self.commands.extend(encoded.ok());
     }
 
-    /// Part of a place, of those for messages that come or, behind them, of those for messages that go.
+    /// A part of a place. The places for sending follow the places for receiving.
     const fn part(&self, place: u64, bytes: u64) -> Part {
         Part { region: self.region, offset: place * self.terms.stride(), bytes }
     }
 
-    /// Posts a place.
+    /// Posts a place for receiving.
     fn post(&mut self, place: u64) {
         let Some(is_posted) = self.is_posted.get_mut(place as usize) else { return };
         *is_posted = true;
@@ -161,10 +161,10 @@ impl PostTransport {
         if interval != 0 && self.posted.is_multiple_of(interval) {
             receive = receive.interrupt();
         }
-        self.owe(&receive);
+        self.enqueue(&receive);
     }
 
-    /// The program reads an event.
+    /// Handles an event.
     fn on_event(&mut self, event: &Event, memory: &impl Memory, listener: &mut impl Listener) -> Read {
         let end = self.end;
         match (event.kind, User::decode(event.user)) {
@@ -179,41 +179,41 @@ impl PostTransport {
                 Read::Other
             }
             (Kind::Done, User::Message(place)) if event.outcome == Outcome::Done => {
-                let Some((asked, mark)) = self.asked.take().filter(|(asked, _)| *asked == place) else {
+                let Some((own, mark)) = self.pending.take().filter(|(own, _)| *own == place) else {
                     return Read::Other;
                 };
-                self.is_sending[asked as usize] = false;
-                self.free.push_back(asked);
-                self.hear(&mark, asked, memory, listener);
+                self.is_sending[own as usize] = false;
+                self.free.push_back(own);
+                self.on_result(&mark, own, memory, listener);
                 Read::Message
             }
-            // It was tried as often as the card is told to: whoever counts messages finds it.
+            // The card has made its last attempt. The missing message shows in the counts.
             (Kind::Failed, User::Message(_)) => Read::Other,
             (kind, user) => {
                 let outcome = event.outcome;
                 listener.on_wrong(Wrong::Port, || {
-                    format!("{end:?}: an event {kind:?} about {user:?} with outcome {outcome:?}")
+                    format!("{end:?}: unexpected event {kind:?} about {user:?} with outcome {outcome:?}")
                 });
                 Read::Other
             }
         }
     }
 
-    /// What the cards made of all members' values is in the place of its own.
-    fn hear(&self, mark: &Mark, place: u64, memory: &impl Memory, listener: &mut impl Listener) {
+    /// Checks the result that the cards stored into the place of this node's values.
+    fn on_result(&self, mark: &Mark, place: u64, memory: &impl Memory, listener: &mut impl Listener) {
         let begin = self.part(self.is_posted.len() as u64 + place, 0).offset;
         let found = (0..u64::from(mark.bytes)).step_by(8).map(|at| memory.load(begin + at, 8));
         let end = self.end;
         if !found.eq(mark.sum(self.group.len() as FlowId)) {
             listener
-                .on_wrong(Wrong::Contents, || format!("{end:?}: {mark:?} of all members has another sum"));
+                .on_wrong(Wrong::Contents, || format!("{end:?}: {mark:?} has a wrong sum over the group"));
         }
         listener.on_message(end, end, mark, mark.payload());
     }
 
-    /// Asks the group for a sum, or where there is nothing to add for a barrier.
-    fn ask(&mut self, mark: &Mark, place: u64, interrupts: bool, memory: &mut impl Memory) {
-        self.asked = Some((place, *mark));
+    /// Starts a group operation: a sum, or a barrier if there is nothing to add.
+    fn start_operation(&mut self, mark: &Mark, place: u64, interrupts: bool, memory: &mut impl Memory) {
+        self.pending = Some((place, *mark));
         let part = self.part(self.is_posted.len() as u64 + place, mark.bytes.into());
         for (word, at) in mark.payload().zip((0..).step_by(8)) {
             memory.store_word(part.offset + at, 8, word);
@@ -221,13 +221,13 @@ impl PostTransport {
         let user = User::Message(place).encode();
         if mark.bytes == 0 {
             let barrier = Barrier::new(GROUP).user(user);
-            return self.owe(&if interrupts { barrier.interrupt() } else { barrier });
+            return self.enqueue(&if interrupts { barrier.interrupt() } else { barrier });
         }
         let sum = Reduce::new(GROUP, part, Operator::Sum, Element::Unsigned64).user(user);
-        self.owe(&if interrupts { sum.interrupt() } else { sum });
+        self.enqueue(&if interrupts { sum.interrupt() } else { sum });
     }
 
-    /// A message is in a place, or what is left of one.
+    /// Reads a message, or the rest of an incomplete one, from a place.
     fn receive(&self, event: &Event, place: u64, memory: &impl Memory, listener: &mut impl Listener) -> Read {
         let begin = self.part(place, 0).offset;
         let mark = Mark::from_tag([memory.load(begin, 8), memory.load(begin + 8, 8)]);
@@ -239,13 +239,15 @@ impl PostTransport {
         if !is_whole || bytes < TAG_BYTES || message_bytes(mark.bytes.into()) != bytes {
             let end = self.end;
             listener.on_wrong(Wrong::Contents, || {
-                format!("{end:?}: {moved_bytes} of {bytes} bytes of {mark:?} with outcome {outcome:?}")
+                format!(
+                    "{end:?}: {mark:?}: it moved {moved_bytes} of {bytes} bytes, with outcome {outcome:?}"
+                )
             });
             return Read::Other;
         }
         let (payload, begin) = (u64::from(mark.bytes), begin + TAG_BYTES);
         let words = memory.words(begin, payload);
-        // A card has one port, and all have the same.
+        // Each card has one port, with the same number on all nodes.
         listener.on_message(self.end, End { node: node as u16, ..self.end }, &mark, words);
         Read::Message
     }
@@ -266,7 +268,7 @@ impl Transport for PostTransport {
         None
     }
 
-    /// An event names no message: that is told by the tag in memory.
+    /// An event does not name its message: the tag in memory does.
     fn mark_of(_: &[u64]) -> Option<Mark> {
         None
     }
@@ -278,8 +280,8 @@ impl Transport for PostTransport {
 
     fn is_posted(&self, offset: u64, bytes: u64) -> bool {
         let (place, within) = (offset / self.terms.stride(), offset % self.terms.stride());
-        let asked = self.asked.map(|(place, _)| self.is_posted.len() as u64 + place);
-        let is_cards = asked == Some(place) || self.is_posted.get(place as usize) == Some(&true);
+        let pending = self.pending.map(|(place, _)| self.is_posted.len() as u64 + place);
+        let is_cards = pending == Some(place) || self.is_posted.get(place as usize) == Some(&true);
         within + bytes <= self.terms.max_bytes && is_cards
     }
 
@@ -297,10 +299,10 @@ impl Transport for PostTransport {
     }
 
     fn has_launches(&self) -> bool {
-        !self.todo.is_empty()
+        !self.commands.is_empty()
     }
 
-    /// Whether the card needs all places, or something else comes first.
+    /// Blocked if all places for sending are in use or a command waits.
     fn is_blocked(&self, _: &impl Reports) -> bool {
         self.free.is_empty() || self.has_launches()
     }
@@ -309,22 +311,23 @@ impl Transport for PostTransport {
         requester.is_full()
     }
 
-    /// The receiver says what interrupts it, not the message; a group is asked by who is interrupted.
+    /// The receiver determines which arrivals interrupt it, so the message does not. A group operation interrupts its
+    /// own node.
     fn send(&mut self, mark: &Mark, interrupts: bool, memory: &mut impl Memory) {
         let Some(node) = self.targets.get(&mark.flow).copied() else { return };
         let Some(place) = self.free.pop_front() else { return };
         self.is_sending.iter_mut().skip(place as usize).take(1).for_each(|is_sending| *is_sending = true);
         if !self.group.is_empty() {
-            return self.ask(mark, place, interrupts, memory);
+            return self.start_operation(mark, place, interrupts, memory);
         }
         let part = self.part(self.is_posted.len() as u64 + place, message_bytes(mark.bytes.into()));
         memory.store_words(part.offset, TAG_BYTES, mark.tag().into_iter());
         memory.store_words(part.offset + TAG_BYTES, part.bytes.saturating_sub(TAG_BYTES), mark.payload());
-        self.owe(&Send::new(node.into(), part).user(User::Message(place).encode()).tell_sent());
+        self.enqueue(&Send::new(node.into(), part).user(User::Message(place).encode()).tell_sent());
     }
 
     fn launch(&mut self, requester: &mut Requester, memory: &mut impl Memory, received: u64) -> bool {
-        let Some(command) = self.todo.pop_front() else { return false };
+        let Some(command) = self.commands.pop_front() else { return false };
         command.launch(requester, memory, received);
         true
     }

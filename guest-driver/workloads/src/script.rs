@@ -1,4 +1,4 @@
-//! What a program does: a state machine that says what to send next, and hears what arrived.
+//! What a program does: a state machine that decides what to send next and is notified of each arrival.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,36 +10,36 @@ use crate::FlowId;
 /// A message that a program wants to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Over which flow.
+    /// The flow.
     pub flow: FlowId,
     /// Payload.
     pub bytes: u32,
     /// Whether it interrupts its receiver.
     pub interrupts: bool,
-    /// Not before this instant of model time.
+    /// The earliest instant of model time at which it may be sent.
     pub not_before_ps: u64,
 }
 
-/// What the messages of a program have in common.
+/// The properties that all messages of a program share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Payload of a message, or the most where sizes are drawn.
+    /// Payload of a message, or the maximum if sizes are drawn.
     pub bytes: u32,
     /// Each n-th message of a flow interrupts its receiver; 0: none does.
     pub interrupt_every: u64,
 }
 
-/// The messages that each flow still has to carry, in turns.
+/// The messages that each flow still has to carry, in round-robin order.
 #[derive(Clone, Debug)]
 struct Burst {
     flows: Vec<(FlowId, u64)>,
-    /// Whose turn it is.
+    /// The place of the next flow in the order.
     turn: usize,
 }
 
-/// What is drawn for the next message of a random program.
+/// The flow and size drawn for the next message of a random program.
 #[derive(Clone, Debug)]
-struct Dice {
+struct Sampler {
     flows: Vec<FlowId>,
     left: u64,
     random: Random,
@@ -50,17 +50,17 @@ struct Dice {
 enum Role {
     /// Sends nothing.
     Idle,
-    /// Sends as fast as it can; what arrives beside is received.
+    /// Sends as fast as it can, and receives what arrives meanwhile.
     Burst(Burst),
-    /// Sends one and waits for the answer, `left` times.
+    /// Sends one message and waits for the answer, `left` times.
     Ping { flow: FlowId, left: u64, is_waiting: bool },
     /// Answers each message.
     Pong { flow: FlowId, left: u64, due: u64 },
     /// Receives `left` messages, then sends one without payload.
     Confirm { flow: FlowId, left: u64, is_due: bool },
-    /// Sends what the dice say.
-    Random(Dice),
-    /// Sends what was recorded.
+    /// Sends drawn messages.
+    Random(Sampler),
+    /// Sends recorded messages.
     Replay { messages: Vec<Outgoing>, next: usize, begin_ps: Option<u64> },
 }
 
@@ -70,12 +70,12 @@ pub struct Script {
     role: Role,
     bytes: u32,
     interrupt_every: u64,
-    /// Messages sent over each flow, where some interrupt.
+    /// Messages sent over each flow; counted only if some interrupt.
     sent: BTreeMap<FlowId, u64>,
 }
 
 impl Script {
-    /// Sends nothing, receives what comes.
+    /// Sends nothing and receives what arrives.
     #[must_use]
     pub const fn idle() -> Self {
         Self { role: Role::Idle, bytes: 0, interrupt_every: 0, sent: BTreeMap::new() }
@@ -92,7 +92,7 @@ impl Script {
         Self::new(sizes, Role::Ping { flow, left: count, is_waiting: false })
     }
 
-    /// The second end.
+    /// The second end of a ping-pong.
     #[must_use]
     pub const fn pong(sizes: Sizes, flow: FlowId, count: u64) -> Self {
         Self::new(sizes, Role::Pong { flow, left: count, due: 0 })
@@ -114,10 +114,10 @@ impl Script {
     /// Sends `count` messages of random sizes over random flows.
     #[must_use]
     pub const fn random(sizes: Sizes, flows: Vec<FlowId>, count: u64, random: Random) -> Self {
-        Self::new(sizes, Role::Random(Dice { flows, left: count, random, next: None }))
+        Self::new(sizes, Role::Random(Sampler { flows, left: count, random, next: None }))
     }
 
-    /// Sends these, each not before its time counted from the begin.
+    /// Sends these messages. The time of each counts from the start of the program.
     #[must_use]
     pub const fn replay(messages: Vec<Outgoing>) -> Self {
         let role = Role::Replay { messages, next: 0, begin_ps: None };
@@ -131,18 +131,18 @@ impl Script {
         }
     }
 
-    /// What it wants to send next over a flow that is not blocked; the same until [`Self::on_sent`].
+    /// The next message over a flow that is not blocked. The answer is the same until [`Self::on_sent`].
     pub fn next(&mut self, is_blocked: impl Fn(FlowId) -> bool) -> Option<Outgoing> {
         let bytes = self.bytes;
         let (flow, bytes) = match &mut self.role {
             Role::Idle => return None,
-            // It has looked for one that is not blocked.
+            // The burst itself picks a flow that is not blocked.
             Role::Burst(burst) => return burst.next(is_blocked).map(|flow| self.outgoing(flow, bytes)),
             Role::Ping { flow, left: 1.., is_waiting: false } => (*flow, bytes),
             Role::Pong { flow, due: 1.., .. } => (*flow, bytes),
             Role::Confirm { flow, is_due: true, .. } => (*flow, 0),
             Role::Ping { .. } | Role::Pong { .. } | Role::Confirm { .. } => return None,
-            Role::Random(dice) => dice.next(bytes)?,
+            Role::Random(sampler) => sampler.next(bytes)?,
             Role::Replay { messages, next, begin_ps } => {
                 let outgoing = *messages.get(*next)?;
                 let not_before_ps = begin_ps.as_ref()?.saturating_add(outgoing.not_before_ps);
@@ -162,7 +162,7 @@ impl Script {
         self.sent.get(&flow).copied().unwrap_or(0)
     }
 
-    /// What [`Self::next`] said was sent.
+    /// The message that [`Self::next`] returned was sent.
     pub fn on_sent(&mut self, flow: FlowId) {
         if self.interrupt_every != 0 {
             *self.sent.entry(flow).or_default() += 1;
@@ -179,7 +179,7 @@ impl Script {
                 *left = left.saturating_sub(1);
             }
             Role::Confirm { is_due, .. } => *is_due = false,
-            Role::Random(dice) => dice.on_sent(),
+            Role::Random(sampler) => sampler.on_sent(),
             Role::Replay { next, .. } => *next += 1,
         }
     }
@@ -197,8 +197,8 @@ impl Script {
         }
     }
 
-    /// Nothing is under way and nothing will come: the program's time-out, where something was lost. True when it goes
-    /// on.
+    /// Nothing is in flight and nothing will arrive: the program's timeout after a loss. Returns whether the program
+    /// continues.
     pub fn on_silence(&mut self) -> bool {
         match &mut self.role {
             Role::Ping { is_waiting, left, .. } => core::mem::replace(is_waiting, false) && *left > 0,
@@ -211,7 +211,7 @@ impl Script {
         }
     }
 
-    /// Messages that it will have sent over each flow when it is done, where none is lost.
+    /// Messages that the program will have sent over each flow at its end if none is lost.
     #[must_use]
     pub fn messages(&self) -> BTreeMap<FlowId, u64> {
         let mut messages = BTreeMap::new();
@@ -221,11 +221,11 @@ impl Script {
             Role::Ping { flow, left, .. } | Role::Pong { flow, left, .. } => add(*flow, *left),
             Role::Confirm { flow, .. } => add(*flow, 1),
             Role::Burst(burst) => burst.flows.iter().for_each(|(flow, left)| add(*flow, *left)),
-            Role::Random(dice) => {
-                let mut dice = dice.clone();
-                while let Some((flow, _)) = dice.next(self.bytes) {
+            Role::Random(sampler) => {
+                let mut sampler = sampler.clone();
+                while let Some((flow, _)) = sampler.next(self.bytes) {
                     add(flow, 1);
-                    dice.on_sent();
+                    sampler.on_sent();
                 }
             }
             Role::Replay { messages, .. } => messages.iter().for_each(|message| add(message.flow, 1)),
@@ -233,7 +233,7 @@ impl Script {
         messages
     }
 
-    /// Messages that it still has to send, as far as it knows.
+    /// Messages that the program knows it still has to send.
     #[must_use]
     pub fn unsent(&self) -> u64 {
         match &self.role {
@@ -242,7 +242,7 @@ impl Script {
             Role::Ping { left, .. } => *left,
             Role::Pong { due, .. } => *due,
             Role::Confirm { is_due, .. } => u64::from(*is_due),
-            Role::Random(dice) => dice.left,
+            Role::Random(sampler) => sampler.left,
             Role::Replay { messages, next, .. } => (messages.len() - next) as u64,
         }
     }
@@ -263,17 +263,17 @@ impl Burst {
     }
 }
 
-impl Dice {
+impl Sampler {
     fn next(&mut self, max_bytes: u32) -> Option<(FlowId, u32)> {
         if self.left == 0 {
             return None;
         }
         let (flows, random) = (&self.flows, &mut self.random);
-        let roll = || {
+        let sample = || {
             let flow = *flows.get(random.below(flows.len() as u32) as usize)?;
             Some((flow, 8 * random.below(max_bytes / 8 + 1)))
         };
-        self.next = self.next.or_else(roll);
+        self.next = self.next.or_else(sample);
         self.next
     }
 

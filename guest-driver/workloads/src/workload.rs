@@ -1,5 +1,5 @@
-//! A workload, as plain data: what the nodes of a run send to whom. Every node has the same, and derives its part from
-//! it.
+//! A workload as plain data: what the nodes of a run send to each other. Every node has the same data and derives its
+//! part from it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,45 +9,45 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ChannelTerms, Limits, PostTerms, Promise, Receive, Terms};
 
-/// All that the scripts of a run are made from.
+/// The data from which a run's scripts are made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// Who sends to whom, and when.
+    /// Which node sends to which, and when.
     pub pattern: Pattern,
-    /// Payload of a message, or the most where sizes are drawn or recorded.
+    /// Payload of a message, or the maximum if sizes are drawn or recorded.
     pub message_bytes: u32,
-    /// Measured messages: round trips of a pair, else what a sender sends to each partner, or to all of them together
-    /// where they are drawn.
+    /// Measured messages: the round trips of a pair, or the messages of a sender to each partner. If partners are
+    /// drawn, the messages of a sender to all partners together.
     pub count: u64,
-    /// Messages before these that are not measured.
+    /// Messages before the measurement.
     pub warmup: u64,
-    /// Each n-th message of a flow interrupts its receiver, or where receivers ask for it, each n-th that comes; 0:
+    /// Each n-th message of a flow interrupts its receiver. If receivers request interrupts, each n-th arrival does. 0:
     /// none does.
     pub interrupt_every: u64,
     /// Records of each receive queue.
     pub slices: u32,
-    /// How messages are received, where the NIC has lists of posted receives, or memory that others may write.
+    /// How messages are received, if the NIC has lists of posted receives or memory that other nodes may write.
     pub receive: Receive,
-    /// Of all that is drawn.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// The cards' numbers of the ports that can be opened, by node: there are as many nodes.
+    /// The cards' numbers of the usable ports, one list for each node.
     pub ports: Vec<Vec<u16>>,
-    /// Whether a port sends to any number of others; otherwise it sends to one.
+    /// Whether a port sends to any number of other ports; otherwise it sends to one.
     pub sends_to_many: bool,
-    /// List entries that fit into the smallest card, for each of its ports.
+    /// List entries that fit into the smallest card, per port.
     pub entries: u64,
-    /// Unexpected messages that the smallest card keeps in mind.
+    /// Unexpected messages that the smallest card stores.
     pub unexpected_messages: u64,
-    /// Payload that a port's outbound queue holds, in the smallest card that payload is pushed into.
+    /// Payload that a port's outbound queue holds in the smallest card with such a queue.
     pub payload_bytes: u64,
-    /// How it is pushed: so much first, then segments that double; zero: whole messages.
+    /// The first segment of a pushed message, followed by segments that double in size; zero: whole messages.
     pub first_segment_bytes: u64,
-    /// What the cards promise of messages, on this network.
+    /// What the cards guarantee for messages on this network.
     pub promise: Promise,
 }
 
-/// Who sends to whom.
+/// Which node sends to which.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
@@ -57,18 +57,19 @@ pub enum Pattern {
     Stream,
     /// Every node sends to every other.
     AllToAll,
-    /// Every node sends to so many nodes next to it on a ring.
+    /// Every node sends to this number of nodes next to it on a ring.
     NeighbourExchange(u32),
-    /// Every node sends messages of random sizes to random ones of so many partners, who are random, too.
+    /// Every node sends messages of random sizes to randomly chosen partners. This is the number of its partners, which
+    /// are also random.
     Random(u32),
-    /// Every node sends to the one of this rank.
+    /// Every node sends to the node of this rank.
     Incast(u16),
-    /// The cards of all nodes add what every node has, or where messages are empty wait for each other.
+    /// The cards of all nodes add the values of all nodes. Empty messages are a barrier.
     Reduce,
-    /// Every node sends to a peripheral of the next node that has one, whose port is said by node, and gets each
-    /// message back before it sends another.
+    /// Every node sends to a peripheral of the next node that has one, and receives each message back before it sends
+    /// the next. The list gives the peripheral's port for each node.
     Echo(Vec<Option<u16>>),
-    /// Every node sends what was recorded.
+    /// Every node sends recorded messages.
     Replay(Vec<Recorded>),
 }
 
@@ -76,30 +77,30 @@ pub enum Pattern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "RecordedTuple", into = "RecordedTuple")]
 pub struct Recorded {
-    /// When its program began to send it, from the begin of the recording.
+    /// When its program began to send it, counted from the start of the recording.
     pub model_time_ps: u64,
-    /// Where it came from, by the cards' numbers of ports.
+    /// Its ends, by the cards' numbers of ports.
     pub route: Route,
     /// Payload.
     pub bytes: u32,
-    /// Whether it interrupted its receiver.
+    /// Whether it interrupts its receiver.
     pub interrupts: bool,
 }
 
-/// Where a message went.
+/// The ends of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Route {
     /// Rank of the sender.
     pub node: u16,
-    /// Its port.
+    /// Port of the sender.
     pub port: u16,
     /// Rank of the receiver.
     pub to: u16,
-    /// Its port.
+    /// Port of the receiver.
     pub to_port: u16,
 }
 
-/// How a recorded message is written: short, for there are many.
+/// The serialized form of a recorded message: a tuple, because recordings are long.
 type RecordedTuple = (u64, u16, u16, u16, u16, u32, bool);
 
 impl From<RecordedTuple> for Recorded {
@@ -116,28 +117,28 @@ impl From<Recorded> for RecordedTuple {
 }
 
 impl Workload {
-    /// Ports that an incast's senders share at their receiver, and that a recording may name, at most.
+    /// The maximum number of ports that an incast's senders share at their receiver, and that a recording may name.
     pub const MAX_PORTS: u32 = 8;
 
-    /// Nodes of a run of real programs, at most.
+    /// The maximum number of nodes of a run of real programs.
     const MAX_NODES: usize = 1024;
-    /// The longest message.
+    /// The maximum length of a message.
     const MAX_MESSAGE_BYTES: u32 = 64 << 20;
-    /// The most messages of a sender.
+    /// The maximum number of messages of a sender.
     const MAX_COUNT: u64 = 100_000_000;
 
-    /// How many nodes take part.
+    /// The number of nodes.
     #[must_use]
     pub fn nodes(&self) -> u32 {
         self.ports.len() as u32
     }
 
-    /// Their ranks.
+    /// The ranks of the nodes.
     pub fn ranks(&self) -> impl Iterator<Item = u16> + Clone + use<> {
         (0..self.nodes()).map(|rank| rank as u16)
     }
 
-    /// What every port is opened with, where the NIC has lists; no port has more than so many flows at its end.
+    /// The settings that every port is opened with if the NIC has lists. No port has more than `partners` flows.
     #[must_use]
     pub fn terms(&self, partners: u64) -> Terms {
         let limits = Limits {
@@ -149,13 +150,13 @@ impl Workload {
         Terms::new(self.receive, self.message_bytes.into(), &limits)
     }
 
-    /// What every port is opened with, where the NIC posts messages.
+    /// The settings that every port is opened with if the NIC posts messages.
     #[must_use]
     pub fn post_terms(&self) -> PostTerms {
         PostTerms::new(self.slices, self.message_bytes, self.interrupt_every)
     }
 
-    /// What every port is opened with, where the NIC has channels.
+    /// The settings that every port is opened with if the NIC has channels.
     #[must_use]
     pub fn channel_terms(&self) -> ChannelTerms {
         ChannelTerms::new(
@@ -168,10 +169,10 @@ impl Workload {
         )
     }
 
-    /// What a program cannot perform of it, for who gets it from elsewhere.
+    /// Checks that a program can run this workload. A caller that reads the workload from outside must call this.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// The violated limit.
     pub fn check(&self) -> Result<(), String> {
         let nodes = self.ports.len();
         let within = |what: &str, value: u64, least: u64, most: u64| {
@@ -195,7 +196,7 @@ impl Workload {
         match &self.pattern {
             Pattern::PingPong | Pattern::Stream | Pattern::Reduce => Ok(()),
             Pattern::Echo(peripherals) => within(
-                "the number of nodes that may have a peripheral",
+                "the length of the list of peripherals",
                 peripherals.len() as u64,
                 nodes as u64,
                 nodes as u64,

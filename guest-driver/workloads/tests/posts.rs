@@ -1,4 +1,4 @@
-//! Workloads over ports that post messages, against cards of a few lines that share no code with any model.
+//! Workloads over ports that post messages, against minimal cards that share no code with the models.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,35 +17,35 @@ use niclab_workloads::{
 };
 
 const SLICES: u32 = 16;
-/// More rounds than any of these workloads takes.
-const MOST_ROUNDS: usize = 100_000;
+/// More rounds than any of these workloads needs.
+const MAX_ROUNDS: usize = 100_000;
 
 fn zeros(words: usize) -> Vec<AtomicU64> {
     (0..words).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// What befalls messages.
+/// What the network does to messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Network {
-    Sound,
-    /// Every fifth is lost.
+    Reliable,
+    /// Loses every fifth message.
     Loses,
-    /// Of every fifth, a part is lost.
-    Tears,
-    /// Every fifth comes twice.
-    Doubles,
-    /// Of every fifth, a bit is another.
+    /// Loses a part of every fifth message.
+    Truncates,
+    /// Delivers every fifth message twice.
+    Duplicates,
+    /// Flips a bit of every fifth message.
     Damages,
 }
 
-/// A message on its way.
-struct Letter {
+/// A message in flight.
+struct Packet {
     from: u16,
     to: u16,
     bytes: Vec<u8>,
 }
 
-/// A node: the memory that both sides share, and what its card keeps to itself.
+/// A node: the memory that program and card share, and the state of the card.
 struct Node {
     rank: u16,
     requester: Vec<AtomicU64>,
@@ -117,7 +117,7 @@ impl Node {
         }
     }
 
-    fn tell(&mut self, event: PostEvent, kind: u32, result: u32) {
+    fn report(&mut self, event: PostEvent, kind: u32, result: u32) {
         let released = self.completer[0].load(Ordering::Relaxed);
         let due = self.receives.len() as u64;
         assert!(self.events - released + due < SLICES.into(), "more events are due than the queue holds");
@@ -130,8 +130,8 @@ impl Node {
         }
     }
 
-    /// The next launch, if there is one: its words and its code.
-    fn launched(&mut self) -> Option<(Vec<u64>, u32)> {
+    /// Takes the next command, if one is posted: its words and its code.
+    fn next_command(&mut self) -> Option<(Vec<u64>, u32)> {
         let sequence = self.taken as u32 + 1;
         let first = slot_of(sequence) as usize * SLOT_WORDS;
         let slot = &self.requester[first..first + SLOT_WORDS];
@@ -145,10 +145,10 @@ impl Node {
         Some((slot[..10].to_vec(), launch as u32))
     }
 
-    /// Takes all launches. Whether there were any.
-    fn take_launches(&mut self) -> bool {
+    /// Takes all posted commands. Returns whether there were any.
+    fn take_commands(&mut self) -> bool {
         let before = self.taken;
-        while let Some((words, code)) = self.launched() {
+        while let Some((words, code)) = self.next_command() {
             match code & 0xff {
                 POST_RECEIVE => self.receives.push_back((from_words(&words).expect("ten words"), code)),
                 POST_SEND => self.sends.push_back((from_words(&words).expect("ten words"), code)),
@@ -158,68 +158,68 @@ impl Node {
         self.taken > before
     }
 
-    /// Reads the data of a message.
-    fn read(&mut self) -> Option<Letter> {
+    /// Reads the data of the oldest message from memory.
+    fn read(&mut self) -> Option<Packet> {
         let (SendCommand { user, node, offset, bytes, .. }, code) = self.sends.pop_front()?;
         assert!(bytes >= 4 && bytes.is_multiple_of(4), "{bytes}");
-        let letter = Letter { from: self.rank, to: node, bytes: self.load(offset, bytes) };
+        let packet = Packet { from: self.rank, to: node, bytes: self.load(offset, bytes) };
         if code & POST_TELL_SENT != 0 {
             let event = PostEvent { user, bytes, ..PostEvent::default() };
-            self.tell(event, POST_EVENT_SENT, POST_OK);
+            self.report(event, POST_EVENT_SENT, POST_OK);
         }
-        Some(letter)
+        Some(packet)
     }
 
-    /// A message came, whole or not, and takes the room that was posted first.
-    fn arrive(&mut self, letter: &Letter, is_torn: bool) {
-        let (receive, code) = self.receives.pop_front().expect("the carrier has looked");
-        let bytes = letter.bytes.len() as u64;
+    /// Stores a message that arrived, complete or not, into the place that was posted first.
+    fn arrive(&mut self, packet: &Packet, is_incomplete: bool) {
+        let (receive, code) = self.receives.pop_front().expect("the carrier checks for a posted place");
+        let bytes = packet.bytes.len() as u64;
         let moved_bytes = bytes.min(receive.bytes);
-        self.store(receive.offset, &letter.bytes[..moved_bytes as usize]);
+        self.store(receive.offset, &packet.bytes[..moved_bytes as usize]);
         self.interrupts += u64::from(code & POST_INTERRUPT != 0);
-        let result = match (is_torn, moved_bytes < bytes) {
+        let result = match (is_incomplete, moved_bytes < bytes) {
             (true, _) => POST_INCOMPLETE,
             (false, true) => POST_TRUNCATED,
             (false, false) => POST_OK,
         };
-        let source = letter.from.into();
+        let source = packet.from.into();
         let event = PostEvent { user: receive.user, bytes, moved_bytes, source, ..PostEvent::default() };
-        self.tell(event, POST_EVENT_RECEIVED, result);
+        self.report(event, POST_EVENT_RECEIVED, result);
     }
 }
 
-/// Carries messages to nodes with room for them.
+/// Carries messages to nodes with a posted place.
 struct Carrier {
     network: Network,
-    letters: VecDeque<Letter>,
+    packets: VecDeque<Packet>,
     carried: u64,
 }
 
 impl Carrier {
-    /// Carries the message that waits longest, or puts it behind the others.
+    /// Carries the oldest message. If its receiver has no posted place, the message goes to the end of the queue.
     fn carry(&mut self, nodes: &mut [(Node, Program<PostTransport>)]) {
-        let Some(mut letter) = self.letters.pop_front() else { return };
-        let node = &mut nodes[usize::from(letter.to)].0;
-        let is_struck = (self.carried + 1).is_multiple_of(5);
+        let Some(mut packet) = self.packets.pop_front() else { return };
+        let node = &mut nodes[usize::from(packet.to)].0;
+        let is_faulty = (self.carried + 1).is_multiple_of(5);
         let times = match self.network {
-            Network::Loses if is_struck => 0,
-            Network::Doubles if is_struck => 2,
+            Network::Loses if is_faulty => 0,
+            Network::Duplicates if is_faulty => 2,
             _ => 1,
         };
         if node.receives.len() < times {
-            return self.letters.push_back(letter);
+            return self.packets.push_back(packet);
         }
         self.carried += 1;
-        if is_struck && self.network == Network::Damages {
-            letter.bytes[12] ^= 1;
+        if is_faulty && self.network == Network::Damages {
+            packet.bytes[12] ^= 1;
         }
-        (0..times).for_each(|_| node.arrive(&letter, is_struck && self.network == Network::Tears));
+        (0..times).for_each(|_| node.arrive(&packet, is_faulty && self.network == Network::Truncates));
     }
 }
 
-/// Performs a workload. How many messages came to each node, how many interrupts, and what was wrong first.
-fn perform(workload: &Workload, network: Network) -> (Vec<u64>, u64, Option<String>) {
-    workload.check().expect("a workload that can be");
+/// Runs a workload. Returns the messages that each node received, the number of interrupts, and the first failure.
+fn run(workload: &Workload, network: Network) -> (Vec<u64>, u64, Option<String>) {
+    workload.check().expect("a valid workload");
     let plan = Plan::new(workload);
     let mut verifier = Verifier::new(plan.flows.clone(), workload.promise);
     let mut nodes: Vec<(Node, Program<PostTransport>)> = Vec::new();
@@ -234,18 +234,18 @@ fn perform(workload: &Workload, network: Network) -> (Vec<u64>, u64, Option<Stri
         program.perform(plan.measured.get(usize::from(rank)).cloned().unwrap_or_else(Script::idle));
         nodes.push((node, program));
     }
-    let mut carrier = Carrier { network, letters: VecDeque::new(), carried: 0 };
-    for round in 0..MOST_ROUNDS {
-        let mut is_quiet = carrier.letters.is_empty();
+    let mut carrier = Carrier { network, packets: VecDeque::new(), carried: 0 };
+    for round in 0..MAX_ROUNDS {
+        let mut is_idle = carrier.packets.is_empty();
         for (node, program) in &mut nodes {
-            is_quiet &= !program.step(node, &mut verifier).expect("a sound device");
-            is_quiet &= !node.take_launches() && node.sends.is_empty();
+            is_idle &= !program.step(node, &mut verifier).expect("a device without fault");
+            is_idle &= !node.take_commands() && node.sends.is_empty();
             // Cards are slower than programs.
             if round.is_multiple_of(8) {
-                carrier.letters.extend(node.read());
+                carrier.packets.extend(node.read());
             }
         }
-        if is_quiet {
+        if is_idle {
             break;
         }
         carrier.carry(&mut nodes);
@@ -270,7 +270,7 @@ fn workload(pattern: Pattern) -> Workload {
         unexpected_messages: 0,
         payload_bytes: 0,
         first_segment_bytes: 0,
-        // One that waits for room is passed by others.
+        // Later messages overtake one that waits for room.
         promise: UNORDERED,
     }
 }
@@ -278,7 +278,7 @@ fn workload(pattern: Pattern) -> Workload {
 const UNORDERED: Promise = Promise { is_in_order: false, ..Promise::ALL };
 
 #[test]
-fn every_message_comes_once_and_whole_however_long() {
+fn every_message_of_any_length_arrives_once_and_complete() {
     for message_bytes in [0, 1, 7, 8, 61, 64, 1000] {
         for (pattern, expected) in [
             (Pattern::PingPong, [40; 4]),
@@ -288,36 +288,38 @@ fn every_message_comes_once_and_whole_however_long() {
             (Pattern::Incast(3), [0, 0, 0, 120]),
         ] {
             let workload = Workload { message_bytes, ..workload(pattern) };
-            let (received, interrupts, wrong) = perform(&workload, Network::Sound);
+            let (received, interrupts, wrong) = run(&workload, Network::Reliable);
             assert_eq!((wrong, interrupts), (None, 0), "{:?} of {message_bytes}", workload.pattern);
             assert_eq!(received, expected, "{:?} of {message_bytes}", workload.pattern);
         }
     }
-    let (received, _, wrong) = perform(&workload(Pattern::Random(3)), Network::Sound);
+    let (received, _, wrong) = run(&workload(Pattern::Random(3)), Network::Reliable);
     assert_eq!((wrong, received.iter().sum::<u64>()), (None, 160));
 }
 
 #[test]
-fn receivers_ask_for_interrupts() {
+fn receivers_determine_which_messages_interrupt() {
     let every_eighth = Workload { interrupt_every: 8, ..workload(Pattern::Incast(0)) };
-    assert_eq!(perform(&every_eighth, Network::Sound).1, 120 / 8);
+    assert_eq!(run(&every_eighth, Network::Reliable).1, 120 / 8);
 }
 
 #[test]
-fn what_a_network_does_is_found_unless_the_cards_promise_less() {
+fn verifier_finds_each_fault_that_the_promise_excludes() {
     let lossy = Promise { is_delivered: false, ..UNORDERED };
-    let doubling = Promise { is_once: false, ..UNORDERED };
+    let duplicating = Promise { is_once: false, ..UNORDERED };
     let incast = |promise| Workload { promise, ..workload(Pattern::Incast(3)) };
-    for (network, promise, expected) in
-        [(Network::Loses, lossy, 96), (Network::Tears, lossy, 96), (Network::Doubles, doubling, 144)]
-    {
-        let (received, _, wrong) = perform(&incast(promise), network);
+    for (network, promise, expected) in [
+        (Network::Loses, lossy, 96),
+        (Network::Truncates, lossy, 96),
+        (Network::Duplicates, duplicating, 144),
+    ] {
+        let (received, _, wrong) = run(&incast(promise), network);
         assert_eq!((wrong, received[3]), (None, expected), "{network:?}");
     }
-    assert!(perform(&incast(UNORDERED), Network::Doubles).2.is_some());
-    assert!(perform(&incast(lossy), Network::Doubles).2.is_some());
-    assert!(perform(&incast(Promise::ALL), Network::Loses).2.is_some());
-    for promise in [Promise::ALL, lossy, doubling] {
-        assert!(perform(&incast(promise), Network::Damages).2.is_some(), "{promise:?}");
+    assert!(run(&incast(UNORDERED), Network::Duplicates).2.is_some());
+    assert!(run(&incast(lossy), Network::Duplicates).2.is_some());
+    assert!(run(&incast(Promise::ALL), Network::Loses).2.is_some());
+    for promise in [Promise::ALL, lossy, duplicating] {
+        assert!(run(&incast(promise), Network::Damages).2.is_some(), "{promise:?}");
     }
 }

@@ -1,8 +1,7 @@
-//! Packages from the mirror the host already uses, through an apt of our own.
+//! Packages from the host's Debian mirror, through a private apt.
 //!
-//! apt is run with its own state, lists, archives and settings, all below the cache; the host's are read only to
-//! learn its mirror and its network settings, and are never written. apt checks every package against the keys
-//! of Debian's archive.
+//! apt has its own state, lists, archives and settings, all in the cache. niclab reads the host's settings only for the
+//! mirror and the network, and never writes them. apt checks every package against the keys of Debian's archive.
 
 pub mod sources;
 
@@ -19,17 +18,17 @@ use sources::{Source, parse_deb822, parse_one_line};
 /// The Debian release of guests and tools.
 pub(crate) const SUITE: &str = "trixie";
 
-/// Where that release's newer QEMU is.
+/// The suite with the newer QEMU.
 const BACKPORTS: &str = "trixie-backports";
 
-/// What is taken from [`BACKPORTS`]: QEMU 11.1, and the firmware it insists on. All else is from [`SUITE`].
+/// Packages from [`BACKPORTS`]: QEMU 11.1 and the firmware that it requires. All others are from [`SUITE`].
 const FROM_BACKPORTS: &str = "src:qemu src:seabios";
 
-/// The keys of Debian's archive, where the package `debian-archive-keyring` puts them (the newer name first).
+/// The keys of Debian's archive, at the paths of the package `debian-archive-keyring` (the newer name first).
 const KEYRINGS: [&str; 2] =
     ["/usr/share/keyrings/debian-archive-keyring.pgp", "/usr/share/keyrings/debian-archive-keyring.gpg"];
 
-/// Settings of the host's apt that concern how it reaches its mirror; these are carried over.
+/// Settings of the host's apt for its access to the mirror; the private apt gets them, too.
 const CARRIED_SETTINGS: [&str; 12] = [
     "Acquire::http",
     "Acquire::https",
@@ -45,19 +44,19 @@ const CARRIED_SETTINGS: [&str; 12] = [
     "Acquire::Queue-Mode",
 ];
 
-/// Where packages come from, and who vouches for them.
+/// The source of packages, and the keys that sign them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mirror {
     /// Base address.
     pub uri: String,
     /// Key files.
     keys: Vec<PathBuf>,
-    /// The host's owner takes it unverified.
+    /// The host's configuration trusts the mirror without verification.
     trusted: bool,
 }
 
 impl Mirror {
-    /// The mirror given by the user, else the one of the host's apt configuration.
+    /// The mirror that the user gives, or else that of the host's apt configuration.
     ///
     /// # Errors
     /// [`ImageError::BadMirror`], [`ImageError::NoMirror`], [`ImageError::NoKeyring`], or a failure of
@@ -70,7 +69,7 @@ impl Mirror {
     }
 
     fn given(uri: &str) -> Result<Self, ImageError> {
-        // The address is written into a configuration file; a space or a line break would say something else.
+        // The address is written into a configuration file, where a space or a line break would add other settings.
         let scheme_ends = uri.find(":/");
         if scheme_ends.is_none_or(|at| at == 0) || !uri.chars().all(|c| c.is_ascii_graphic() && c != '"') {
             return Err(ImageError::BadMirror { mirror: uri.to_owned() });
@@ -94,7 +93,7 @@ impl Mirror {
     }
 
     fn sources_file(&self) -> String {
-        // apt uses the packages of a `file:` mirror where they lie, and we look for them among the archives.
+        // apt does not copy packages of a `file:` mirror, but niclab needs them in the archives.
         let uri = self.uri.strip_prefix("file:").map_or(self.uri.clone(), |path| format!("copy:{path}"));
         let keys: Vec<String> = self.keys.iter().map(|key| key.display().to_string()).collect();
         let trusted = if self.trusted { "Trusted: yes\n" } else { "" };
@@ -113,12 +112,12 @@ fn archive_keyring() -> Result<PathBuf, ImageError> {
     })
 }
 
-/// What we read of the host's apt configuration.
+/// The parts of the host's apt configuration that niclab uses.
 struct HostSettings {
     source_list: PathBuf,
     source_parts: PathBuf,
     carried: Vec<(String, String)>,
-    /// Folders with the credentials for mirrors that want some.
+    /// Folders with credentials for mirrors.
     credentials: Vec<(&'static str, PathBuf)>,
 }
 
@@ -137,7 +136,7 @@ impl HostSettings {
             .collect();
         let single: BTreeMap<&str, &str> = settings.iter().copied().collect();
         let get = |name: &str, default: &str| single.get(name).copied().unwrap_or(default).to_owned();
-        // apt joins these: an absolute one replaces all before it.
+        // apt joins these paths: an absolute one replaces the ones before it.
         let etc = Path::new("/").join(get("Dir", "/")).join(get("Dir::Etc", "etc/apt"));
         let is_carried = |name: &str| {
             let below = |prefix: &&str| {
@@ -160,8 +159,7 @@ impl HostSettings {
         }
     }
 
-    /// All entries, the single list first, then the parts by name, as apt reads them. A file that cannot be read
-    /// has no entries.
+    /// All entries, in apt's order: first the single list, then the parts by name. An unreadable file has no entries.
     fn sources(&self) -> Vec<Source> {
         let mut paths = vec![self.source_list.clone()];
         let mut parts: Vec<PathBuf> = fs::read_dir(&self.source_parts)
@@ -185,7 +183,7 @@ fn read_sources(path: &Path) -> Vec<Source> {
     }
 }
 
-/// A package at the version that apt chose.
+/// A package in the version that apt chose.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Package {
     pub name: String,
@@ -209,7 +207,7 @@ pub(crate) struct Apt {
 }
 
 impl Apt {
-    /// Sets up apt below `cache` and fetches the mirror's lists. `what` is what they are needed for.
+    /// Sets up apt in `cache` and fetches the mirror's lists. `what` names their purpose, for errors.
     pub fn open(
         cache: &Path,
         mirror: Mirror,
@@ -220,7 +218,7 @@ impl Apt {
         apt.configure()?;
         detail(&format!("package lists from {}", apt.mirror.uri));
         let mut update = apt.command("apt-get");
-        // Without this, apt shrugs off a mirror that does not answer.
+        // By default, apt ignores a mirror that does not answer.
         update.args(["-q", "-o", "APT::Update::Error-Mode=any", "update"]);
         let end = stream(&mut update, |line| detail(line))?;
         if !end.success {
@@ -240,14 +238,13 @@ impl Apt {
         write(etc.join("mirror.sources"), &self.mirror.sources_file())?;
         let pin = format!("Package: {FROM_BACKPORTS}\nPin: release n={BACKPORTS}\nPin-Priority: 990\n");
         write(etc.join("preferences"), &pin)?;
-        // No package is installed as far as this apt knows, so it names every dependency.
+        // For this apt no package is installed, so it lists every dependency.
         write(self.folder.join("status"), "")
     }
 
     fn settings(&self, host: &HostSettings) -> String {
         let mut text = String::new();
         let mut set = |name: &str, value: &str| {
-            // Writing to a String cannot fail.
             let _ = writeln!(text, "{name} \"{value}\";");
         };
         let path = |name: &str| self.folder.join(name).display().to_string();
@@ -274,7 +271,7 @@ impl Apt {
         set("APT::Architecture", "amd64");
         set("APT::Architectures::", "amd64");
         set("APT::Install-Recommends", "false");
-        // As root, apt would become `_apt`, which cannot write below the user's folder.
+        // Otherwise root's apt would become `_apt`, which cannot write into the user's folder.
         set("APT::Sandbox::User", "root");
         set("Acquire::Languages", "none");
         for (name, value) in &host.carried {
@@ -289,7 +286,7 @@ impl Apt {
         command
     }
 
-    /// What must be downloaded for `packages`, with all they depend on, sorted by name. A package may be an apt
+    /// The packages to download for `packages`, including all dependencies, sorted by name. A package may be an apt
     /// pattern, such as `?essential`.
     pub fn resolve(&self, packages: &[String]) -> Result<Vec<Package>, ImageError> {
         let mut command = self.command("apt-get");
@@ -304,8 +301,8 @@ impl Apt {
         Ok(found)
     }
 
-    /// Downloads `packages` (as given to [`Apt::resolve`], which gave `resolved`) and returns the files. What an
-    /// interrupted call left is used.
+    /// Downloads `packages` (as given to [`Apt::resolve`], which returned `resolved`) and returns the files. Uses what
+    /// an interrupted call has downloaded.
     pub fn download(
         &self,
         what: &str,
@@ -339,7 +336,7 @@ impl Apt {
         }
     }
 
-    /// Removes downloaded packages; call it when what they were needed for is built.
+    /// Removes downloaded packages; call it when the artefact that needed them is built.
     pub fn clean(&self) -> Result<(), ImageError> {
         crate::cache::remove_all(&self.archives())
     }
@@ -363,7 +360,7 @@ fn parse_simulated(line: &str) -> Option<Package> {
     let (name, rest) = line.strip_prefix("Inst ")?.split_once(' ')?;
     let (_, rest) = rest.split_once('(')?;
     let version = rest.split_whitespace().next()?;
-    // What is in brackets after the parenthesis are packages that wait for this one.
+    // The packages in brackets after the parenthesis wait for this one.
     let (_, architecture) = rest.split_once("])")?.0.rsplit_once('[')?;
     Some(Package { name: name.into(), version: version.into(), architecture: architecture.into() })
 }
@@ -408,7 +405,8 @@ mod tests {
                 ("sources.list.d/a.list", "deb [trusted=yes] https://vendor.example.org/apt stable main\n"),
                 (
                     "sources.list.d/b.sources",
-                    "Types: deb\nURIs: http://mirror.example.org/debian\nSuites: bookworm\nComponents: main\nTrusted: yes\n",
+                    "Types: deb\nURIs: http://mirror.example.org/debian\nSuites: bookworm\nComponents: main\nTrusted: \
+                     yes\n",
                 ),
                 ("sources.list.d/c.list.bak", "deb http://wrong.example.org/debian x main\n"),
             ],
@@ -443,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_that_would_break_the_file_is_refused() {
+    fn mirror_that_would_break_the_file_is_refused() {
         for bad in
             ["", "example.org/debian", "http://example.org/debian\nTrusted: yes", "http://a b/debian", ":/x"]
         {

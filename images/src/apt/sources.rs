@@ -1,7 +1,7 @@
 //! Reading apt's source lists, in both of apt's formats.
 //!
-//! Only what is needed to find the mirror a host uses: see sources.list(5). Lines that do not parse are skipped,
-//! as apt itself reports them to the host's owner.
+//! Reads only what is needed to find the host's mirror: see sources.list(5). Invalid lines are skipped; apt itself
+//! reports them to the host's owner.
 
 use std::path::PathBuf;
 
@@ -14,23 +14,22 @@ pub struct Source {
     pub suites: Vec<String>,
     /// Components, such as `main`.
     pub components: Vec<String>,
-    /// Key files that sign it; embedded keys and fingerprints are not kept.
+    /// Files with the keys that sign it; embedded keys and fingerprints are ignored.
     pub signed_by: Vec<PathBuf>,
-    /// The host's owner said to take it unverified.
+    /// The host's configuration trusts it without verification.
     pub trusted: bool,
 }
 
 impl Source {
-    /// The first address that serves Debian itself, as opposed to its security archive or another vendor's
-    /// packages.
+    /// The first address of Debian itself, not of its security archive or of another vendor.
     pub fn debian_uri(&self) -> Option<&str> {
         let main = self.components.iter().any(|c| c == "main");
         self.uris.iter().map(String::as_str).find(|uri| main && serves_debian(uri))
     }
 }
 
-/// By convention a mirror's path ends in `debian`. Snapshots add a time (`debian/20250520T000000Z`), and mirror
-/// lists (apt-transport-mirror(1)) are files called `debian.list`.
+/// By convention a mirror's path ends in `debian`. Snapshots add a time (`debian/20250520T000000Z`), and mirror lists
+/// (apt-transport-mirror(1)) are files with the name `debian.list`.
 fn serves_debian(uri: &str) -> bool {
     let Some((scheme, rest)) = uri.split_once(':') else { return false };
     if scheme == "cdrom" {
@@ -110,7 +109,7 @@ fn parse_stanza(lines: &[&str]) -> Option<Source> {
     (!source.uris.is_empty() && !source.suites.is_empty()).then_some(source)
 }
 
-/// apt's idea of a true value (StringToBool).
+/// apt's definition of a true value (StringToBool).
 fn is_true(value: &str) -> bool {
     matches!(value.to_ascii_lowercase().as_str(), "yes" | "true" | "with" | "on" | "enable" | "1")
 }
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_as_debian() {
+    fn addresses_of_debian_are_recognised() {
         for uri in [
             "http://example.org/debian",
             "https://example.org/mirror/debian/",
@@ -210,9 +209,9 @@ mod tests {
     }
 
     proptest! {
-        /// What is written in either format is read back the same.
+        /// Entries are the same after writing and reading them in either format.
         #[test]
-        fn both_formats_say_the_same(entries in prop::collection::vec(source(), 0..5)) {
+        fn both_formats_give_the_same_entries(entries in prop::collection::vec(source(), 0..5)) {
             let mut lines = String::new();
             let mut stanzas = String::from("\n");
             for s in &entries {

@@ -1,4 +1,4 @@
-//! Builds the kernel: packages, configuration, compiler, and what modules are built against.
+//! Builds the kernel: packages, configuration, compilation, and the files that modules are built against.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -14,10 +14,10 @@ use crate::sandbox::Sandbox;
 use crate::tree::{Tree, link_tools};
 use crate::unpack::unpack;
 
-/// Change it when the code below changes what is built.
+/// Change it if the code below builds something else.
 pub(super) const RECIPE: &str = "debug 3";
 
-/// What the build needs beside the source, and guests later: busybox and the C and C++ libraries.
+/// Packages that the build needs, and those that guests need later: busybox and the C and C++ libraries.
 pub(super) const PACKAGES: [&str; 20] = [
     "gcc-14",
     "make",
@@ -41,23 +41,23 @@ pub(super) const PACKAGES: [&str; 20] = [
     "busybox-static",
 ];
 
-/// Within the tree while it is built: the source, what is made of it, and the options.
+/// Paths in the tree during the build: the source, the output, and the options.
 const SOURCE: &str = "kernel-source";
 const OUTPUT: &str = "kernel-build";
 const OPTIONS: &str = "kernel.config";
-/// What the kernel exports, by which a build of modules knows that they can be loaded.
+/// The exported symbols, which a build of modules checks.
 const SYMBOLS: &str = "Module.symvers";
 
-/// A kernel that is entered by PVH, as QEMU does it without a BIOS, carries these files out before KASAN has any shadow
-/// memory (`xen_prepare_pvh`, and `memcmp` for it): with checks in them it would end there, without a word.
+/// QEMU enters a kernel by PVH, without a BIOS. Such a kernel runs these files before KASAN has shadow memory
+/// (`xen_prepare_pvh`, and `memcmp` for it). If they had checks, the kernel would end there without a message.
 const BEFORE_KASAN: [&str; 2] = ["KASAN_SANITIZE_enlighten.o=n", "KASAN_SANITIZE_string.o=n"];
 
-/// Lines of the compiler's that are shown.
+/// Maximum number of the compiler's lines to show.
 const MOST_LINES: usize = 60;
 
 type Detail<'a> = &'a (dyn Fn(&str) + Sync);
 
-/// Fills `root` with the source and the tools.
+/// Unpacks the source and the tools into `root`.
 pub(super) fn fetch(apt: &Apt, tree: &Tree, root: &Path, detail: Detail<'_>) -> Result<(), ImageError> {
     let source = source_package(tree)?;
     let packages: Vec<String> = PACKAGES.map(str::to_owned).into_iter().chain([source.asked()]).collect();
@@ -67,7 +67,7 @@ pub(super) fn fetch(apt: &Apt, tree: &Tree, root: &Path, detail: Detail<'_>) -> 
     link_tools(root, &[("gcc", "gcc-14"), ("sh", "dash"), ("awk", "mawk")])
 }
 
-/// Makes the kernel of what [`fetch`] left there.
+/// Builds the kernel from the files of [`fetch`].
 pub(super) fn compile(
     tree: &Tree,
     tools: &[DebugTool],
@@ -89,7 +89,7 @@ pub(super) fn compile(
     write(DEBUG_TOOLS, &tools.iter().fold(String::new(), |text, tool| format!("{text}{tool}\n")))
 }
 
-/// Debian's package of the source, at the version of the guests' kernel.
+/// Debian's package with the source of the guests' kernel version.
 #[derive(Debug, PartialEq, Eq)]
 struct SourcePackage {
     /// Such as `linux-source-6.12`.
@@ -107,7 +107,7 @@ impl SourcePackage {
         format!("{}={}", self.name, self.version)
     }
 
-    /// The mirror has no longer what the package tree was made of.
+    /// The error if the mirror no longer has the kernel version of the package tree.
     fn newer(&self, tree: &Tree, error: ImageError) -> ImageError {
         match error {
             ImageError::Packages { output, .. } => {
@@ -127,7 +127,7 @@ fn source_package(tree: &Tree) -> Result<SourcePackage, ImageError> {
     Ok(SourcePackage::of(&tree.kernel_release, &version))
 }
 
-/// A kernel that is being built.
+/// A kernel during its build.
 struct Kernel<'a> {
     root: &'a Path,
     sandbox: Sandbox,
@@ -164,7 +164,7 @@ impl Kernel<'_> {
 
     fn compile(&self) -> Result<(), ImageError> {
         let jobs = format!("-j{}", thread::available_parallelism().map_or(1, usize::from));
-        // No file says who built it where and when.
+        // Keeps user, host and time of the build out of all files.
         let same = ["KBUILD_BUILD_USER=niclab", "KBUILD_BUILD_HOST=niclab", "KBUILD_BUILD_TIMESTAMP=@0"];
         let target = format!("/{OUTPUT}");
         let arguments =
@@ -172,18 +172,18 @@ impl Kernel<'_> {
         self.make(&arguments.concat())
     }
 
-    /// Moves what is needed later to where it belongs, and removes the rest. Returns the kernel's release.
+    /// Moves the files that are needed later to their final paths, and removes the rest. Returns the kernel's release.
     fn keep(&self) -> Result<String, ImageError> {
         (self.detail)("keeping what modules are built against");
         let output = self.root.join(OUTPUT);
-        // Of a kernel without modules of its own these are all symbols that there are.
+        // A kernel without modules of its own has no other symbols.
         let (from, to) = (output.join("vmlinux.symvers"), output.join(SYMBOLS));
         fs::copy(&from, &to).at("copy", &from)?;
         let release_file = output.join("include/config/kernel.release");
         let release = fs::read_to_string(&release_file).at("read", &release_file)?.trim().to_owned();
         let modules = self.root.join("usr/lib/modules").join(&release);
         fs::create_dir_all(&modules).at("create", &modules)?;
-        // The kernel's own list of what a build of modules reads, as its packages for other distributions have it.
+        // The kernel's own list of the files that a build of modules reads, as in its packages for other distributions.
         let headers = format!("/usr/lib/modules/{release}/build");
         let script =
             "KBUILD_RUN_COMMAND=+$(srctree)/scripts/package/install-extmod-build ".to_owned() + &headers;
@@ -196,7 +196,7 @@ impl Kernel<'_> {
         let (from, to) = (output.join("modules.builtin"), modules.join("modules.builtin"));
         fs::rename(&from, &to).at("move", &from)?;
         let dependencies = modules.join("modules.dep");
-        // It has no modules.
+        // The kernel has no modules.
         fs::write(&dependencies, "").at("write", &dependencies)?;
         let (from, to) = (output.join("vmlinux"), self.root.join(VMLINUX));
         let boot = self.root.join("boot");
@@ -206,8 +206,7 @@ impl Kernel<'_> {
         Ok(release)
     }
 
-    /// Runs make in the tree. Should it fail, what is shown is the compiler's words, wherever among its output they
-    /// stood.
+    /// Runs make in the tree. If it fails, the error has the compiler's messages from anywhere in the output.
     fn make(&self, arguments: &[&str]) -> Result<(), ImageError> {
         let program = [&["make"], arguments].concat();
         let mut make = self.sandbox.enter(self.root, &program);
@@ -236,7 +235,7 @@ impl Kernel<'_> {
     }
 }
 
-/// The file in a line such as `  CC      kernel/fork.o`, with which the kernel's build says what it does.
+/// The file in a progress line of the kernel's build, such as `  CC      kernel/fork.o`.
 fn step_of(line: &str) -> Option<&str> {
     let (verb, what) = line.strip_prefix("  ")?.split_once(' ')?;
     let is_verb =
@@ -249,13 +248,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_source_is_that_of_the_guests_kernel() {
+    fn source_package_matches_the_guests_kernel() {
         let source = SourcePackage::of("6.12.117+deb13-amd64", "6.12.117-1");
         assert_eq!(source.asked(), "linux-source-6.12=6.12.117-1");
     }
 
     #[test]
-    fn what_make_does_is_told_from_what_the_compiler_says() {
+    fn make_progress_differs_from_compiler_messages() {
         assert_eq!(step_of("  CC      kernel/fork.o"), Some("kernel/fork.o"));
         assert_eq!(step_of("  HOSTCC  scripts/basic/fixdep"), Some("scripts/basic/fixdep"));
         for words in

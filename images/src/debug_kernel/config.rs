@@ -2,16 +2,16 @@
 
 use super::DebugTool;
 
-/// What every such kernel has.
+/// The options of every debug kernel.
 pub(super) const BASE: &str = include_str!("../../kernel/base.config");
 
-/// All that is asked for.
+/// All requested options.
 pub(super) fn wanted(tools: &[DebugTool]) -> String {
     tools.iter().fold(BASE.to_owned(), |text, tool| format!("{text}\n{}", tool.config()))
 }
 
-/// Lines of `wanted` that do not hold in `config`: the kernel's own tool drops what depends on something that is off,
-/// and says nothing. A kernel whose tool was dropped so would see nothing, for ever.
+/// Lines of `wanted` that are missing in `config`. The kernel's tool silently drops an option whose dependency is off;
+/// a debugging tool without its option would never find anything.
 pub(super) fn dropped<'a>(wanted: &'a str, config: &str) -> Vec<&'a str> {
     let options = wanted.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let holds = |line: &&str| match line.split_once('=') {
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_dropped_or_set_unasked_is_named() {
+    fn dropped_and_changed_options_are_named() {
         let wanted = "# words\nCONFIG_A=y\nCONFIG_B=n\n\nCONFIG_C=\"x\"\n";
         assert!(dropped(wanted, "CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=\"x\"\n").is_empty());
         let lost = dropped(wanted, "# CONFIG_A is not set\nCONFIG_B=m\nCONFIG_C=\"y\"\n");
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn no_option_is_said_twice() {
+    fn no_option_is_set_twice() {
         let text = wanted(&DebugTool::USUAL);
         let mut options: Vec<&str> = text
             .lines()

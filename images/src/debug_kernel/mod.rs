@@ -1,8 +1,8 @@
-//! A guest debug kernel what drivers do: the very release that guests run otherwise, built from Debian's source
-//! package with the kernel's own means of finding faults.
+//! The guest debug kernel, which checks drivers. It has the same release as the guests' usual kernel, but is built from
+//! Debian's source package with the kernel's own debugging tools.
 //!
-//! It is built once, by the suite's own compiler in a tree of packages of its own, and stays in the cache with all that
-//! modules are built against. The newest that was asked for is the one that `kernel = "debug"` means.
+//! niclab builds it once, with the suite's compiler in a separate package tree. It stays in the cache with all files
+//! that modules are built against. `kernel = "debug"` means the debug kernel that was requested last.
 
 mod build;
 mod config;
@@ -24,46 +24,45 @@ pub use tool::DebugTool;
 
 pub(crate) const KIND: &str = "debug-kernel";
 
-/// So many are kept: a set that is tried, and the one before it.
+/// Number of kernels to keep: the current one and the one before it.
 const KEPT: usize = 2;
 
-/// The lock of whoever builds one.
+/// The lock for building one.
 const LOCK: &str = "debug-kernel-lock";
 
-/// Beside the kernels, the name of the folder of the one that is used.
+/// File next to the kernels, with the folder's name of the current one.
 const CURRENT: &str = "current";
 
-/// Files that are written into a finished one: its tools, one a line; the package tree that it belongs to; how long
-/// it took.
+/// Files in a finished kernel: its tools, one per line; the package tree that it belongs to; its release.
 const DEBUG_TOOLS: &str = "niclab-debug-tools";
 const OF_TREE: &str = "niclab-of-tree";
 const RELEASE: &str = "niclab-release";
 
-/// In it, the kernel as QEMU boots it, with its symbols.
+/// The kernel as QEMU boots it, with its symbols.
 const VMLINUX: &str = "boot/vmlinux";
 
 /// The command that builds one, for messages.
 pub(crate) const COMMAND: &str = "niclab kernel build";
 
-/// A debug kernel, whole.
+/// A complete debug kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DebugKernel {
-    /// Where it is.
+    /// Its folder.
     pub folder: PathBuf,
     /// Its release.
     pub release: String,
-    /// What watches in it.
+    /// Its debugging tools.
     pub tools: Vec<DebugTool>,
-    /// How long it took to build, if that was now.
+    /// Duration of the build, if it was built now.
     #[serde(skip)]
     pub built_in: Option<Duration>,
 }
 
-/// Builds the kernel with these tools, unless it is in the cache, and has clusters use it from now on. Of `request`
-/// only the mirror and whether there is a network count.
+/// Builds the kernel with these tools, unless it is in the cache, and makes it the current one. Uses only the mirror
+/// and the offline flag of `request`.
 ///
 /// # Errors
-/// Watchers that exclude one another; whatever keeps it from being built.
+/// When tools exclude each other, or the kernel cannot be built.
 pub fn build_kernel(
     cache: &Cache,
     tools: &[DebugTool],
@@ -91,7 +90,7 @@ pub fn build_kernel(
                     let apt = open_apt(&mut builder.apt, cache, request, "the kernel's source is", &detail)?;
                     build::fetch(apt, &tree, staging, &detail)?;
                     builder.clean()?;
-                    // Others go on while the compiler runs.
+                    // Other builds continue while the compiler runs.
                     drop(builder);
                     build::compile(&tree, &tools, staging, &detail)
                 })
@@ -107,15 +106,15 @@ pub fn build_kernel(
 /// The kernel that `kernel = "debug"` means.
 ///
 /// # Errors
-/// None was built, or it is of another release than the guests' own kernel; the message names the command.
+/// When none was built, or its release is not that of the guests' usual kernel; the message names the command.
 pub fn current_kernel(cache: &Cache) -> Result<DebugKernel, ImageError> {
     let missing = |why: &'static str| ImageError::NoDebugKernel { why, command: COMMAND };
     let named = fs::read_to_string(cache.root().join(KIND).join(CURRENT)).unwrap_or_default();
     let is_named = |path: &PathBuf| path.file_name().is_some_and(|name| name == named.trim());
     let folder = cache.list(KIND).into_iter().find(is_named);
-    let folder = folder.ok_or_else(|| missing("none has been built"))?;
+    let folder = folder.ok_or_else(|| missing("none has been built yet"))?;
     let of = text(&folder, OF_TREE)?;
-    // Without a package tree there is nothing yet that it could differ from.
+    // Without a package tree, there is no other release to compare with.
     if let Some(path) = cache.find(Tree::KIND, &Tree::key())
         && Tree::open(&path)?.id.to_string() != of
     {
@@ -125,7 +124,7 @@ pub fn current_kernel(cache: &Cache) -> Result<DebugKernel, ImageError> {
 }
 
 impl DebugKernel {
-    /// What modules and images are made from: the tree that it was built in, with QEMU's version of the other.
+    /// The tree that modules and images are made from: the kernel's own build tree, with QEMU's version of `packages`.
     pub(crate) fn tree(&self, packages: &Tree) -> Tree {
         let name = self.folder.file_name().unwrap_or_default().to_string_lossy();
         Tree {
@@ -137,7 +136,7 @@ impl DebugKernel {
         }
     }
 
-    /// For `-kernel`.
+    /// The file for `-kernel`.
     #[must_use]
     pub fn vmlinux(&self) -> PathBuf {
         self.folder.join(VMLINUX)
@@ -146,7 +145,7 @@ impl DebugKernel {
 
 fn open(folder: &Path) -> Result<DebugKernel, ImageError> {
     let listed = text(folder, DEBUG_TOOLS)?;
-    // One that this niclab does not know was built by a newer one, which watches all the same.
+    // A newer niclab may have added tools that this one does not know; they still work.
     let tools = listed.lines().filter_map(|name| DebugTool::named(name).ok()).collect();
     Ok(DebugKernel { folder: folder.to_owned(), release: text(folder, RELEASE)?, tools, built_in: None })
 }

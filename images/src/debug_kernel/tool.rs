@@ -8,28 +8,28 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DebugTool {
-    /// Memory that is used out of bounds or after it was freed.
+    /// Use of memory out of bounds or after it was freed.
     Kasan,
-    /// Two threads at one word, one of which writes.
+    /// Data races: two threads access a word, and one of them writes.
     Kcsan,
-    /// Locks taken in orders that can wait for one another, and sleep where none may be.
+    /// Lock orders that can deadlock, and sleeping in atomic context.
     Lockdep,
-    /// Memory that nobody can free any more.
+    /// Memory leaks.
     Kmemleak,
-    /// What C leaves undefined: shifts, indices, values of enumerations.
+    /// Undefined behaviour of C: shifts, indices, values of enumerations.
     Ubsan,
-    /// Mappings for the device.
+    /// DMA mappings for the device.
     DmaDebug,
-    /// Which places of a module a program reaches.
+    /// Which code of a module a program reaches.
     Kcov,
-    /// Which lines of a module were carried out, and how often.
+    /// Executed lines of a module, with counts.
     Gcov,
-    /// Lists, counted references, objects that live, and memory of the allocator.
+    /// Lists, reference counts, object lifetimes, and the allocator's memory.
     Memory,
 }
 
 impl DebugTool {
-    /// All of them.
+    /// All tools.
     pub const ALL: [Self; 9] = [
         Self::Kasan,
         Self::Kcsan,
@@ -42,7 +42,7 @@ impl DebugTool {
         Self::Memory,
     ];
 
-    /// Those of a kernel of which nothing else is said: all but KCSAN, which goes with no KASAN.
+    /// The default: all tools but KCSAN, which excludes KASAN.
     pub const USUAL: [Self; 8] = [
         Self::Kasan,
         Self::Lockdep,
@@ -54,7 +54,7 @@ impl DebugTool {
         Self::Memory,
     ];
 
-    /// What users call it.
+    /// The name that users write.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -70,18 +70,18 @@ impl DebugTool {
         }
     }
 
-    /// The one of this name.
+    /// The tool of this name.
     ///
     /// # Errors
-    /// With all names, if there is none.
+    /// A message with all names, if there is none.
     pub fn named(name: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|tool| tool.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            format!("no tool is called `{name}`; there are {names}")
+            format!("there is no tool `{name}`; the tools are {names}")
         })
     }
 
-    /// Its part of the kernel's configuration.
+    /// The tool's part of the kernel configuration.
     pub(super) const fn config(self) -> &'static str {
         match self {
             Self::Kasan => include_str!("../../kernel/kasan.config"),
@@ -108,12 +108,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_has_a_name_and_a_configuration_of_its_own() {
+    fn each_tool_has_its_own_name_and_configuration() {
         for tool in DebugTool::ALL {
             assert_eq!(DebugTool::named(tool.name()), Ok(tool));
             assert!(tool.config().contains("=y\n"), "{tool}");
             let json = serde_json::to_string(&tool).unwrap();
-            assert_eq!(json, format!("\"{tool}\""), "one name everywhere");
+            assert_eq!(json, format!("\"{tool}\""), "the JSON form is the name");
         }
         assert!(DebugTool::named("kasn").unwrap_err().contains("kasan, kcsan"));
         let usual: Vec<DebugTool> =

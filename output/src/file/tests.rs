@@ -25,7 +25,7 @@ fn regular_file_is_replaced_and_keeps_its_permissions() {
     write(&path, &[], "two").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "two");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
-    // A link stays, and the file that it leads to is replaced.
+    // The link stays; its target is replaced.
     let link = folder.path().join("link.nmi");
     symlink("a.nmi", &link).unwrap();
     write(&link, &[], "three").unwrap();
@@ -68,7 +68,7 @@ fn input_is_not_written_by_any_of_its_names() {
     for name in [&source, &dotted, &soft, &hard] {
         let error = write(name, &[Path::new("/none"), &source], "gone").unwrap_err();
         assert!(matches!(error, OutputError::Input { .. }), "{error}");
-        assert!(error.to_string().contains("s.nma are one file"), "{error}");
+        assert!(error.to_string().contains("s.nma are the same file"), "{error}");
     }
     assert_eq!(fs::read_to_string(&source).unwrap(), "nop");
 }
@@ -139,12 +139,12 @@ fn other_special_files_and_missing_folders_are_refused() {
     for path in [&dangling, &folder.path().join("no/folder"), &socket.join("below")] {
         let error = write(path, &[], "gone").unwrap_err();
         assert!(matches!(error, OutputError::Write { .. }), "{error}");
-        assert!(error.to_string().contains("is its folder there"), "{error}");
+        assert!(error.to_string().contains("its folder exists"), "{error}");
     }
 }
 
 #[test]
-fn path_that_became_an_input_meanwhile_is_left_alone() {
+fn path_that_became_an_input_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let (late, source) = (folder.path().join("late"), folder.path().join("source"));
     fs::write(&source, "nop").unwrap();
@@ -155,7 +155,7 @@ fn path_that_became_an_input_meanwhile_is_left_alone() {
 }
 
 #[test]
-fn dash_is_standard_output_where_the_command_allows_it() {
+fn dash_is_standard_output_if_the_command_allows_it() {
     let error = OutputFile::create(Path::new("-"), &[]).unwrap_err();
     assert!(matches!(error, OutputError::Stdout(_)) && error.to_string().contains("`./-`"), "{error}");
     let output = OutputFile::create_with(Path::new("-"), &[], Stdout::Allowed).unwrap();
@@ -169,7 +169,7 @@ fn all_outputs_that_cannot_be_written_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let (good, bad, worse) = (folder.path().join("a"), folder.path().join("x/b"), folder.path().join("y/c"));
     let pipe = fifo(folder.path());
-    // Nobody reads the FIFO: it would be waited for without end.
+    // The FIFO has no reader, so opening it would block forever.
     let paths = [Some(pipe.as_path()), Some(&good), None, Some(&bad), Some(&worse)];
     let error = create_all(paths, &[], Stdout::Taken).unwrap_err().to_string();
     assert!(error.contains("x/b: ") && error.contains("y/c: "), "{error}");
@@ -189,7 +189,7 @@ fn probe_opens_nothing_and_gives_the_path_without_links() {
     symlink("/dev/null", &link).unwrap();
     let probe = |path: &Path| probe_all([Some(path)], &[], Stdout::Taken).map(|[path]| path.unwrap());
     assert_eq!(probe(&link).unwrap(), Path::new("/dev/null"));
-    // Opening would wait for a reader.
+    // Opening it would wait for a reader.
     let pipe = fifo(folder.path());
     assert_eq!(probe(&pipe).unwrap(), pipe);
     let new = folder.path().join("new");

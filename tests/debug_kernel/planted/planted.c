@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A driver that takes its card, does nothing with it, and has one fault of each kind that a kernel can watch for, and
- * two that end any kernel. Which one happens is written to /dev/planted. A comment marks the line at which it has to be
- * found.
+ * A driver that takes its card and does nothing with it. It has one fault of each kind that a debug kernel detects, and
+ * two that end any kernel. A write of the fault's name to /dev/planted causes it. A comment marks the line that the
+ * finding must name.
  */
 #include <linux/miscdevice.h>
 #include <linux/module.h>
@@ -20,7 +20,7 @@ static DEFINE_MUTEX(first);
 static DEFINE_MUTEX(second);
 static DEFINE_SPINLOCK(busy);
 
-/* Out of the compiler's sight, which knows some of these faults itself. */
+/* A parameter, because the compiler itself would detect a constant shift that is too large. */
 static int shift_by = 40;
 module_param(shift_by, int, 0600);
 
@@ -110,7 +110,7 @@ static ssize_t planted_write(struct file *file, const char __user *buffer, size_
 	} else if (sysfs_streq(word, "null-pointer")) {
 		null_pointer();
 	} else if (sysfs_streq(word, "leak")) {
-		/* Of one, a stale word on some stack may keep the tool from seeing it. */
+		/* Several, because a stale pointer on a stack may hide one of them from kmemleak. */
 		for (i = 0; i < 16; i++)
 			leak();
 	} else if (sysfs_streq(word, "locks")) {
@@ -162,5 +162,5 @@ static struct virtio_driver planted_driver = {
 };
 module_virtio_driver(planted_driver);
 
-MODULE_DESCRIPTION("One fault of each kind that a kernel can watch for");
+MODULE_DESCRIPTION("One fault of each kind that a debug kernel detects");
 MODULE_LICENSE("GPL");

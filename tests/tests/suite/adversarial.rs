@@ -1,4 +1,4 @@
-//! Adversarial cards live: programs over niclab's own half of a port are served by all that the manual allows.
+//! Adversarial cards live: programs on niclab's half of a port work with all behavior that the manual allows.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use niclab_spec::{NicModel, Receive, SimConfig, Workload, WorkloadKind};
 
 use crate::stage::{Pace, config, live, simulated};
 
-/// Seeds with which programs run freely.
+/// The number of seeds with which programs run freely.
 const SEEDS: u64 = 75;
 
-/// The models whose ports are the card's: others' drivers are tried in guests.
+/// The models whose ports are the card's. Tests in guests cover the other models' drivers.
 fn models() -> Vec<NicModel> {
     NicModel::all().filter(|model| !model.has(FEATURE_RINGS)).collect()
 }
 
-/// A run of its own for each seed: model, kind of workload, lengths and interrupts.
+/// A different run for each seed: model, kind of workload, lengths and interrupts.
 fn drawn(seed: u64) -> SimConfig {
     const KINDS: [WorkloadKind; 5] = [
         WorkloadKind::PingPong,
@@ -49,9 +49,9 @@ fn adversarial(mut config: SimConfig, seed: u64) -> SimConfig {
     config
 }
 
-/// What a program is served by: counts of what the run sent, which nothing that is allowed changes.
+/// Counts of the run's messages, which no allowed behavior changes.
 #[test]
-fn every_message_arrives_whatever_is_allowed() {
+fn every_message_arrives_from_adversarial_cards() {
     let mut kinds = BTreeSet::new();
     for seed in 0..SEEDS {
         let config = drawn(seed);
@@ -64,8 +64,8 @@ fn every_message_arrives_whatever_is_allowed() {
             kinds.extend(found.adversarial.into_keys());
         }
     }
-    // All that a program without a driver of its own can meet; requests come one at a time here, and before what is
-    // measured.
+    // All kinds that a program without a driver can meet. Requests come one at a time here, and before the measured
+    // part.
     for kind in
         ["completion_late", "status_late", "interrupt_late", "event_late", "doorbell_changed", "slots_left"]
     {

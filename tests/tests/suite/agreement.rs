@@ -1,4 +1,4 @@
-//! Numbers that two packages state apart, because neither may import the other.
+//! Numbers that two packages define separately, because neither may import the other.
 
 #[test]
 fn qemu_creates_the_device_that_the_contract_describes() {

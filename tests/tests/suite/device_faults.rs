@@ -1,4 +1,4 @@
-//! The same seed puts the same faults into a NIC, live and in the simulator: message by message.
+//! The same seed gives a NIC the same faults, live and in the simulator, message by message.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn faults() -> DeviceFaults {
     DeviceFaults { stale: 0.1, short: 0.1, bad_status: 0.1, short_at: vec![50], ..DeviceFaults::default() }
 }
 
-/// What befell which message, of the second node.
+/// The fault of each message, at the second node.
 fn fates(log: &[DeviceFault]) -> Vec<(String, u64, Option<u16>, Option<u64>)> {
     let fate = |fault: &DeviceFault| {
         (fault.fault.clone(), fault.opportunity, fault.message_from, fault.message_number)
@@ -33,7 +33,7 @@ fn live() -> Vec<DeviceFault> {
     })
     .unwrap();
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
-    // Each may be ahead by half of the slices, more than are sent: nobody needs to receive.
+    // Each port may send half of the slices ahead, which is more than it sends. So no port needs to receive.
     let [mut a, _b] = connect_ports([&guests[0], &guests[1]], SLICES).unwrap();
     let begin = Instant::now();
     for number in 0..MESSAGES {
@@ -65,7 +65,7 @@ fn simulated() -> Vec<DeviceFault> {
 }
 
 #[test]
-fn the_same_fault_befalls_the_same_message_live_as_simulated() {
+fn live_and_simulated_messages_get_the_same_faults() {
     let expected = fates(&simulated());
     assert!(expected.len() > 10, "{expected:?}");
     assert_eq!(fates(&live()), expected);

@@ -1,6 +1,6 @@
-//! Drivers with one bug each: their changes fit the sources that are there. That they are found is tested in guests.
+//! Drivers with one bug each: the changes apply to the present sources. Tests in guests check that the bugs are found.
 
-#[allow(dead_code, reason = "each test looks at a part of it")]
+#[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "../../drivers/table.rs"]
 mod table;
 
@@ -24,7 +24,7 @@ fn every_seeded_bug_applies_to_the_driver() {
 }
 
 #[test]
-fn there_are_twenty_bugs_or_more_of_which_two_at_most_are_beyond_those_who_look() {
+fn at_least_20_driver_bugs_exist_and_at_most_two_are_not_found() {
     let names: BTreeSet<&str> = VARIANTS.iter().map(|variant| variant.name).collect();
     assert!(names.len() >= 20 && names.len() == VARIANTS.len());
     let beyond = VARIANTS.iter().filter(|variant| matches!(variant.finder, Finder::Nobody(_)));

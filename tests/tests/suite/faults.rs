@@ -1,4 +1,4 @@
-//! The same seed gives the same faults, frame by frame, whichever shell the links are in.
+//! The same seed gives the same faults, frame by frame, in the live shell and in the simulator.
 
 use niclab_device::shell::observers;
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use niclab_sim::run::{Options, run_observed};
 use niclab_spec::watch::{WatchRequest, WatchSubject};
 use niclab_spec::{ClusterFile, Faults, Function, SimConfig, Source, Workload, WorkloadKind};
 
-/// How long anything may take before the test fails.
+/// The limit of each wait, after which the test fails.
 const TIMEOUT: Duration = Duration::from_secs(120);
 const SEED: u64 = 0x5eed;
 const FRAMES: usize = 300;
 
-/// All that can befall a frame, each often.
+/// All faults of frames, each with a high probability.
 const TROUBLE: Faults = Faults {
     loss: 0.2,
     duplicate: 0.3,
@@ -27,11 +27,11 @@ const TROUBLE: Faults = Faults {
     partition: false,
 };
 
-/// The faults of the links of both nodes. Only one is faulty at a time: which of two frames comes first to the second
-/// link depends on the first, and a daemon does not hold the order of model time there.
+/// The faults of both nodes' links. Only one link is faulty at a time: the first link decides which of two frames
+/// reaches the second link first, and a daemon does not keep the order of model time there.
 type Links = [Faults; 2];
 
-/// So fast that frames which a fault brings close together do not wait for one another.
+/// So fast that frames which a fault brings close together do not wait for each other.
 const BANDWIDTH_BITS_PER_S: u64 = 1_000_000_000_000_000;
 
 /// A frame in a capture.
@@ -43,8 +43,8 @@ struct Captured {
     comment: String,
 }
 
-/// What came of a frame that was sent: what became of it on its sender's link, and each arrival with the time since it
-/// was sent, its bytes and what is said of it.
+/// The fate of a sent frame: what happened on its sender's link, and each arrival with the time since the frame was
+/// sent, its bytes, and its comment.
 #[derive(Debug, PartialEq, Eq)]
 struct Fate {
     on_first_link: String,
@@ -68,7 +68,7 @@ fn captured(mut file: &[u8]) -> Vec<Captured> {
         let options = &block[28 + length.next_multiple_of(4)..];
         let comment = if options[8] == COMMENT { &options[12..12 + usize::from(options[10])] } else { &[] };
         let is_to_node = word(options, 4) == INBOUND;
-        // Of a link named after node 0 to the switch, or of one named after node 1 from there.
+        // Keeps frames on node 0's link to the switch, and on node 1's link from the switch.
         if word(block, 8) != u32::from(is_to_node) {
             continue;
         }
@@ -82,7 +82,7 @@ fn captured(mut file: &[u8]) -> Vec<Captured> {
     found
 }
 
-/// What came of each frame, in the order in which they were sent. Payloads differ in far more bits than faults flip.
+/// The fate of each frame, in the order of sending. Payloads differ in far more bits than faults flip.
 fn fates(capture: &[Captured]) -> Vec<Fate> {
     let flipped = |a: &[u8], b: &[u8]| a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>();
     let sent = capture.iter().filter(|frame| !frame.is_to_node);
@@ -118,7 +118,7 @@ fn simulate(links: Links) -> Vec<Captured> {
     captured(&file)
 }
 
-/// The same frames through a daemon, from its start.
+/// Sends the same frames through a daemon, from its start.
 fn send_live(links: Links, frames: &[Vec<u8>]) -> Vec<Captured> {
     let lab = Lab::new(2, |config| {
         config.seed = SEED;
@@ -149,7 +149,7 @@ fn send_live(links: Links, frames: &[Vec<u8>]) -> Vec<Captured> {
     captured(&file)
 }
 
-/// What came of each frame, which must be the same in both shells.
+/// The fate of each frame, which must be the same in both shells.
 fn same_fates(links: Links) -> Vec<Fate> {
     let simulated = simulate(links);
     let sent: Vec<Vec<u8>> =
@@ -164,8 +164,8 @@ fn same_fates(links: Links) -> Vec<Fate> {
 }
 
 #[test]
-fn each_frame_befalls_the_same_on_a_senders_link_in_a_daemon_as_in_the_simulator() {
-    // Nothing is held back there: at the switch a daemon lets frames pass in the order in which they were sent.
+fn a_senders_link_has_the_simulators_faults_in_a_daemon() {
+    // Without reordering: at the switch a daemon passes frames on in the order in which they were sent.
     let fates = same_fates([Faults { reorder: 0.0, ..TROUBLE }, Faults::default()]);
     let count = |is: fn(&Fate) -> bool| fates.iter().filter(|fate| is(fate)).count();
     assert!(count(|fate| fate.on_first_link.contains("never arrived")) > 30);
@@ -177,7 +177,7 @@ fn each_frame_befalls_the_same_on_a_senders_link_in_a_daemon_as_in_the_simulator
 }
 
 #[test]
-fn each_frame_befalls_the_same_on_a_receivers_link_in_a_daemon_as_in_the_simulator() {
+fn a_receivers_link_has_the_simulators_faults_in_a_daemon() {
     let fates = same_fates([Faults::default(), TROUBLE]);
     let arrivals = || fates.iter().flat_map(|fate| &fate.arrivals);
     let count = |part: &str| arrivals().filter(|(.., comment)| comment.contains(part)).count();

@@ -1,4 +1,4 @@
-//! All tests of the package from outside, in one program: linked once.
+//! All integration tests of the package in one program, which is linked once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
@@ -9,7 +9,7 @@ mod drivers;
 mod faults;
 mod library;
 mod recording;
-#[allow(dead_code, reason = "only the extended tests use who finds a bug")]
+#[allow(dead_code, reason = "only the extended tests use which test finds a bug")]
 #[path = "../../seeded_bugs/table.rs"]
 mod seeded_bug_table;
 mod seeded_bugs;

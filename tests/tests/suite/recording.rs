@@ -1,4 +1,4 @@
-//! What a live cluster recorded is what the simulator sends again.
+//! The simulator replays what a live cluster recorded.
 
 use niclab_device::shell::observers;
 use std::collections::BTreeMap;
@@ -16,15 +16,15 @@ use niclab_sim::run::{Options, run_observed};
 use niclab_spec::watch::{WatchRequest, WatchSubject};
 use niclab_spec::{ClusterFile, SimConfig, Source, Workload, WorkloadKind};
 
-/// How long anything may take before the test fails.
+/// The limit of each wait, after which the test fails.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A sending port: rank and the card's number.
+/// A sending port: rank and port number.
 type From = (u16, u16);
-/// A message as its receiver knows it: rank and port that it goes to, payload, whether it interrupts.
+/// A message as its receiver sees it: target rank and port, payload, and whether it interrupts.
 type Sent = (u16, u16, u32, bool);
 
-/// Sends `count` messages of growing sizes, each third with an interrupt, and receives them.
+/// Sends and receives `count` messages of growing sizes; every third one interrupts.
 fn send(from: &mut GuestPort, to: &mut GuestPort, count: usize) {
     let begin = Instant::now();
     let (mut sent, mut received) = (0, 0);
@@ -45,7 +45,7 @@ fn send(from: &mut GuestPort, to: &mut GuestPort, count: usize) {
     }
 }
 
-/// What a live cluster of three nodes sent, recorded: two ports of node 0, in turns, and their answers.
+/// The recording of a live cluster of three nodes: two ports of node 0 send alternately, and the others answer.
 fn record() -> String {
     let lab = Lab::new(3, |_| ()).unwrap();
     let guests: Vec<Arc<ClusterGuest>> = (0..3).map(|node| lab.guest(node).unwrap()).collect();
@@ -94,7 +94,7 @@ fn captured(mut capture: &[u8]) -> BTreeMap<From, Vec<Sent>> {
         let (interface, bytes) = (word(block, 8), word(block, 20) as usize);
         let packet = Packet::new_checked(&block[28..28 + bytes]).unwrap();
         let header = Header::parse(&packet).unwrap();
-        // Each frame is there twice: on the link of its sender, and on that of its receiver.
+        // The capture has each frame twice: on its sender's link, and on its receiver's link.
         if let Kind::Data { interrupt, .. } = header.kind
             && interface == u32::from(header.source.node)
         {
@@ -107,7 +107,7 @@ fn captured(mut capture: &[u8]) -> BTreeMap<From, Vec<Sent>> {
 }
 
 #[test]
-fn a_live_recording_is_replayed_message_by_message_from_the_same_ports() {
+fn a_live_recording_is_replayed_from_the_same_ports() {
     let text = record();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
@@ -124,6 +124,6 @@ fn a_live_recording_is_replayed_message_by_message_from_the_same_ports() {
 
     let expected = recorded(&text);
     let counts: Vec<usize> = expected.values().map(Vec::len).collect();
-    assert_eq!(counts, [50, 30, 20, 50], "two ports of node 0, one of each other");
+    assert_eq!(counts, [50, 30, 20, 50], "two ports of node 0, one of each other node");
     assert_eq!(captured(&capture), expected);
 }

@@ -1,11 +1,11 @@
-//! Faults that are planted in components (`tests/seeded_bugs`) can be: where each goes there is one place for it, and every
-//! component has one.
+//! The seeded bugs of components (`tests/seeded_bugs`) apply: each one's text occurs once, and every component has a
+//! bug.
 
 use std::path::Path;
 
 use crate::seeded_bug_table::{FOLDER, all};
 
-/// Files beside the components, and what can go wrong only where others do.
+/// Files that are no components, and code whose bugs are tested in other components.
 const NONE: [&str; 3] = ["mod", "edges", "per_node"];
 
 #[test]
@@ -16,15 +16,20 @@ fn every_component_has_an_applicable_seeded_bug() {
         let places = source.matches(fault.sound).count();
         assert_eq!(
             places, 1,
-            "{}, {}: its place is gone: fix tests/seeded_bugs/table.rs",
+            "{}, {}: its text must occur once in the source: fix tests/seeded_bugs/table.rs",
             fault.component, fault.name
         );
-        assert!(!source.contains(fault.broken), "{}: {} is there", fault.component, fault.name);
+        assert!(
+            !source.contains(fault.broken),
+            "{}: the bug {} is in the source",
+            fault.component,
+            fault.name
+        );
     }
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
         let has_fault = all().any(|fault| fault.component == name);
-        assert!(has_fault || NONE.contains(&name), "{name} has no fault in tests/seeded_bugs/table.rs");
+        assert!(has_fault || NONE.contains(&name), "{name} has no bug in tests/seeded_bugs/table.rs");
     }
 }

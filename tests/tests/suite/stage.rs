@@ -1,5 +1,5 @@
-//! Where workloads are performed in this process: a live cluster whose nodes are threads that lose their time at
-//! random; and the simulator, which runs the same code.
+//! Runs workloads in this process: in a live cluster whose nodes are threads that pause at random, and in the
+//! simulator, which runs the same code.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use niclab_workloads::{
 };
 
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Buffers for interrupts.
+/// The number of event buffers for interrupts.
 const EVENTS: u16 = 64;
 
-/// A cluster of `nodes` such cards, and the workload.
+/// A cluster of `nodes` cards of this model, with the workload.
 pub fn config(model: NicModel, nodes: u32, workload: &Workload) -> SimConfig {
     let file = ClusterFile { nodes: Some(nodes), nic: NicConfig::of(model), ..ClusterFile::default() };
     SimConfig::new(&Source::default().resolve(&file).unwrap(), "stage", workload)
@@ -43,7 +43,7 @@ pub fn ask(lab: &Lab, request: &Request) -> DaemonStats {
     }
 }
 
-/// What the simulator counts in the measured part; `recording` is what is replayed.
+/// The simulator's counts of the measured part; it replays `recording`.
 pub fn simulated(config: &SimConfig, recording: Option<&str>) -> DaemonStats {
     let outcome = run(config, &Options { recording, ..Options::default() }).unwrap();
     assert!(outcome.is_sound(), "{:?}", outcome.report.checks);
@@ -51,16 +51,16 @@ pub fn simulated(config: &SimConfig, recording: Option<&str>) -> DaemonStats {
     DaemonStats { model: report.model, nodes: report.nodes, fabric: report.fabric, ..DaemonStats::default() }
 }
 
-/// How programs go on.
+/// How programs proceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// As fast as they can.
     Free,
-    /// One operation at a time, in the order of model time.
+    /// In lockstep: one operation at a time, in the order of model time.
     Turns,
 }
 
-/// What a live cluster counts in the measured part, every message of which was verified.
+/// A live cluster's counts of the measured part, in which every message was verified.
 pub fn live(config: &SimConfig, recording: Option<&str>, seed: u64, pace: Pace) -> DaemonStats {
     let recorded = recording.map(|text| config.recorded_in(Path::new("recording"), text).unwrap());
     let programs = config.programs(recorded.unwrap_or_default());
@@ -84,16 +84,16 @@ pub fn live(config: &SimConfig, recording: Option<&str>, seed: u64, pace: Pace) 
             ChannelTransport::new(node, port, terms)
         });
     }
-    assert!(has(FEATURE_SLICES), "a card that is used in another way needs a transport here");
+    assert!(has(FEATURE_SLICES), "a card with another interface needs a transport here");
     perform_live(config, &programs, &plan, seed, pace, SliceTransport::new)
 }
 
-/// How ports of a kind of card are opened in process.
+/// Opens ports of a kind of card in process.
 trait Card: Transport<Records: Send> + Send {
     type Port: Send;
     fn open(guest: &Arc<ClusterGuest>, slices: u32) -> Self::Port;
     fn port(port: &Self::Port) -> &GuestPort<Self::Records>;
-    /// Registers memory, if there is any; the region's name.
+    /// Registers memory, if `region` has any. Returns the region's name.
     fn register(port: &Self::Port, region: (u64, u64)) -> u32;
 }
 
@@ -156,7 +156,7 @@ impl Card for ChannelTransport {
         port.port()
     }
 
-    /// A port to which nobody sends payload has none.
+    /// A port that receives no payload has no region.
     fn register(port: &ChannelPort, (address, bytes): (u64, u64)) -> u32 {
         if bytes == 0 { 0 } else { port.register(address, bytes).unwrap() }
     }
@@ -189,7 +189,7 @@ impl<T: Card> Ports for Guest<T> {
     }
 }
 
-/// A node: its program, and what it runs on.
+/// A node: its guest and its program.
 struct Node<T: Card> {
     guest: Guest<T>,
     program: Program<T>,
@@ -222,7 +222,7 @@ impl<T: Card> Node<T> {
         }
     }
 
-    /// Performs a script, until all came that is sent to it.
+    /// Runs a script until all messages to this node have arrived.
     fn perform(&mut self, script: Script, expected: u64, random: &mut Random, pace: Pace) {
         let Self { guest, program, verifier } = self;
         let (begin, due) = (Instant::now(), program.received() + expected);
@@ -260,7 +260,7 @@ impl<T: Card> Node<T> {
     }
 }
 
-/// Loses a random while of wall time, now and then a long one.
+/// Pauses for a random wall time, sometimes a long one.
 fn dawdle(random: &mut Random) {
     match random.below(64) {
         0 => thread::sleep(Duration::from_micros(u64::from(random.below(300)))),
@@ -289,7 +289,7 @@ fn perform_live<T: Card>(
     let lab = lab.unwrap();
     let new = |rank: u16| {
         let guest = lab.guest(rank.into()).unwrap();
-        // For the interrupts of a run, which nobody takes.
+        // Buffers for all interrupts of the run, because no program takes them.
         guest.offer_event_buffers(EVENTS).unwrap();
         let guest = Guest { guest, ports: Vec::new() };
         Node {
@@ -301,14 +301,14 @@ fn perform_live<T: Card>(
     let mut nodes: Vec<Node<T>> = (0..config.nodes.len() as u16).map(new).collect();
     for (rank, node) in (0..).zip(&mut nodes) {
         let mut ports = plan.ports_of(programs, rank, pace == Pace::Turns);
-        // The card gives out the first that is free.
+        // The card assigns the first free port.
         ports.sort_by_key(|port| port.number);
         for port in ports {
             node.open(&port, config.workload.slices, transport(rank, &port));
         }
         if pace == Pace::Free {
             node.perform(Script::idle(), 0, &mut Random::new(seed, 0), pace);
-            // A card takes what was launched before a request, before it answers: nobody sends to entries that are not
+            // A card handles earlier posts before it answers a request. So no node sends to entries that are not yet
             // posted.
             node.guest.guest.request(OP_PING, &[]).unwrap();
         }
@@ -330,8 +330,8 @@ fn perform_live<T: Card>(
     ask(&lab, &Request::Stats).since(&before)
 }
 
-/// All of a node that both must count alike: `unordered` too, but for cards that count more than what other runs could
-/// do otherwise.
+/// The figures of a node that must be equal live and simulated. `unordered` is one of them, except for overcautious
+/// cards.
 fn of_node(node: &NodeFigures, is_overcautious: bool) -> impl PartialEq + std::fmt::Debug {
     let sorted = |ledger: &[LedgerEntry]| {
         let line = |line: &LedgerEntry| {
@@ -351,13 +351,13 @@ fn of_node(node: &NodeFigures, is_overcautious: bool) -> impl PartialEq + std::f
     )
 }
 
-/// Live runs of these seeds take the model time of the simulation, and count all that it counts.
+/// Checks that live runs of these seeds take the simulation's model time and have all its counts.
 #[track_caller]
 pub fn assert_same(config: &SimConfig, recording: Option<&str>, seeds: std::ops::Range<u64>, pace: Pace) {
     let expected = simulated(config, recording);
-    // A card with channels tells its program of each message with payload that has left, and cannot know whether
-    // something of the program's crosses the bus before or after that. It says so each time, though in most workloads
-    // one follows from the other.
+    // A card with channels reports each sent message with payload to its program. It cannot know whether a program's
+    // access crosses the bus before or after the report, so it counts each report as race-decided, although most
+    // workloads fix the order.
     let is_overcautious = config.nodes.iter().all(|node| node.nic.model.has(FEATURE_CHANNELS));
     for seed in seeds {
         let found = live(config, recording, seed, pace);

@@ -1,5 +1,5 @@
-//! Every kind of workload on every model of card, live: what arrives is what the plan says, and what the simulator
-//! counts; in turns, at its model time.
+//! Every kind of workload on every model, live: the messages are those of the plan, and the counts are the simulator's.
+//! In lockstep the model time is the simulator's, too.
 
 use niclab_abi::config::{FEATURE_CHANNELS, FEATURE_COLLECTIVES, FEATURE_LISTS, FEATURE_RINGS};
 use niclab_spec::report::NodeFigures;
@@ -7,7 +7,7 @@ use niclab_spec::{NicModel, Receive, Workload, WorkloadKind};
 
 use crate::stage::{Pace, assert_same, config, live, simulated};
 
-/// Three nodes; ports that are routed anew, an interrupt, and a node that only receives.
+/// Three nodes: with ports that change their route, an interrupt, and a node that only receives.
 const RECORDING: &str = r#"{"niclab_recording": 2, "nodes": 3}
 {"model_time_ps": 0, "node": 0, "port": 0, "to": 1, "to_port": 0, "bytes": 16}
 {"model_time_ps": 500, "node": 1, "port": 0, "to": 2, "to_port": 0, "bytes": 8, "interrupt": true}
@@ -22,8 +22,8 @@ fn workload(kind: WorkloadKind) -> Workload {
     Workload { count: 60, warmup: 10, interrupt_every: 7, slices: 64, recording, ..Workload::new(kind) }
 }
 
-/// What both count of a node, whoever came first. Cards with lists return credit by messages without payload, where no
-/// other message takes it along.
+/// The counts of a node that do not depend on the order of events. Cards with lists return credit in separate messages
+/// without payload, if no other message can carry it.
 fn of_node(node: &NodeFigures, model: NicModel) -> (u64, u64, Option<(u64, u64)>) {
     let messages = (!model.has(FEATURE_LISTS)).then_some((node.messages_sent, node.messages_received));
     (node.bytes_sent, node.bytes_received, messages)
@@ -45,8 +45,8 @@ fn agrees(model: NicModel, workload: &Workload, seed: u64) {
 }
 
 #[test]
-fn every_workload_of_every_model_arrives_whole_live_as_simulated() {
-    // Where ports are the driver's, programs need one: in guests.
+fn every_workload_of_every_model_arrives_complete_live() {
+    // On models with descriptor rings, ports are the driver's, so programs run in guests only.
     for model in NicModel::all().filter(|model| !model.has(FEATURE_RINGS)) {
         let between_programs = (0..)
             .zip(WorkloadKind::ALL)
@@ -57,17 +57,16 @@ fn every_workload_of_every_model_arrives_whole_live_as_simulated() {
     }
 }
 
-/// Every sum is verified by whoever has asked for it. Only counts: what cards said to one another to make their group
-/// may still be under way when the measured part begins, by the wall clock, so that a live run's model time is an
-/// estimate.
+/// Every program verifies the sums that it requests. Only counts are compared: messages that set up the groups may
+/// still be in flight in wall time when the measured part begins, so a live run's model time is an estimate.
 #[test]
-fn groups_add_and_wait_live_as_simulated() {
+fn live_groups_interrupt_as_simulated_ones() {
     for model in NicModel::all().filter(|model| model.has(FEATURE_COLLECTIVES)) {
         for (message_bytes, pace) in [(0, Pace::Free), (8, Pace::Turns), (4000, Pace::Free)] {
             let config = config(model, 4, &Workload { message_bytes, ..workload(WorkloadKind::Reduce) });
             let (expected, found) = (simulated(&config, None), live(&config, None, 3, pace));
             for (expected, found) in expected.nodes.iter().zip(&found.nodes) {
-                // Each seventh of sixty interrupts who has asked, and nothing else anybody.
+                // Every seventh of sixty sums interrupts the node that requested it; no other interrupt occurs.
                 assert_eq!(found.interrupts, expected.interrupts);
                 assert_eq!(found.interrupts.values().sum::<u64>(), 8);
             }
@@ -75,9 +74,9 @@ fn groups_add_and_wait_live_as_simulated() {
     }
 }
 
-/// What a card beside the NIC sends back, it sends without its host.
+/// A peer device on the bus of the NIC sends messages back without the host.
 #[test]
-fn peripherals_answer_live_as_simulated() {
+fn live_peripherals_answer_as_simulated_ones() {
     let mut found_any = false;
     for model in NicModel::all() {
         let parameters = model.descriptor().parameters.iter().map(|parameter| parameter.key);
@@ -94,18 +93,18 @@ fn peripherals_answer_live_as_simulated() {
             }
         }
     }
-    assert!(found_any, "no model has a peripheral");
+    assert!(found_any, "a model has a peripheral");
 }
 
 #[test]
-fn a_node_without_a_partner_holds_nobody_up() {
+fn a_node_without_a_partner_delays_no_other_node() {
     for pace in [Pace::Free, Pace::Turns] {
         assert_same(&config(NicModel::default(), 3, &workload(WorkloadKind::PingPong)), None, 0..2, pace);
     }
 }
 
 #[test]
-fn so_it_does_where_messages_are_unexpected_or_fetched() {
+fn unexpected_and_fetched_messages_arrive_live_as_simulated() {
     for model in NicModel::all().filter(|model| model.has(FEATURE_LISTS)) {
         for receive in [Receive::Unexpected, Receive::Get] {
             for kind in [WorkloadKind::AllToAll, WorkloadKind::Incast, WorkloadKind::Random] {
@@ -116,14 +115,14 @@ fn so_it_does_where_messages_are_unexpected_or_fetched() {
 }
 
 #[test]
-fn so_it_does_where_messages_are_memory_of_their_receivers() {
+fn messages_to_exposed_memory_arrive_live_as_simulated() {
     for model in NicModel::all().filter(|model| model.has(FEATURE_CHANNELS)) {
         for message_bytes in [0, 100, 5_000] {
             let memory =
                 Workload { message_bytes, receive: Receive::Exposed, ..workload(WorkloadKind::PingPong) };
             agrees(model, &memory, 7);
             let counts = &simulated(&config(model, 4, &memory), None).nodes[1].nic_counts;
-            // The first of a pair does not know the other's memory yet: its first message is a bulk message.
+            // The first node of a pair does not yet know the other's memory, so its first message is a bulk message.
             let expected = if message_bytes == 0 { 0 } else { 60 };
             assert_eq!(counts.get("memory_received").copied().unwrap_or(0), expected, "{counts:?}");
         }

@@ -1,4 +1,4 @@
--- GAMMA's frames, between active ports: a head, a part of a message, and a CRC-32 of all these and the Ethernet header.
+-- GAMMA's frames between active ports: a head, a part of a message, and a CRC-32, which includes the Ethernet header.
 -- Loaded by niclab.lua. Wire format: device/model/src/models/gamma/wire.rs, device/abi/src/active_ports.rs.
 
 local check_sequence = (...).crc32
@@ -29,17 +29,19 @@ local f = {
 }
 gamma.fields = f
 
-local bad_check = ProtoExpert.new("niclab_gamma.bad_check", "Wrong CRC-32", expert.group.CHECKSUM, expert.severity.ERROR)
+local bad_check = ProtoExpert.new(
+    "niclab_gamma.bad_check", "Wrong CRC-32", expert.group.CHECKSUM, expert.severity.ERROR)
 local bad_length = ProtoExpert.new(
-    "niclab_gamma.bad_length", "Shorter than its head, or of no known kind", expert.group.MALFORMED, expert.severity.ERROR)
+    "niclab_gamma.bad_length", "Shorter than its head, or of unknown kind", expert.group.MALFORMED,
+    expert.severity.ERROR)
 gamma.experts = { bad_check, bad_length }
 
--- The Ethernet header stands before what a dissector gets.
+-- A dissector's buffer begins after the Ethernet header.
 local ethernet_destination = Field.new("eth.dst")
 local ethernet_source = Field.new("eth.src")
 local ethernet_type = Field.new("eth.type")
 
--- The last two bytes of a card's address are its node's number.
+-- The last two bytes of a card's Ethernet address are its node's number.
 local function node_of(address)
     return address(4, 2)
 end

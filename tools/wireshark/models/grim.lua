@@ -1,5 +1,5 @@
--- GRIM's frames: two words of the link, the head of a message (an active message, or bytes for a region), payload, and a CRC-32 of
--- all of these. Loaded by niclab.lua. Wire format: device/model/src/models/grim/wire.rs.
+-- GRIM's frames: two words of the link, the head of a message (an active message, or bytes for a region), payload, and
+-- a CRC-32 of all these. Loaded by niclab.lua. Wire format: device/model/src/models/grim/wire.rs.
 
 local check_sequence = (...).crc32
 
@@ -9,10 +9,11 @@ local MESSAGE_BYTES = 40
 local CHECK_BYTES = 4
 local HANDLER, MEMORY, VOID, ACKNOWLEDGEMENT, REFUSAL, REPORT = 1, 2, 3, 4, 5, 6
 local KINDS = {
-    [HANDLER] = "message", [MEMORY] = "memory", [VOID] = "void", [ACKNOWLEDGEMENT] = "acknowledgement", [REFUSAL] = "refusal",
+    [HANDLER] = "message", [MEMORY] = "memory", [VOID] = "void", [ACKNOWLEDGEMENT] = "acknowledgement",
+    [REFUSAL] = "refusal",
     [REPORT] = "report",
 }
--- Why messages could not be delivered: REFUSED_ in device/abi/src/receive.rs.
+-- Reasons for refused messages: REFUSED_ in device/abi/src/receive.rs.
 local REASONS = {
     [0] = "none", [9] = "unfinished", [10] = "endpoint closed", [11] = "no payload region", [12] = "memory not exposed",
 }
@@ -22,7 +23,7 @@ local grim = Proto("niclab_grim", "niclab GRIM frame")
 local f = {
     protocol = ProtoField.uint8("niclab_grim.protocol", "Protocol"),
     kind = ProtoField.uint8("niclab_grim.kind", "Kind", base.DEC, KINDS, 0xf0),
-    asks = ProtoField.bool("niclab_grim.asks", "Shall be acknowledged at once", 8, nil, 0x01),
+    asks = ProtoField.bool("niclab_grim.asks", "Requests an immediate acknowledgement", 8, nil, 0x01),
     interrupt = ProtoField.bool("niclab_grim.interrupt", "Interrupt the receiver's host", 8, nil, 0x02),
     channel = ProtoField.uint8("niclab_grim.channel", "Channel"),
     reason = ProtoField.uint8("niclab_grim.reason", "Why the last failed", base.DEC, REASONS),
@@ -46,14 +47,15 @@ grim.fields = f
 
 local bad_check = ProtoExpert.new("niclab_grim.bad_check", "Wrong CRC-32", expert.group.CHECKSUM, expert.severity.ERROR)
 local bad_length = ProtoExpert.new(
-    "niclab_grim.bad_length", "Not as long as its kind, or of no known one", expert.group.MALFORMED, expert.severity.ERROR)
+    "niclab_grim.bad_length", "Wrong length for its kind, or unknown kind", expert.group.MALFORMED,
+    expert.severity.ERROR)
 local bad_fragment = ProtoExpert.new(
     "niclab_grim.bad_fragment", "The fragment goes beyond its message", expert.group.MALFORMED, expert.severity.ERROR)
 local refused = ProtoExpert.new(
     "niclab_grim.refused", "The receiver had no room", expert.group.SEQUENCE, expert.severity.NOTE)
 grim.experts = { bad_check, bad_length, bad_fragment, refused }
 
--- The head of a message, and its payload. What is said of it in a line.
+-- Adds the head of a message and its payload; returns its summary.
 local function add_message(tree, kind, buffer, covered)
     local head = buffer(LINK_BYTES, MESSAGE_BYTES)
     tree:add(f.endpoint, head(6, 2))

@@ -1,4 +1,4 @@
--- INIC's frames: who understands the rest, the paper's header in one of two formats, data, and a CRC-32 of all of these.
+-- INIC's frames: an id of the assembly, the paper's header in one of two formats, data, and a CRC-32 of all these.
 -- Loaded by niclab.lua. Wire format: device/model/src/models/inic/wire.rs.
 
 local check_sequence = (...).crc32
@@ -10,11 +10,11 @@ local MASK_BITS = 32
 
 local inic = Proto("niclab_inic", "niclab INIC frame")
 
--- What one card says to another for a group: the format's highest bit.
+-- The format's highest bit: a message between cards for a group operation.
 local FOR_CARD = 0x80
 
--- What frames of the bundled assemblies are known by, before any hand-over: 16 bits of their images' checksums. Each hand-over adds
--- STEP to a number that is XORed to it; INVERSE undoes a multiplication by STEP.
+-- The ids of the bundled assemblies before any firmware reload: 16 bits of their images' checksums. Each reload adds
+-- STEP to a number that is XORed to the id; INVERSE is the inverse of STEP modulo 2^16.
 local ASSEMBLIES = {
     [0xeb03] = "conf1", [0x65b6] = "conf2", [0x8137] = "conf3", [0x3942] = "conf4", [0xbfc0] = "unreliable_ordered",
     [0x6bf6] = "selective_repeat", [0xe821] = "rate_controlled",
@@ -24,14 +24,14 @@ assert(STEP * INVERSE % 65536 == 1)
 
 local FORMATS = { [1] = "24-bit sequence, 4-bit nodes", [2] = "8-bit sequence, 12-bit nodes" }
 
--- Kinds of what cards say: device/model/src/models/inic/collectives/message.rs.
+-- Kinds of messages between cards: device/model/src/models/inic/collectives/message.rs.
 local SAID = {
     "ready", "start", "up", "down", "cast", "taken", "leave", "probe", "reset",
 }
 local SAID_BYTES = 28
 
--- What differs in both formats. Places are of the first byte, behind the byte that begins the frame; a word's highest bit is the
--- first. Lengths are told in units.
+-- The differences of the two formats. Offsets are of a field's first byte, and exclude the byte that begins the frame.
+-- A word's highest bit is the first. Lengths are in units.
 local LAYOUTS = {
     [1] = {
         head_bytes = ENVELOPE_BYTES + 16,
@@ -39,7 +39,9 @@ local LAYOUTS = {
         length = { shift = 23, mask = 0x1ff, unit = 4 },
         info_shift = 19,
         sequence = function(head) return head(9, 3), head(9, 3):uint() end,
-        nodes = function(head) return head(7, 1), bit.rshift(head(7, 1):uint(), 4), bit.band(head(7, 1):uint(), 0xf) end,
+        nodes = function(head)
+            return head(7, 1), bit.rshift(head(7, 1):uint(), 4), bit.band(head(7, 1):uint(), 0xf)
+        end,
         base = function(head) return head(13, 3), head(13, 3):uint() end,
         mask_at = 16,
     },
@@ -87,7 +89,8 @@ local f = {
     from_membership = ProtoField.uint32("niclab_inic.from_membership", "From membership"),
     message = ProtoField.uint32("niclab_inic.message", "Message of these memberships"),
     operation = ProtoField.uint32("niclab_inic.operation", "Operation"),
-    operation_bytes = ProtoField.uint32("niclab_inic.operation_bytes", "Bytes of the operation, or sum over the members"),
+    operation_bytes = ProtoField.uint32(
+        "niclab_inic.operation_bytes", "Bytes of the operation, or sum over the members"),
     check = ProtoField.uint32("niclab_inic.check", "CRC-32", base.HEX),
     check_ok = ProtoField.bool("niclab_inic.check_ok", "CRC-32 is right"),
 }
@@ -95,7 +98,8 @@ inic.fields = f
 
 local bad_check = ProtoExpert.new("niclab_inic.bad_check", "Wrong CRC-32", expert.group.CHECKSUM, expert.severity.ERROR)
 local bad_length = ProtoExpert.new(
-    "niclab_inic.bad_length", "Not as long as it says, or no known format", expert.group.MALFORMED, expert.severity.ERROR)
+    "niclab_inic.bad_length", "Length differs from its header, or unknown format", expert.group.MALFORMED,
+    expert.severity.ERROR)
 local bad_mask = ProtoExpert.new(
     "niclab_inic.bad_mask", "The mask's lowest bit is that of the packet that is missing", expert.group.MALFORMED,
     expert.severity.WARN)
@@ -105,7 +109,7 @@ local function has(word, place)
     return bit.band(bit.rshift(word, place), 1) == 1
 end
 
--- The packets behind the base that have arrived, and those before one of them that have not. Numbers wrap.
+-- Adds the packets after the base that have arrived, and the missing ones before the last of them. Numbers wrap.
 local function add_acknowledged(tree, layout, head)
     local base_range, base = layout.base(head)
     local mask_range = head(layout.mask_at, 4)
@@ -133,7 +137,8 @@ local function add_acknowledged(tree, layout, head)
     return "acknowledges up to " .. base .. (#lost > 0 and ", without " .. table.concat(lost, ", ") or "")
 end
 
--- The bundled assembly that a frame is of, after the fewest hand-overs, where one explains it.
+-- Adds the frame's bundled assembly and the number of firmware reloads. If several fit, the one with the fewest
+-- reloads.
 local function add_assembly(tree, range)
     local found, fewest
     for id, name in pairs(ASSEMBLIES) do
@@ -148,13 +153,14 @@ local function add_assembly(tree, range)
     end
 end
 
--- The head of what one card says to another.
+-- Adds the head of a message between cards; returns its summary.
 local function add_said(tree, said)
     local head = tree:add(inic, said, "Between cards")
     head:add(f.said, said(0, 1))
     head:add(f.code, said(1, 1))
     head:add(f.root, said(2, 2))
-    for place, field in ipairs({ f.group, f.to_membership, f.from_membership, f.message, f.operation, f.operation_bytes }) do
+    local fields = { f.group, f.to_membership, f.from_membership, f.message, f.operation, f.operation_bytes }
+    for place, field in ipairs(fields) do
         head:add(field, said(4 * place, 4))
     end
     return string.format(", %s of group %u", SAID[said(0, 1):uint()] or "nothing known", said(4, 4):uint())

@@ -1,4 +1,4 @@
--- Mailbox's frames: a head, the number of the letter, its words, and a CRC-32 of all of these.
+-- Mailbox's frames: a head, the number of the letter, its words, and a CRC-32 of all these.
 -- Loaded by niclab.lua. Wire format: device/model/src/models/mailbox/wire.rs.
 
 local check_sequence = (...).crc32
@@ -15,7 +15,8 @@ local f = {
     protocol = ProtoField.uint8("niclab_mailbox.protocol", "Protocol"),
     kind = ProtoField.uint8("niclab_mailbox.kind", "Kind", base.DEC, KINDS, 0xf0),
     interrupt = ProtoField.bool("niclab_mailbox.interrupt", "Interrupt the receiver's host", 8, nil, 0x01),
-    acknowledge = ProtoField.bool("niclab_mailbox.acknowledge", "Tell the program of the acknowledgement", 8, nil, 0x02),
+    acknowledge = ProtoField.bool(
+        "niclab_mailbox.acknowledge", "Notify the program of the acknowledgement", 8, nil, 0x02),
     source_port = ProtoField.uint8("niclab_mailbox.source_port", "Source port"),
     target_port = ProtoField.uint8("niclab_mailbox.target_port", "Target port"),
     destination_node = ProtoField.uint16("niclab_mailbox.destination_node", "Destination node"),
@@ -27,7 +28,8 @@ local f = {
 }
 mailbox.fields = f
 
-local bad_check = ProtoExpert.new("niclab_mailbox.bad_check", "Wrong CRC-32", expert.group.CHECKSUM, expert.severity.ERROR)
+local bad_check = ProtoExpert.new(
+    "niclab_mailbox.bad_check", "Wrong CRC-32", expert.group.CHECKSUM, expert.severity.ERROR)
 local bad_length = ProtoExpert.new(
     "niclab_mailbox.bad_length", "Words do not fit the frame", expert.group.MALFORMED, expert.severity.ERROR)
 mailbox.experts = { bad_check, bad_length }

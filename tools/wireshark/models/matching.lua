@@ -1,4 +1,4 @@
--- Frames of the Match NIC: words of eight bytes, most significant byte first, under one check word.
+-- Frames of the Match NIC: words of eight bytes, most significant byte first, with one check word.
 -- Loaded by niclab.lua. Wire format: device/model/src/models/matching/wire.rs.
 
 local PROTOCOL = 3
@@ -14,7 +14,7 @@ local MATCH_KINDS = {
     [4] = "void",
 }
 
--- Words of each kind before the data.
+-- Number of words of each kind before the data.
 local MATCH_HEAD_WORDS = {
     [1] = MATCH_LINK_WORDS + MATCH_HEADER_WORDS,
     [2] = MATCH_LINK_WORDS + MATCH_PLACE_WORDS,
@@ -61,12 +61,12 @@ match.fields = m
 
 local bad_check =
     ProtoExpert.new("niclab_match.bad_check", "Wrong check word", expert.group.CHECKSUM, expert.severity.ERROR)
-local bad_match_kind =
-    ProtoExpert.new("niclab_match.bad_kind", "Unknown kind, or too short for it", expert.group.MALFORMED, expert.severity.ERROR)
+local bad_match_kind = ProtoExpert.new(
+    "niclab_match.bad_kind", "Unknown kind, or too short for its kind", expert.group.MALFORMED, expert.severity.ERROR)
 match.experts = { bad_check, bad_match_kind }
 
--- Whether the ones' complement sum of all words, the last one filled up with zeros, is all ones. Halves of words stay exact
--- in the numbers of every Lua.
+-- Whether the ones' complement sum of all words, the last one padded with zeros, is all ones. The sum uses half words,
+-- which every Lua's numbers represent exactly.
 local function is_check_right(buffer)
     local HALF = 4294967296
     local halves = { 0, 0 }

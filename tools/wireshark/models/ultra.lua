@@ -1,4 +1,4 @@
--- ULTRA's packets: FLITs of eight bytes, most significant first, each with a CRC-16 of its own behind it.
+-- ULTRA's packets: FLITs of eight bytes, most significant first, each followed by its CRC-16.
 -- Loaded by niclab.lua. Wire format: device/model/src/models/ultra/wire.rs.
 
 local FLIT_BYTES = 10
@@ -15,7 +15,7 @@ local KINDS = {
     [5] = "credit offer",
 }
 
--- What the last word of the head counts, by kind.
+-- The meaning of the number in the head's last word, by kind.
 local NUMBERS = {
     [1] = "packet",
     [2] = "acknowledged packet",
@@ -68,7 +68,7 @@ local function check_sequence(range)
     return crc
 end
 
--- Adds a FLIT with its check sequence; the word's fields are added by the caller.
+-- Adds a FLIT with its check sequence; the caller adds the word's fields.
 local function add_flit(tree, buffer, place, title)
     local range = buffer(place * FLIT_BYTES, FLIT_BYTES)
     local word = range(0, WORD_BYTES)

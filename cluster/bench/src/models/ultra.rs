@@ -334,8 +334,8 @@ const SOFTWARE: &str = "software of the host";
 
 /// What neither the paper nor the states explain.
 const RESIDUAL: &str = "Four machines with a datapath of 64 bits take 1 cycle per additional word if they pass words \
-                        on, and 4 if they process whole packets, but the published card takes 6.6: something takes \
-                        several cycles per word, which the text does not name. Nothing was tuned to find it";
+                        on, and 4 if they process whole packets, but the published card takes 6.6. The paper does \
+                        not name what takes the other cycles per word. Nothing was tuned to find it";
 /// A reference to [`RESIDUAL`] in other rows.
 const LEFT: &str = "as for each additional word, plus the card's time outside of its states and words";
 

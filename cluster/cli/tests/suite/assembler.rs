@@ -92,9 +92,9 @@ fn image_replaces_regular_files_only_and_never_the_source() {
     fs::hard_link(folder.join("s.nma"), folder.join("hard.nmi")).unwrap();
     symlink("/dev/null", folder.join("null.nmi")).unwrap();
     for (image, part) in [
-        ("./s.nma", "one file"),
-        ("soft.nmi", "one file"),
-        ("hard.nmi", "one file"),
+        ("./s.nma", "the same file"),
+        ("soft.nmi", "the same file"),
+        ("hard.nmi", "the same file"),
         ("-", "standard output"),
         (".", "neither a regular file"),
     ] {

@@ -196,7 +196,7 @@ fn doctor_names_a_cache_that_cannot_be_written_to() {
 fn doctor_names_a_cache_of_another_user() {
     // Only root could make another user's folder here; niclab refuses a link in the same way.
     let (code, cache) = doctor_on_cache("rmdir \"$1/v1\" && ln -s / \"$1/v1\"");
-    assert!(cache["found"].as_str().unwrap().contains("belongs to somebody else"), "{cache}");
+    assert!(cache["found"].as_str().unwrap().contains("belongs to another user"), "{cache}");
     assert_eq!((code, &cache["state"]), (1, &"missing".into()));
 }
 

@@ -20,7 +20,7 @@ fn source_builds_the_bundled_image() {
     // niclab never overwrites the source with the image.
     let same = niclab.run(["inic", "build", "own.inic"]);
     assert_eq!(same.code(), 125);
-    assert!(same.stderr.contains("one file"), "{}", same.stderr);
+    assert!(same.stderr.contains("the same file"), "{}", same.stderr);
 
     let checked = niclab.run(["inic", "check", "own.toml", "own.inic"]);
     assert_eq!(checked.code(), 0);

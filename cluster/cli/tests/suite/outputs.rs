@@ -54,8 +54,8 @@ fn outputs_that_lead_to_one_file_or_to_an_input_are_refused() {
     broken_scenario(&niclab);
     for (arguments, part) in [
         (&["sim", "x.toml", "--trace", "a", "--capture", "./a"][..], "named for two outputs"),
-        (&["sim", "x.toml", "--report-file", "x.toml"], "are one file"),
-        (&["check", "x.toml", "--junit", "x.toml"], "are one file"),
+        (&["sim", "x.toml", "--report-file", "x.toml"], "are the same file"),
+        (&["check", "x.toml", "--junit", "x.toml"], "are the same file"),
         (&["sim", "x.toml", "--capture", "-"], "standard output"),
     ] {
         let refused = niclab.run(arguments);

@@ -122,10 +122,10 @@ fn a_waveform_replaces_only_regular_files_and_no_input() {
     };
     let before = names(folder.path());
     for (trace, part) in [
-        ("./list.json", "one file"),
-        ("soft.vcd", "one file"),
-        ("hard.vcd", "one file"),
-        ("portals.nma", "one file"),
+        ("./list.json", "the same file"),
+        ("soft.vcd", "the same file"),
+        ("hard.vcd", "the same file"),
+        ("portals.nma", "the same file"),
         ("-", "standard output"),
         (".", "neither a regular file"),
     ] {

@@ -31,8 +31,7 @@ pub const MAX_WORDS: usize = 8;
 pub trait Layout {
     /// Words of a descriptor that the card reads, at most [`MAX_WORDS`].
     const WORDS: usize;
-    /// Bytes of them that cross the bus. The card may read more words for its own purposes, which no hardware would
-    /// read.
+    /// Bytes of them that are priced on the bus. Real hardware would not read the others.
     const FETCHED_BYTES: u64 = Self::WORDS as u64 * WORD_BYTES;
     /// Index of the ownership word.
     const OWNERSHIP: usize;

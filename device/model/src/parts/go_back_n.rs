@@ -116,8 +116,8 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         self.fills_window() || self.next_sequence().next().get().is_multiple_of(self.quarter())
     }
 
-    /// As [`Self::asks`], counted from the last request instead of by numbers: requests of a message's frames then do
-    /// not depend on earlier messages. Must be called once for each frame.
+    /// As [`Self::wants_acknowledgement`], counted from the last request instead of by numbers: requests of a message's
+    /// frames then do not depend on earlier messages. Must be called once for each frame.
     #[inline]
     pub fn asks(&mut self, is_last: bool) -> bool {
         let asks = is_last || self.fills_window() || self.unasked + 1 >= self.quarter();

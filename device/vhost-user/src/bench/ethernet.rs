@@ -26,31 +26,31 @@ pub const QUEUE_SIZE: u16 = 256;
 /// Bytes of a buffer, as DPDK's.
 pub const BUFFER_BYTES: u32 = 2176;
 
-/// Frames queued before the device looks, as DPDK's burst.
+/// Frames that are queued before the device polls, as DPDK's burst.
 const BURST: u32 = 32;
 
 pub const WORK: Work = Work { name: "ethernet", unit: "Ethernet frame of 64 bytes", run: exchange };
 
-/// What was measured.
+/// The figures.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figures {
     /// Bytes of a frame, without its check sequence.
     pub frame_bytes: u32,
     /// Queue pairs of each end.
     pub queue_pairs: usize,
-    /// Frames a second that arrived, in each of the two directions: the mean of both.
+    /// Delivered frames per second in each of the two directions: the mean of both.
     pub wall_frames_per_s_each: f64,
 }
 
-/// Guests at both ends, and the frames that they send.
+/// Guests at both ends, and their frames.
 pub struct Pair {
     guests: [EthernetGuest; 2],
-    /// What each guest sends, by queue pair.
+    /// The frame that each guest sends, by queue pair.
     frames: [Vec<[u8; FRAME_BYTES]>; 2],
     received: u64,
 }
 
-/// A frame between two addresses for each of `pairs` queue pairs: a receiver with as many pairs gets it on that pair.
+/// A frame between two addresses for each of `pairs` queue pairs. A receiver with `pairs` pairs gets it on that pair.
 fn frames(from: [u8; 6], to: [u8; 6], pairs: usize) -> Vec<[u8; FRAME_BYTES]> {
     let with_port = |port: u16| {
         let mut frame = [0; FRAME_BYTES];
@@ -73,7 +73,7 @@ fn frames(from: [u8; 6], to: [u8; 6], pairs: usize) -> Vec<[u8; FRAME_BYTES]> {
 }
 
 impl Pair {
-    /// Guests that send frames with these addresses, each to the other, over all of their queue pairs.
+    /// Guests that send frames to each other with these addresses, over all of their queue pairs.
     pub fn new(mut guests: [EthernetGuest; 2], macs: [[u8; 6]; 2]) -> Self {
         let [a, b] = macs;
         let [first, second] = guests.each_mut().map(|guest| guest.pairs().len());
@@ -107,7 +107,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Rounds for `duration`, with `device` in the middle of each.
+    /// Runs rounds for `duration`, with `device` in the middle of each.
     pub fn measure(&mut self, duration: Duration, mut device: impl FnMut()) -> Result<Figures, BenchError> {
         let begin = Instant::now();
         let mut last = (begin, 0);
@@ -141,14 +141,14 @@ fn lab(pairs: usize) -> Result<Lab, BenchError> {
     Ok(Lab::new(2, set)?)
 }
 
-/// Connects two guests with what a poll-mode driver negotiates.
+/// Connects two guests with the features that a poll-mode driver negotiates.
 fn connect(lab: &Lab, pairs: usize) -> Result<Pair, BenchError> {
     let features = 1 << VIRTIO_NET_F_MRG_RXBUF;
     let guest = |node| lab.ethernet_pairs(node, pairs, QUEUE_SIZE, BUFFER_BYTES, features);
     Ok(Pair::new([guest(0)?, guest(1)?], [lab.mac(0), lab.mac(1)]))
 }
 
-/// Carries out what both guests have queued.
+/// Has the device send the frames that both guests have queued.
 fn serve(shell: &Shell, pairs: usize) {
     let mut world = shell.lock_all();
     for node in 0..2 {
@@ -158,7 +158,7 @@ fn serve(shell: &Shell, pairs: usize) {
     }
 }
 
-/// An exchange of so many frames, both directions together.
+/// Exchanges `frames` frames, both directions together.
 fn exchange(frames: u64) -> Result<u64, BenchError> {
     let lab = lab(1)?;
     let mut pair = connect(&lab, 1)?;
@@ -169,19 +169,19 @@ fn exchange(frames: u64) -> Result<u64, BenchError> {
     })
 }
 
-/// Front end and device in one thread, taking turns; then the same with ledgers over that without.
+/// Front end and device alternate in one thread. Returns also the rate with ledgers over that without.
 pub fn measure(duration: Duration, pairs: usize) -> Result<(Figures, f64), BenchError> {
     let lab = lab(pairs)?;
     let mut pair = connect(&lab, pairs)?;
     let shell = lab.daemon().shell();
     let figures = pair.measure(duration, || serve(shell, pairs))?;
-    let on_over_off = ledger_on_over_off(shell, duration, |turn| {
-        Ok(pair.measure(turn, || serve(shell, pairs))?.wall_frames_per_s_each)
+    let on_over_off = ledger_on_over_off(shell, duration, |time| {
+        Ok(pair.measure(time, || serve(shell, pairs))?.wall_frames_per_s_each)
     })?;
     Ok((figures, on_over_off))
 }
 
-/// The device in a thread of its own.
+/// The device has its own thread.
 pub fn measure_two_cores(duration: Duration, pairs: usize) -> Result<Figures, BenchError> {
     let lab = lab(pairs)?;
     let mut pair = connect(&lab, pairs)?;

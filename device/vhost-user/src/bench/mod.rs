@@ -1,7 +1,7 @@
-//! Benchmarks of the daemon's own code through the in-process front end, with no QEMU.
+//! Benchmarks of the daemon's own code through the in-process front end, without QEMU.
 //!
-//! All figures are wall time. Unless said otherwise front end and device take turns in one thread, so that a figure is
-//! what one core does for both, and does not depend on how the host places threads.
+//! All figures are wall time. By default, front end and device alternate in one thread. So a figure is the work of
+//! one core for both, and does not depend on how the host places threads.
 
 mod ethernet;
 pub mod hostile;
@@ -32,7 +32,7 @@ use self::work::Work;
 /// Version of [`Report`] as JSON.
 pub const REPORT_VERSION: u32 = 2;
 
-/// What to measure.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Wall time of each measurement.
@@ -55,45 +55,45 @@ pub enum BenchError {
     /// `testpmd` could not be measured.
     #[error(transparent)]
     Testpmd(#[from] TestpmdError),
-    /// A thread of a benchmark died.
-    #[error("the attacker \"{attack}\" died; what it said stands above")]
+    /// A thread of a benchmark panicked.
+    #[error("the thread of the attack \"{attack}\" panicked; its message is above")]
     Attacker {
-        /// Its attack.
+        /// The attack.
         attack: &'static str,
     },
-    /// A parameter that the card does not have.
+    /// The card does not have the parameter.
     #[error(transparent)]
     Parameter(#[from] UnknownKey),
     /// The daemon's monitor did not answer.
     #[error("the monitor does not answer: {0}")]
     Monitor(#[source] std::io::Error),
-    /// Nothing arrived any more.
+    /// No progress for some time.
     #[error("{what} stopped: nothing arrived for {wall_ms} ms of wall time")]
     Stalled {
         /// What was measured.
         what: &'static str,
-        /// How long.
+        /// The wall time without progress.
         wall_ms: u64,
     },
 }
 
-/// All that was measured.
+/// All figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// [`REPORT_VERSION`].
     pub version: u32,
-    /// What was measured of each way of using a card.
+    /// Figures of each card interface, by its key.
     #[serde(flatten)]
     pub ways: BTreeMap<&'static str, ways::Measured>,
     /// Frames between two Ethernet functions, front end and device on one core.
     pub ethernet: ethernet::Figures,
-    /// The rate of these frames with ledgers over that without, measured in turns: the median of the turns.
+    /// The rate of these frames with ledgers over that without: the median of alternating rounds.
     pub ethernet_wall_rate_ledger_on_over_off: f64,
-    /// The same with the device on a core of its own, as `testpmd` runs.
+    /// The same with the device on its own core, as `testpmd` runs.
     pub ethernet_two_cores: ethernet::Figures,
-    /// The same front end on two ports of `testpmd`, which has a core of its own.
+    /// The same front end on two ports of `testpmd`, which has its own core.
     pub testpmd: Option<ethernet::Figures>,
-    /// Why it was left out, where it was.
+    /// Why `testpmd` was left out, if it was.
     pub testpmd_left_out: Option<String>,
 }
 
@@ -102,12 +102,12 @@ pub struct Report {
 /// # Errors
 /// [`BenchError`].
 pub fn run(options: &Options) -> Result<Report, BenchError> {
-    // What it is compared with may not be there, which makes what is measured no worse.
+    // `testpmd` is only for comparison, so its absence does not fail the other figures.
     let testpmd = match options.testpmd.as_deref() {
         Some(path) => {
             testpmd::measure(path, options.duration, options.queue_pairs).map_err(|error| error.to_string())
         }
-        None => Err("none was named (--testpmd)".to_owned()),
+        None => Err("give its path by --testpmd".to_owned()),
     };
     let ways = ALL.iter().map(|way| Ok(((way.key)(), (way.measure)(options.duration)?)));
     let (ethernet, ethernet_wall_rate_ledger_on_over_off) =
@@ -123,39 +123,38 @@ pub fn run(options: &Options) -> Result<Report, BenchError> {
     })
 }
 
-/// All kinds of work that can be done by amount.
+/// All kinds of work with a fixed amount.
 pub fn works() -> impl Iterator<Item = &'static Work> {
     ways::WORKS.iter().copied().flatten().chain([&ethernet::WORK])
 }
 
-/// Attacks that take cards of some kind.
+/// Attacks that need a certain card.
 fn attacks_by_feature() -> impl Iterator<Item = &'static Attack> {
     ways::ATTACKS.iter().copied().flatten()
 }
 
-/// The first model of the registry whose cards can do this: bits of [`niclab_abi::config`].
+/// The first model of the registry whose cards have these features, bits of [`niclab_abi::config`].
 fn card_with(features: u64) -> &'static Model {
     MODELS.iter().copied().find(|model| model.has(features)).unwrap_or_else(default_model)
 }
 
-/// Turns of the comparison with and without ledgers.
-const TURNS: u32 = 9;
+/// Rounds of the comparison with and without ledgers.
+const ROUNDS: u32 = 9;
 
-/// A rate with ledgers over the same without, measured in turns that take `duration` altogether: the median of the
-/// turns.
+/// A rate with ledgers over the rate without: the median of rounds, which take `duration` together.
 fn ledger_on_over_off(
     shell: &Shell,
     duration: Duration,
     mut rate: impl FnMut(Duration) -> Result<f64, BenchError>,
 ) -> Result<f64, BenchError> {
     let mut ratios = Vec::new();
-    for turn in 0..TURNS {
+    for round in 0..ROUNDS {
         let mut with = |is_on: bool| {
             ledgers::set_on(&mut shell.lock_all(), is_on);
-            rate(duration / (2 * TURNS))
+            rate(duration / (2 * ROUNDS))
         };
-        // Who is first changes, so that a drift of the machine favours neither.
-        let (on, off) = if turn % 2 == 0 {
+        // The order alternates, so that a drift of the machine favours neither.
+        let (on, off) = if round % 2 == 0 {
             let on = with(true)?;
             (on, with(false)?)
         } else {

@@ -1,4 +1,4 @@
-//! DPDK's `testpmd` with two vhost ports, driven by the same front end: the yardstick.
+//! DPDK's `testpmd` with two vhost ports and the same front end, for comparison.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,7 +17,7 @@ const START: Duration = Duration::from_secs(20);
 /// `testpmd` could not be measured.
 #[derive(Debug, Error)]
 pub enum TestpmdError {
-    /// It does not run.
+    /// It does not start.
     #[error("cannot run {}: {error}; install the package dpdk-dev, or leave out --testpmd", path.display())]
     Run {
         /// The program.
@@ -31,24 +31,24 @@ pub enum TestpmdError {
     Silent {
         /// The program.
         path: PathBuf,
-        /// What it did.
+        /// Its end, or the time limit.
         what: String,
     },
 }
 
-/// The process, which ends with this value.
+/// The process, which is killed when this value is dropped.
 struct Testpmd(Child);
 
 impl Drop for Testpmd {
     fn drop(&mut self) {
-        // Fails only when it has ended already.
+        // Fails only if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Measures two vhost ports with `pairs` queue pairs of the `testpmd` at `path`, which forwards each one's frames to
-/// the other.
+/// Measures two vhost ports with `pairs` queue pairs of the `testpmd` at `path`. It forwards the frames of each port
+/// to the other.
 pub fn measure(path: &Path, duration: Duration, pairs: usize) -> Result<Figures, BenchError> {
     let folder = tempfile::Builder::new()
         .prefix("niclab-testpmd-")
@@ -71,7 +71,7 @@ fn start(path: &Path, folder: &Path, sockets: &[PathBuf; 2], pairs: usize) -> Re
     };
     let devices = sockets.iter().enumerate().map(|(index, socket)| device(index, socket));
     let mut command = Command::new(path);
-    // No huge pages, so that nothing of the host is reserved; one core forwards, the other only listens to commands.
+    // No huge pages, so that the host reserves nothing. One core forwards, the other only waits for commands.
     command
         .args(["--no-huge", "-m", "512", "--no-pci", "-l", "0,1", "--file-prefix", "niclab"])
         .args(devices)
@@ -93,7 +93,7 @@ fn wait_for(process: &mut Testpmd, path: &Path, sockets: &[PathBuf; 2]) -> Resul
             return Err(silent(format!("it ended with {status}")));
         }
         if begin.elapsed() > START {
-            return Err(silent(format!("not within {} s", START.as_secs())));
+            return Err(silent(format!("it made no sockets within {} s", START.as_secs())));
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -1,5 +1,5 @@
-//! Fixed amounts of work, for tools that count the instructions of a whole process: each does as many units as it is
-//! told, in one thread, however long that takes.
+//! Fixed amounts of work, for tools that count the instructions of a complete process. Each kind does the requested
+//! number of units in one thread, however long that takes.
 
 use super::BenchError;
 
@@ -8,17 +8,16 @@ use super::BenchError;
 pub struct Work {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What one unit of it is.
+    /// One unit of it.
     pub unit: &'static str,
-    /// Does so many units, or some more where they come in batches, and says how many it did.
+    /// Does at least this number of units, in complete batches, and returns how many it did.
     pub run: fn(u64) -> Result<u64, BenchError>,
 }
 
-/// How often `batch`, which does some units and says how many, is to be called for `wanted` units; `None` from it is
-/// the end, as is a batch without any.
+/// Calls `batch`, which returns the number of units that it did, until it has done `wanted` units.
 ///
 /// # Errors
-/// What `batch` says, or [`BenchError::Stalled`] where nothing moves any more.
+/// Errors of `batch`, or [`BenchError::Stalled`] after many batches without a unit.
 pub fn repeat(
     wanted: u64,
     what: &'static str,
@@ -36,5 +35,5 @@ pub fn repeat(
     Ok(done)
 }
 
-/// Most batches in a row that may do nothing: the device may be in the middle of something.
+/// Maximum consecutive batches without a unit: the device may still be busy with an earlier one.
 const MAX_IDLE_BATCHES: u32 = 1 << 16;

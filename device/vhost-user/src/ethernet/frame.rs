@@ -1,10 +1,9 @@
-//! A frame where it lies, with its head read.
+//! A frame in its buffers, whose head the device has read.
 //!
-//! A guest may change a frame while the device reads it. (The attack: a frame that is ordinary when it is checked, and
-//! one of the cluster, in another node's name, when it is copied.) So the head is read once, into memory of the daemon;
-//! it is checked there, and the receiver gets it from there. The rest, which the device does not check, is read once as
-//! well, where the frame is delivered: a delivery consumes the frame. A frame with several readers is copied first
-//! ([`Frame::into_vec`]).
+//! A guest may change a frame while the device reads it. (The attack: the frame is ordinary when it is checked. When
+//! it is copied, it is a frame of the cluster in another node's name.) So the device reads the head once, into memory
+//! of the daemon, checks it there, and delivers it from there. It does not check the rest, and reads it once, at the
+//! delivery, which consumes the frame. A frame with several readers is copied first ([`Frame::into_vec`]).
 
 use niclab_model::fabric::ethernet::{TAGGED_HEADER_BYTES, tag_bytes};
 use smallvec::SmallVec;
@@ -14,17 +13,17 @@ use crate::memory::access::Unread;
 use crate::memory::{DmaMemory, MemoryError};
 use crate::ring::Buffer;
 
-/// Longest frame that a guest may hand over: 64 KiB of IP packet and its Ethernet header with two VLAN tags.
+/// Maximum length of a guest's frame: an IP packet of 64 KiB and its Ethernet header with two VLAN tags.
 pub const MAX_FRAME_BYTES: usize = 65_535 + ETHERNET_BYTES + 8;
 
-/// Why a chain of the transmit queue holds no frame.
+/// Why a chain of the transmit queue has no valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Shorter than its headers or longer than [`MAX_FRAME_BYTES`].
-    #[error("a frame of {0} bytes")]
+    /// It is shorter than its headers or longer than [`MAX_FRAME_BYTES`].
+    #[error("a transmit chain of {0} bytes is too short or too long for a frame")]
     Length(u64),
-    /// A buffer that the device may not read.
-    #[error("a transmit chain with a buffer that is to be written")]
+    /// The device may not read one of its buffers.
+    #[error("a transmit chain has a buffer that the device may only write")]
     Direction,
     /// A buffer is not in guest memory.
     #[error(transparent)]
@@ -32,7 +31,7 @@ pub enum FrameError {
 }
 
 impl FrameError {
-    /// The name under which it is counted.
+    /// The name of its counter.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Length(_) => "ethernet_frame_length",
@@ -42,19 +41,19 @@ impl FrameError {
     }
 }
 
-/// The headers of a frame in one piece, read once, and what follows them.
+/// The headers of a frame, read once, and the unread rest.
 #[derive(Debug)]
 pub struct Opened<'m> {
     /// virtio-net's header.
     pub header: [u8; HEADER_BYTES],
     /// The Ethernet header and the outer VLAN tag, with zeros where there is no tag.
     pub link: LinkHeader,
-    /// What follows.
+    /// The bytes after the headers.
     pub rest: Unread<'m>,
 }
 
 impl<'m> Opened<'m> {
-    /// None of what is too short for its headers.
+    /// Reads the headers. None if the frame is too short for them.
     #[inline]
     pub fn read(unread: Unread<'m>) -> Option<Self> {
         let (header, rest) = unread.take::<HEADER_BYTES>()?;
@@ -70,7 +69,7 @@ impl<'m> Opened<'m> {
         Some(Self { header, link, rest })
     }
 
-    /// The bytes of the frame that were read.
+    /// The bytes of the frame that are in the header.
     #[inline]
     pub fn head(&self) -> &[u8] {
         head_of(&self.link)
@@ -84,10 +83,10 @@ pub fn head_of(link: &LinkHeader) -> &[u8] {
     link.get(..bytes).unwrap_or(link)
 }
 
-/// The first bytes of a frame, in memory of the daemon: its Ethernet header at least, if it is that long.
+/// The first bytes of a frame, in memory of the daemon: at least its Ethernet header, if the frame has it.
 type Head = SmallVec<[u8; 24]>;
 
-/// A frame, wherever it lies.
+/// A frame: its head in memory of the daemon, and the unread rest in its buffers.
 #[derive(Debug)]
 pub struct Frame<'a> {
     head: Head,
@@ -96,7 +95,7 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Reads virtio-net's header and the frame's own out of the buffers of a transmit chain.
+    /// Reads virtio-net's header and the frame's Ethernet header from the buffers of a transmit chain.
     ///
     /// # Errors
     /// [`FrameError`].
@@ -146,7 +145,7 @@ impl<'a> Frame<'a> {
         Ok(frame)
     }
 
-    /// A frame whose head was read already.
+    /// A frame whose head was already read.
     #[inline]
     pub fn from_parts(head: &[u8], rest: Unread<'a>) -> Self {
         let bytes = head.len() + rest.bytes();
@@ -193,7 +192,7 @@ impl<'a> Frame<'a> {
         &self.head
     }
 
-    /// Reads as much of the frame that its first `bytes` bytes, or all, are in its head.
+    /// Reads until the first `bytes` bytes of the frame, or all of them, are in its head.
     pub fn read_head(&mut self, bytes: usize) {
         let missing = bytes.min(self.bytes).saturating_sub(self.head.len());
         let mut have = self.head.len();
@@ -212,19 +211,19 @@ impl<'a> Frame<'a> {
         self.rest = unread;
     }
 
-    /// Whether all that is unread is one piece at most, as it is of most frames.
+    /// Whether the unread rest is at most one piece, as in most frames.
     #[inline]
     pub fn is_short(&self) -> bool {
         self.rest.len() <= 1
     }
 
-    /// What was read, and the pieces that were not, in order.
+    /// The bytes that were read, and the unread pieces in order.
     #[inline]
     pub fn into_parts(self) -> (Head, SmallVec<[Unread<'a>; 4]>) {
         (self.head, self.rest)
     }
 
-    /// Reads all of the frame into memory of the daemon.
+    /// Reads the complete frame into memory of the daemon.
     pub fn into_vec(self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.bytes);
         bytes.extend_from_slice(&self.head);

@@ -1,4 +1,4 @@
-//! The header that virtio-net puts before each frame, and what it asks for.
+//! The header that virtio-net puts before each frame, with its offloads.
 //!
 //! Source: Virtual I/O Device specification 1.2, section 5.1.6.
 
@@ -13,7 +13,7 @@ pub const HEADER_BYTES: usize = 12;
 /// Bytes of an Ethernet header: two addresses and the EtherType.
 pub const ETHERNET_BYTES: usize = 14;
 
-/// What the network has to know of a frame: its Ethernet header and the outer VLAN tag, with zeros where there is no
+/// The part of a frame that the network reads: its Ethernet header and the outer VLAN tag, with zeros if there is no
 /// tag.
 pub type LinkHeader = [u8; TAGGED_HEADER_BYTES];
 
@@ -22,7 +22,7 @@ const GSO_NONE: u8 = VIRTIO_NET_HDR_GSO_NONE as u8;
 const GSO_TCPV4: u8 = VIRTIO_NET_HDR_GSO_TCPV4 as u8;
 const GSO_TCPV6: u8 = VIRTIO_NET_HDR_GSO_TCPV6 as u8;
 
-/// Which Internet Protocol a segmented frame is of.
+/// The Internet Protocol version of a frame to segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Version 4.
@@ -31,48 +31,48 @@ pub enum Family {
     V6,
 }
 
-/// A checksum that is still to be computed: over all bytes from `start` on, stored at `start + offset`.
+/// A checksum that the device must compute: over all bytes from `start`, stored at `start + offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checksum {
-    /// First byte of the transport header, counted from the frame's begin.
+    /// Offset of the transport header in the frame.
     pub start: u16,
-    /// Where in the transport header the checksum is.
+    /// Offset of the checksum in the transport header.
     pub offset: u16,
 }
 
 impl Checksum {
-    /// Where in the frame the checksum is.
+    /// Offset of the checksum in the frame.
     pub fn place(self) -> usize {
         usize::from(self.start) + usize::from(self.offset)
     }
 }
 
-/// A frame that is still to be cut into segments.
+/// The segmentation that the device must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segmentation {
-    /// Of which protocol it is, by the word of its sender.
+    /// The protocol version, as the sender announced it.
     pub family: Family,
     /// TCP payload bytes of each segment, not zero.
     pub payload_bytes: u16,
 }
 
-/// What the sender of a frame left to the device, checked against the frame's length. The default: nothing.
+/// The work that the sender of a frame left to the device, checked against the frame's length. The default is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
     /// The checksum.
     pub checksum: Option<Checksum>,
-    /// The segmentation; it comes with a checksum.
+    /// The segmentation, which requires a checksum.
     pub segmentation: Option<Segmentation>,
 }
 
 /// Why a header is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// The checksum would lie outside of the frame.
-    #[error("the checksum lies outside of the frame")]
+    /// The checksum field is outside the frame.
+    #[error("the checksum field is outside the frame")]
     Checksum,
-    /// A kind of segmentation that was not offered, without size, or without checksum.
-    #[error("a segmentation that the device did not offer")]
+    /// The segmentation has a kind that was not offered, no size, or no checksum.
+    #[error("the segmentation has a kind that the device did not offer, no size, or no checksum")]
     Segmentation,
 }
 
@@ -89,7 +89,8 @@ impl Offload {
         }
         let [_, _, s0, s1, c0, c1, o0, o1, _, _] = *rest;
         let checksum = Checksum { start: u16::from_le_bytes([c0, c1]), offset: u16::from_le_bytes([o0, o1]) };
-        // A receiver would compute, and store, where a hostile sender says: it must be inside.
+        // A receiver computes and stores the checksum at offsets of a hostile sender, so they must be inside the
+        // frame.
         if *flags & NEEDS_CHECKSUM == 0
             || usize::from(checksum.start) < ETHERNET_BYTES
             || checksum.place() + 2 > frame_bytes
@@ -111,7 +112,7 @@ impl Offload {
         Ok(Self { checksum: Some(checksum), segmentation })
     }
 
-    /// The header for a receiver that takes these offloads, of a frame in `buffers` buffers.
+    /// The header for a receiver that accepts these offloads, of a frame in `buffers` buffers.
     #[inline]
     pub fn encode(&self, buffers: u16) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
@@ -141,7 +142,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_accepted_round_trips_and_stays_inside(header: [u8; HEADER_BYTES], frame_bytes in 0_usize..70_000) {
+        fn accepted_header_round_trips_and_stays_inside_the_frame(
+            header: [u8; HEADER_BYTES],
+            frame_bytes in 0_usize..70_000,
+        ) {
             if let Ok(offload) = Offload::decode(&header, frame_bytes) {
                 let again = Offload::decode(&offload.encode(1), frame_bytes);
                 prop_assert_eq!(again, Ok(offload));
@@ -153,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_header_is_refused() {
+    fn header_with_an_invalid_offload_is_refused() {
         let accepted = Offload {
             checksum: Some(Checksum { start: 34, offset: 16 }),
             segmentation: Some(Segmentation { family: Family::V4, payload_bytes: 1448 }),

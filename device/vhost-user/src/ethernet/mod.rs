@@ -1,11 +1,11 @@
-//! The Ethernet function's data path: from the transmit queue of one guest into the receive queues of others.
+//! The Ethernet function's data path, from one guest's transmit queue to the receive queues of others.
 //!
-//! * [`header`]: what virtio-net puts before each frame;
-//! * [`offload`]: checksums and segmentation in software, for receivers that do not take them over and for links that
-//!   are faulty, where each frame of the wire has its own fate;
-//! * [`frame`]: a frame where it lies, in a guest's buffers or in ours;
-//! * [`receive`]: putting a frame into a receive queue, and the bounded backlog before it;
-//! * [`steering`]: which of several receive queues a frame goes to.
+//! * [`header`]: the header that virtio-net puts before each frame;
+//! * [`offload`]: checksums and segmentation in software, for receivers without these offloads, and for links with
+//!   faults, which affect each frame of the wire separately;
+//! * [`frame`]: a frame in a guest's buffers or in the daemon's memory;
+//! * [`receive`]: writes a frame into a receive queue, and has the bounded backlog before it;
+//! * [`steering`]: chooses one of several receive queues for a frame.
 
 pub mod frame;
 pub mod header;
@@ -39,12 +39,12 @@ pub const fn transmit_queue(pair: usize) -> usize {
     QUEUES_PER_PAIR * pair + QUEUE_TRANSMIT
 }
 
-/// What guest and function agreed on.
+/// The features that guest and function have agreed on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Negotiated(u64);
 
 impl Negotiated {
-    /// What virtio-net offers beside the transport's own features.
+    /// The features that virtio-net offers in addition to the transport's.
     pub const OFFERED: u64 = 1 << VIRTIO_NET_F_CSUM
         | 1 << VIRTIO_NET_F_GUEST_CSUM
         | 1 << VIRTIO_NET_F_GUEST_TSO4
@@ -53,7 +53,7 @@ impl Negotiated {
         | 1 << VIRTIO_NET_F_HOST_TSO6
         | 1 << VIRTIO_NET_F_MRG_RXBUF;
 
-    /// The features that the driver took.
+    /// The features that the driver has accepted.
     pub const fn new(features: u64) -> Self {
         Self(features)
     }
@@ -62,13 +62,13 @@ impl Negotiated {
         self.0 >> bit & 1 != 0
     }
 
-    /// A received frame may be spread over several chains.
+    /// Whether a received frame may be spread over several chains.
     #[inline]
     pub const fn merges_buffers(self) -> bool {
         self.has(VIRTIO_NET_F_MRG_RXBUF)
     }
 
-    /// The guest, as receiver, takes frames with these offloads still open.
+    /// Whether the guest, as receiver, accepts frames with these offloads still to do.
     #[inline]
     pub fn receives(self, offload: &Offload) -> bool {
         let checksum = offload.checksum.is_none() || self.has(VIRTIO_NET_F_GUEST_CSUM);
@@ -79,7 +79,7 @@ impl Negotiated {
         checksum && segmentation
     }
 
-    /// The guest, as sender, may leave these offloads to the device.
+    /// Whether the guest, as sender, may leave these offloads to the device.
     #[inline]
     pub fn sends(self, offload: &Offload) -> bool {
         let checksum = offload.checksum.is_none() || self.has(VIRTIO_NET_F_CSUM);

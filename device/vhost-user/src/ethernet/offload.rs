@@ -1,4 +1,4 @@
-//! What a sender left to the device, done in software: checksums, and the cutting of long TCP frames into segments.
+//! Offloads in software: checksums, and the segmentation of long TCP frames.
 //!
 //! Sources: RFC 1071 (Internet checksum), RFC 791, RFC 8200, RFC 9293.
 
@@ -6,14 +6,16 @@ use thiserror::Error;
 
 use super::header::{Checksum, ETHERNET_BYTES, Family, Segmentation};
 
-/// Why a frame cannot be cut into segments.
+/// Why a frame cannot be segmented.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum SegmentError {
-    /// It does not hold the headers that its sender said it holds.
-    #[error("the frame has no TCP header where its sender said")]
+    /// It does not have the TCP header that its sender announced.
+    #[error("the frame has no TCP header at the offset that its sender gave")]
     NoTcp,
-    /// Its IP header is not of the version that its sender said, or overlaps the TCP header.
-    #[error("the frame has no IP header where its sender said")]
+    /// Its IP header is not of the version that its sender announced, or overlaps the TCP header.
+    #[error(
+        "the frame has no IP header of the version that its sender gave, or the header overlaps the TCP header"
+    )]
     NoIp,
 }
 
@@ -25,13 +27,13 @@ const TCP_PSH: u8 = 0x08;
 const TCP_CWR: u8 = 0x80;
 const PROTOCOL_TCP: u8 = 6;
 
-/// Most header bytes that are looked at: Ethernet with two tags, IPv6 with extension headers, TCP with options.
+/// Maximum bytes of headers: Ethernet with two tags, IPv6 with extension headers, TCP with options.
 pub const MAX_HEADER_BYTES: usize = 256;
 
-/// Most segments of one frame. A guest that asks for segments of one byte would have the device make 65,000 frames out
-/// of one: CVE-2012-3412 was that attack on the first NIC drivers that cut frames, whose hardware got a limit of 100
-/// since. Linux goes down to segments of 8 bytes only for a peer that attacks it (`tcp_min_snd_mss`); 64 are below what
-/// IPv4 demands of every link.
+/// Maximum segments of one frame. (The attack: a guest asks for segments of one byte, and the device makes 65,000
+/// frames of one. CVE-2012-3412 was that attack on the first NIC drivers with segmentation, whose hardware has a
+/// limit of 100 since.) Linux uses segments as short as 8 bytes only for a peer that attacks it (`tcp_min_snd_mss`);
+/// 64 bytes are below the minimum that IPv4 requires of every link.
 pub const MAX_SEGMENTS: usize = 1024;
 
 /// The headers of a long TCP frame.
@@ -68,13 +70,13 @@ impl Headers {
         Ok(Self { ip, tcp, bytes })
     }
 
-    /// How many frames of the wire a frame of `bytes` with these headers becomes.
+    /// The number of frames on the wire for a frame of `bytes` with these headers.
     pub fn segments(&self, bytes: usize, segmentation: Segmentation) -> usize {
         bytes.saturating_sub(self.bytes).div_ceil(usize::from(segmentation.payload_bytes).max(1))
     }
 }
 
-/// Where the IP header begins: behind the Ethernet header and its VLAN tags.
+/// Offset of the IP header, after the Ethernet header and its VLAN tags.
 pub fn ip_offset(head: &[u8]) -> Option<usize> {
     let mut offset = ETHERNET_BYTES;
     for _ in 0..2 {
@@ -114,18 +116,18 @@ fn put(frame: &mut [u8], offset: usize, value: u16) {
     }
 }
 
-/// Computes a checksum that the sender left open. Its place holds the sum of the pseudo header already.
+/// Computes a checksum that the sender left to the device. Its field contains the sum of the pseudo header.
 pub fn complete_checksum(frame: &mut [u8], checksum: Checksum) {
     let Some(covered) = frame.get(usize::from(checksum.start)..) else { return };
     let value = match fold(sum(covered)) {
-        // UDP takes zero for "none"; for TCP the two are equal.
+        // In UDP zero means "none"; in TCP 0 and 0xffff are equal.
         0 => 0xffff,
         value => value,
     };
     put(frame, checksum.place(), value);
 }
 
-/// Cuts a long TCP frame into the frames that go over the wire, each with its headers and checksums complete.
+/// Segments a long TCP frame into frames for the wire, each with complete headers and checksums.
 ///
 /// # Errors
 /// [`SegmentError`], before the first segment.
@@ -156,7 +158,7 @@ pub fn segment(
     Ok(())
 }
 
-/// Moves the sequence number on and clears the flags that another segment carries.
+/// Advances the sequence number by `sent`, and clears the flags `without`, which belong to other segments.
 fn patch_tcp(wire: &mut [u8], headers: &Headers, sent: u32, without: u8) {
     let Some(tcp) = wire.get_mut(headers.tcp..).and_then(|t| t.first_chunk_mut::<TCP_BYTES>()) else {
         return;
@@ -167,7 +169,7 @@ fn patch_tcp(wire: &mut [u8], headers: &Headers, sent: u32, without: u8) {
     *flags &= !without;
 }
 
-/// Sets the lengths, and for version 4 identification and header checksum.
+/// Sets the lengths, and for version 4 also identification and header checksum.
 fn patch_ip(wire: &mut [u8], headers: &Headers, family: Family, index: u16) {
     let bytes = wire.len();
     match family {
@@ -205,7 +207,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A long TCP frame as Linux hands it to virtio-net, and its offloads.
+    /// A long TCP frame as Linux passes it to virtio-net, and its offloads.
     pub(crate) fn long_frame(family: Family, payload: &[u8]) -> (Vec<u8>, Checksum) {
         let mut frame = vec![2; 12];
         let ip = ETHERNET_BYTES;
@@ -228,7 +230,7 @@ pub(crate) mod tests {
         (frame, Checksum { start: tcp as u16, offset: 16 })
     }
 
-    /// Zero when the checksum over pseudo header and TCP is right.
+    /// Zero if the checksum over pseudo header and TCP is correct.
     fn residue(wire: &[u8], tcp: usize, family: Family) -> u16 {
         let addresses = if family == Family::V4 { 26..34 } else { 22..54 };
         fold(sum(&wire[addresses]) + (wire.len() - tcp) as u64 + 6 + sum(&wire[tcp..]))
@@ -236,7 +238,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn segments_carry_the_payload_with_good_checksums(
+        fn segments_have_the_payload_and_valid_checksums(
             payload in proptest::collection::vec(any::<u8>(), 1..20_000),
             size in 1_u16..3000,
             v6: bool,
@@ -264,8 +266,9 @@ pub(crate) mod tests {
             }).unwrap();
             prop_assert_eq!(&collected, &payload);
             prop_assert_eq!(flags.len(), payload.len().div_ceil(usize::from(size)));
-            prop_assert!(flags.iter().skip(1).all(|f| f & TCP_CWR == 0), "CWR is in the first alone");
-            prop_assert!(flags.iter().rev().skip(1).all(|f| f & (TCP_FIN | TCP_PSH) == 0), "FIN is in the last alone");
+            prop_assert!(flags.iter().skip(1).all(|f| f & TCP_CWR == 0), "CWR is only in the first segment");
+            let but_last = &flags[..flags.len() - 1];
+            prop_assert!(but_last.iter().all(|f| f & (TCP_FIN | TCP_PSH) == 0), "FIN is only in the last segment");
         }
 
         #[test]
@@ -278,7 +281,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_checksum_left_open_is_completed() {
+    fn checksum_left_to_the_device_is_completed() {
         let (mut frame, checksum) = long_frame(Family::V4, b"niclab");
         let tcp = usize::from(checksum.start);
         let pseudo = sum(&frame[26..34]) + (frame.len() - tcp) as u64 + 6;

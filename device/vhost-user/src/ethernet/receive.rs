@@ -1,4 +1,4 @@
-//! Putting a frame into a guest's receive queue.
+//! Writes a frame into a guest's receive queue.
 
 use std::collections::VecDeque;
 
@@ -11,22 +11,23 @@ use crate::memory::MemoryError;
 use crate::memory::access::{Room, Unread};
 use crate::ring::{Buffer, Burst, Chain, RingError, Singles};
 
-/// Why a frame did not get into a receive queue.
+/// Why a frame was not written into a receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReceiveError {
-    /// The guest has left too few buffers; more may come.
+    /// The guest has supplied too few buffers; more may come.
     #[error("the receive queue has no room")]
     NoRoom,
-    /// The one chain that a frame may fill without mergeable buffers is too short for it.
+    /// Without mergeable buffers a frame may fill only one chain, and this chain is too short.
     #[error("a receive chain of {0} bytes is too short for the frame")]
     TooShort(usize),
-    /// All descriptors of the queue are there and hold too little: no more can come before these are used.
-    #[error("a receive queue whose buffers hold {0} bytes altogether is too small for the frame")]
+    /// The guest has supplied all descriptors of the queue, and their buffers are too short together. It can supply
+    /// no more before these are used.
+    #[error("all buffers of the receive queue have {0} bytes together, too few for the frame")]
     TooSmall(usize),
-    /// A chain has no buffer to write.
-    #[error("a receive chain with a buffer that is to be read")]
+    /// The device may not write one of the chain's buffers.
+    #[error("a receive chain has a buffer that the device may only read")]
     Direction,
-    /// The ring or a chain is broken.
+    /// The ring or a chain is invalid.
     #[error(transparent)]
     Ring(#[from] RingError),
     /// A buffer is not in guest memory.
@@ -35,7 +36,7 @@ pub enum ReceiveError {
 }
 
 impl ReceiveError {
-    /// The name under which it is counted as a violation; none when it is no fault of the guest.
+    /// The name of its counter of violations. None if the guest has not caused it.
     pub const fn violation(self) -> Option<&'static str> {
         match self {
             Self::NoRoom | Self::Ring(RingError::NotReady) => None,
@@ -48,10 +49,10 @@ impl ReceiveError {
     }
 }
 
-/// What follows the headers of frames that come together.
+/// The bytes after the headers of frames that are delivered together.
 pub type Pieces<'m> = SmallVec<[Unread<'m>; 64]>;
 
-/// Where in a receive queue a frame is written.
+/// The buffers of a receive queue for one frame.
 #[derive(Clone, Copy, Debug)]
 pub enum Place {
     /// A chain of one buffer.
@@ -61,19 +62,19 @@ pub enum Place {
         /// Address of the buffer.
         address: u64,
     },
-    /// The chains that were collected.
+    /// The chains that the receiver has collected.
     Chains,
 }
 
-/// A receive queue held for one burst.
+/// A locked receive queue, for one burst.
 pub struct Receiver<'a> {
     burst: Burst<'a>,
     merges_buffers: bool,
     chain: Chain,
-    /// Chains taken for the frame at hand, and how much each holds.
+    /// Chains taken for the current frame, with their capacities.
     heads: SmallVec<[(u16, u32); 64]>,
     buffers: SmallVec<[Buffer; 64]>,
-    /// Buffers taken for frames that come together.
+    /// Buffers taken for frames that are delivered together.
     singles: Singles,
 }
 
@@ -95,7 +96,7 @@ impl<'a> Receiver<'a> {
         &mut self.burst
     }
 
-    /// Writes header and frame into the next chains. All of it or nothing.
+    /// Writes header and frame into the next chains, completely or not at all.
     ///
     /// # Errors
     /// [`ReceiveError`]; after [`ReceiveError::NoRoom`] and [`ReceiveError::TooSmall`] the queue is as it was before.
@@ -105,7 +106,7 @@ impl<'a> Receiver<'a> {
         self.fill(place, offload, frame)
     }
 
-    /// Takes the next chains that hold a frame like this one, of which nothing is read.
+    /// Takes chains with room for this frame. Reads nothing of the frame.
     ///
     /// # Errors
     /// [`ReceiveError`]; after [`ReceiveError::NoRoom`] and [`ReceiveError::TooSmall`] the queue is as it was before.
@@ -121,10 +122,10 @@ impl<'a> Receiver<'a> {
         Ok(Place::Chains)
     }
 
-    /// Writes header and frame into the chains that were just taken for it.
+    /// Writes header and frame into the chains that were taken for it.
     ///
     /// # Errors
-    /// [`ReceiveError::Memory`]: the chains are given back with nothing in them.
+    /// [`ReceiveError::Memory`]: the chains are returned with zero bytes.
     #[inline]
     pub fn fill(&mut self, place: Place, offload: &Offload, frame: Frame<'_>) -> Result<(), ReceiveError> {
         let bytes = (HEADER_BYTES + frame.bytes()) as u32;
@@ -148,9 +149,9 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// Writes frames of one length with the same two headers into the next chains, as long as each chain is one buffer
-    /// that holds one. `pieces` are what follows the headers. Returns how many frames it wrote, whose pieces are gone;
-    /// the rest of the queue is as it was.
+    /// Writes frames of equal length with the same two headers into the next chains, as long as each chain is one
+    /// buffer with room for a frame. `pieces` are the bytes after the headers. Returns the number of written frames,
+    /// whose pieces it removes. It leaves the rest of the queue unchanged.
     #[inline]
     pub fn put_all(&mut self, offload: &Offload, link: &LinkHeader, pieces: &mut Pieces<'_>) -> usize {
         let Self { burst, singles, .. } = self;
@@ -173,8 +174,8 @@ impl<'a> Receiver<'a> {
         written
     }
 
-    /// Takes the next chain if it is one buffer that holds `wanted` bytes, as most are. None when it is not: the queue
-    /// is then as it was.
+    /// Takes the next chain if it is one buffer of at least `wanted` bytes, as most are. Otherwise returns None, and
+    /// leaves the queue unchanged.
     #[inline]
     fn take_short(&mut self, wanted: usize) -> Result<Option<Place>, ReceiveError> {
         let head = self.burst.pop(&mut self.chain)?.ok_or(ReceiveError::NoRoom)?;
@@ -187,7 +188,7 @@ impl<'a> Receiver<'a> {
         Ok(None)
     }
 
-    /// Writes header and frame, which has one unread piece, to this address.
+    /// Writes header and frame to this address. The frame has at most one unread piece.
     #[inline]
     fn fill_short(
         &self,
@@ -202,7 +203,7 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// Collects chains until they hold `wanted` bytes.
+    /// Collects chains until they have `wanted` bytes together.
     #[inline]
     fn take_chains(&mut self, wanted: usize) -> Result<(), ReceiveError> {
         self.heads.clear();
@@ -213,7 +214,7 @@ impl<'a> Receiver<'a> {
             let head = match self.burst.pop(&mut self.chain) {
                 Ok(Some(head)) => head,
                 Ok(None) => {
-                    // A driver that has no descriptor left cannot add any before it gets some back.
+                    // A driver without a free descriptor cannot add any before the device returns some.
                     let is_all = self.heads.len() >= size || self.buffers.len() >= size;
                     self.heads.drain(..).for_each(|_| self.burst.unpop());
                     return Err(if is_all { ReceiveError::TooSmall(room) } else { ReceiveError::NoRoom });
@@ -227,8 +228,8 @@ impl<'a> Receiver<'a> {
             }
             self.buffers.extend_from_slice(&self.chain);
             room = room.saturating_add(usize::try_from(capacity).unwrap_or(usize::MAX));
-            // A guest could offer chains of no bytes without end, or indirect tables full of buffers of one: a thousand
-            // tables of a thousand buffers for each frame. And without merging one chain is all there is.
+            // (The attack: a guest offers chains of no bytes forever, or indirect tables of one-byte buffers: a
+            // thousand tables of a thousand buffers for each frame.) Without merging, a frame gets only one chain.
             let is_crumbled = self.buffers.len() > size;
             if room < wanted && (!self.merges_buffers || capacity == 0 || is_crumbled) {
                 return self.give_up(ReceiveError::TooShort(room));
@@ -237,7 +238,7 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// Gives back what was collected, unused.
+    /// Returns the collected chains unused.
     fn give_up(&mut self, error: ReceiveError) -> Result<(), ReceiveError> {
         for (head, _) in self.heads.drain(..) {
             self.burst.push_used(head, 0);
@@ -245,7 +246,7 @@ impl<'a> Receiver<'a> {
         Err(error)
     }
 
-    /// Writes header and frame into the buffers that were collected.
+    /// Writes header and frame into the collected buffers.
     #[inline]
     fn copy(&self, header: &[u8; HEADER_BYTES], frame: Frame<'_>) -> Result<(), ReceiveError> {
         let memory = self.burst.memory();
@@ -275,7 +276,7 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// What is left of this room, or else the next one.
+/// The rest of this room, or the next room if nothing is left.
 #[inline]
 fn next_room<'m>(
     room: Room<'m>,
@@ -284,17 +285,17 @@ fn next_room<'m>(
     if room.bytes() > 0 { Ok(Some(room)) } else { rooms.next().transpose() }
 }
 
-/// Frames that found no buffer at one receive queue and wait for the guest to leave some.
+/// Frames that wait for buffers at one receive queue.
 #[derive(Debug, Default)]
 struct Backlog {
     frames: VecDeque<(Offload, Vec<u8>)>,
-    /// The driver's index in the receive queue when there was no room for the oldest frame: until it moves on there is
-    /// none, and looking through the queue again for each frame that comes would be work for nothing.
+    /// The driver's index in the receive queue when it had no room for the oldest frame. While the index is the same,
+    /// there is still no room, and the daemon need not scan the queue for each new frame.
     no_room_at: Option<u16>,
 }
 
-/// The backlogs of a node's receive queues. They have one bound together: a guest that never reads must not cost the
-/// host its memory, and a guest with many queues must not cost more than a guest with one.
+/// The backlogs of a node's receive queues, with one bound together. A guest that never reads must not use up the
+/// host's memory, and a guest with many queues must not use more than a guest with one.
 #[derive(Debug, Default)]
 pub struct Backlogs {
     of_pairs: Vec<Backlog>,
@@ -302,9 +303,9 @@ pub struct Backlogs {
     bytes: usize,
 }
 
-/// Most bytes that wait for one guest: about what a fast sender has in flight on one connection.
+/// Maximum bytes that wait for one guest: about as much as a fast sender has in flight on one connection.
 pub const BACKLOG_BYTES: usize = 1 << 20;
-/// Most frames that wait for one guest.
+/// Maximum frames that wait for one guest.
 pub const BACKLOG_FRAMES: usize = 1024;
 
 impl Backlogs {
@@ -320,7 +321,7 @@ impl Backlogs {
         self.is_empty() || self.of_pairs.get(pair).is_none_or(|backlog| backlog.frames.is_empty())
     }
 
-    /// Keeps a frame for later; false when there is no room, and the frame is lost.
+    /// Keeps a frame for later. False if there is no room, and the frame is lost.
     pub fn push(&mut self, pair: usize, offload: Offload, frame: Vec<u8>) -> bool {
         if self.frames >= BACKLOG_FRAMES || self.bytes + frame.len() > BACKLOG_BYTES {
             return false;
@@ -337,7 +338,7 @@ impl Backlogs {
         oldest.map(|(offload, frame)| (*offload, frame.as_mut_slice()))
     }
 
-    /// Forgets the oldest frame at a pair's queue.
+    /// Removes the oldest frame at a pair's queue.
     pub fn pop(&mut self, pair: usize) {
         if let Some((_, frame)) = self.of_pairs.get_mut(pair).and_then(|backlog| backlog.frames.pop_front()) {
             self.frames -= 1;
@@ -345,17 +346,17 @@ impl Backlogs {
         }
     }
 
-    /// The driver's index when there was no room at a pair's queue; nothing where there was.
+    /// The driver's index when a pair's queue had no room. None if it had room.
     pub fn no_room_at(&self, pair: usize) -> Option<u16> {
         self.of_pairs.get(pair)?.no_room_at
     }
 
-    /// Notes the driver's index when there was no room at a pair's queue; nothing where there was.
+    /// Sets the driver's index when a pair's queue had no room. None means that it had room.
     pub fn set_no_room_at(&mut self, pair: usize, index: Option<u16>) {
         self.at(pair).no_room_at = index;
     }
 
-    /// Forgets what waits at the queues of all pairs but these, and returns the number of frames.
+    /// Drops the frames at the queues of all pairs but these, and returns their number.
     pub fn clear_all_but(&mut self, pairs: Pairs) -> u64 {
         if self.is_empty() {
             return 0;
@@ -364,7 +365,7 @@ impl Backlogs {
         others.map(|pair| self.clear_at(pair)).sum()
     }
 
-    /// Forgets what waits at a pair's queue, and returns the number of frames.
+    /// Drops the frames at a pair's queue, and returns their number.
     pub fn clear_at(&mut self, pair: usize) -> u64 {
         let Backlog { frames, .. } = std::mem::take(self.at(pair));
         self.frames -= frames.len();
@@ -372,12 +373,12 @@ impl Backlogs {
         frames.len() as u64
     }
 
-    /// Forgets all, and returns the number of frames.
+    /// Drops all frames, and returns their number.
     pub fn clear(&mut self) -> u64 {
         std::mem::take(self).frames as u64
     }
 
-    /// The backlog of a pair, which the caller knows to be one of the node's.
+    /// The backlog of a pair. The caller ensures that the pair is one of the node's.
     fn at(&mut self, pair: usize) -> &mut Backlog {
         if self.of_pairs.len() <= pair {
             self.of_pairs.resize_with(pair + 1, Backlog::default);

@@ -1,9 +1,10 @@
-//! Which receive queue a frame goes to, if the guest has several.
+//! Chooses the receive queue of a frame for a guest with several queues.
 //!
-//! All frames of a flow go to one queue, so the guest receives them in order. The flow is that of receive-side scaling
-//! (Virtual I/O Device specification 1.2, section 5.1.6.5.7): addresses and ports of TCP and UDP, and addresses alone
-//! of other IP packets. Fragments have addresses alone, too, because only the first one has ports. The flow of a frame
-//! without IP is its Ethernet addresses. The hash is Toeplitz's with Microsoft's key, as most network cards have it.
+//! All frames of a flow go to one queue, so the guest receives them in order. The flow is that of receive-side
+//! scaling (Virtual I/O Device specification 1.2, section 5.1.6.5.7). For TCP and UDP it is addresses and ports, for
+//! other IP packets addresses alone. Fragments have addresses alone, too, because only the first one has ports. The
+//! flow of a frame without IP is its Ethernet addresses. The hash is Toeplitz's with Microsoft's key, as in most
+//! network cards.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +21,7 @@ const KEY: [u8; 40] = [
     0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
 ];
 
-/// Bytes of a frame that the hash may read: Ethernet with two tags, an IPv4 header of any length, and the ports.
+/// Maximum bytes of a frame that the hash reads: Ethernet with two tags, an IPv4 header of any length, and the ports.
 const MAX_READ_BYTES: usize = ETHERNET_BYTES + 8 + 60 + 4;
 
 const PROTOCOL_TCP: u8 = 6;
@@ -36,12 +37,12 @@ impl Pairs {
         Self(if count >= 64 { u64::MAX } else { (1 << count) - 1 })
     }
 
-    /// These, or the first pair if there is none.
+    /// These pairs, or the first pair if there are none.
     pub const fn or_first(self) -> Self {
         if self.0 == 0 { Self::first(1) } else { self }
     }
 
-    /// Whether the driver has turned on one pair at most.
+    /// Whether there is at most one pair.
     #[inline]
     pub const fn is_single(self) -> bool {
         self.0 & self.0.wrapping_sub(1) == 0
@@ -58,7 +59,7 @@ impl Pairs {
         pair < 64 && self.0 >> pair & 1 != 0
     }
 
-    /// The pair for a frame; none if no pair is turned on. Reads the head of the frame, if there are several pairs.
+    /// The pair for a frame. None if no pair is on. Reads the head of the frame if there are several pairs.
     #[inline]
     pub fn choose(self, frame: &mut Frame<'_>) -> Option<usize> {
         if self.is_single() {
@@ -78,7 +79,8 @@ impl Pairs {
     }
 }
 
-/// The pairs that a driver has turned on, as its front end says (SET_VRING_ENABLE). The front end's thread writes it.
+/// The pairs that a driver has turned on. Its front end reports them by SET_VRING_ENABLE, and the front end's relay
+/// thread writes them.
 #[derive(Debug)]
 pub struct Switches {
     on: AtomicU64,
@@ -98,12 +100,12 @@ impl Switches {
         Pairs(self.on.load(Ordering::Relaxed))
     }
 
-    /// Whether there is such a pair.
+    /// Whether the pair exists.
     pub const fn has(&self, pair: usize) -> bool {
         Pairs::first(self.count).contains(pair)
     }
 
-    /// Turns a pair on or off. False if there is no such pair.
+    /// Turns a pair on or off. False if it does not exist.
     pub fn set(&self, pair: usize, is_on: bool) -> bool {
         if !self.has(pair) {
             return false;
@@ -128,7 +130,7 @@ impl Default for Switches {
     }
 }
 
-/// The hash of a frame's flow, of its first bytes.
+/// The flow hash of a frame, by its first bytes.
 pub fn flow_hash(head: &[u8]) -> u32 {
     toeplitz(&flow(head).unwrap_or_else(|| head.get(..ETHERNET_BYTES - 2).unwrap_or_default().into()))
 }
@@ -188,7 +190,7 @@ mod tests {
         assert_eq!(
             flow_hash(&v4(17, [0x40, 0], from, to)),
             0x51cc_c178,
-            "`do not fragment` is set in packets that are whole"
+            "a packet with `do not fragment` is not a fragment"
         );
         assert_eq!(flow_hash(&v4(1, [0; 2], from, to)), 0x323e_8fc2, "addresses alone");
         for fragment in [[0x20, 0], [0, 185], [0x20, 185]] {
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn flow_of_other_frames_is_their_ethernet_addresses() {
+    fn flow_of_a_frame_without_ip_is_its_ethernet_addresses() {
         let whole = v4(6, [0; 2], ([1; 4], 1), ([2; 4], 2));
         for bytes in 0..whole.len() {
             let _ = flow_hash(&whole[..bytes]);
@@ -218,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn only_pairs_that_are_on_get_flows_and_each_does() {
+    fn each_pair_that_is_on_and_no_other_gets_flows() {
         let switches = Switches::new(7);
         assert_eq!(switches.on(), Pairs::first(0));
         [1, 2, 4, 6].into_iter().for_each(|pair| assert!(switches.set(pair, true)));
         assert!(switches.set(2, false));
-        assert!(!switches.set(7, true) && !switches.set(usize::MAX, true), "there is no such pair");
+        assert!(!switches.set(7, true) && !switches.set(usize::MAX, true), "these pairs do not exist");
         let mut counts = [0; 7];
         for port in 0..300 {
             let mut bytes = v4(17, [0; 2], ([10, 77, 0, 1], port), ([10, 77, 0, 2], 5001));
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn without_choice_no_frame_is_read() {
+    fn frame_is_not_read_if_at_most_one_pair_is_on() {
         let mut bytes = [0; 60];
         let mut frame = Frame::from_bytes(&mut bytes);
         let read = frame.head().len();

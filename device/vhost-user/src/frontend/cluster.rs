@@ -26,14 +26,14 @@ use vmm_sys_util::eventfd::EventFd;
 use super::{Connection, DriverRing, FrontendError, GuestMemory, MappedBar};
 use crate::ring::Buffer;
 
-/// How long a control request, or the mapping of the BAR, may take.
+/// Time limit of a control request, and of the mapping of the BAR.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest answer is that with counters.
+/// The longest reply is that with counters.
 const REPLY_ROOM: usize = Reply::BYTES + CountersHead::BYTES + COUNTERS_PER_REPLY as usize * Counter::BYTES;
 const REQUEST_ROOM: usize = niclab_model::nic::MAX_CONTROL_BYTES;
 
-/// The driver's part of the queues.
+/// The driver's side of the queues.
 struct Queues {
     control: DriverRing,
     event: DriverRing,
@@ -41,7 +41,7 @@ struct Queues {
     receive: DriverRing,
     request: u64,
     reply: u64,
-    /// One buffer for each descriptor of the event queue, in the order of their addresses.
+    /// One buffer for each descriptor of the event queue, in the order of their numbers.
     events: u64,
 }
 
@@ -126,7 +126,7 @@ impl ClusterGuest {
         &self.bar
     }
 
-    /// The first page of the BAR's window of this kind, or of the part of it that is this port's.
+    /// The first page of the BAR's window of this kind, or of the port's part of the window.
     ///
     /// # Errors
     /// [`FrontendError::Bar`].
@@ -134,13 +134,13 @@ impl ClusterGuest {
         Ok(self.windows.place(kind, port)?.pages.start)
     }
 
-    /// The payload region of a port's outbound queue; nothing where the card has none.
+    /// The payload region of a port's outbound queue. Empty if the card has none.
     pub fn payload_of(&self, port: u32) -> &[AtomicU64] {
         let pages = self.windows.place(WINDOW_CHANNEL_PAYLOAD, port).map(|place| place.pages);
         pages.map_or(&[], |pages| self.bar.pages(pages))
     }
 
-    /// The connection, for what QEMU rather than a driver would do.
+    /// The connection, for actions of QEMU rather than of a driver.
     pub fn connection(&self) -> parking_lot::MutexGuard<'_, Connection> {
         self.connection.lock()
     }
@@ -153,7 +153,7 @@ impl ClusterGuest {
         request(&mut self.queues.lock(), &self.memory, operation, body)
     }
 
-    /// A control request whose body is a layout.
+    /// Sends a control request whose body is a layout.
     ///
     /// # Errors
     /// As [`ClusterGuest::request`].
@@ -168,7 +168,7 @@ impl ClusterGuest {
     /// # Errors
     /// As [`ClusterGuest::request`].
     pub fn statistics(&self) -> Result<BTreeMap<String, u64>, FrontendError> {
-        let malformed = || FrontendError::Malformed("the counters are no counters");
+        let malformed = || FrontendError::Malformed("the reply with counters is invalid");
         let mut counters = BTreeMap::new();
         let mut first = 0;
         while first < MAX_COUNTERS {
@@ -198,7 +198,7 @@ impl ClusterGuest {
         self.request(OP_RESET, &[]).map(drop)
     }
 
-    /// Rings the doorbell if the device wants one; call it after a store into a page.
+    /// Rings the doorbell if the device has enabled it. Call this after a store into a page.
     #[inline]
     pub fn announce(&self) {
         if wants_doorbell(self.bar.words().get(INFO_DOORBELL_OFFSET as usize / 8)) {
@@ -206,13 +206,13 @@ impl ClusterGuest {
         }
     }
 
-    /// Rings the doorbell, wanted or not.
+    /// Rings the doorbell, even if the device has not enabled it.
     pub fn ring(&self) {
-        // The counter of an event cannot overflow by rings: each adds one to 64 bits.
+        // The counter of an event cannot overflow: each ring adds one to 64 bits.
         let _ = self.doorbell.write(1);
     }
 
-    /// Leaves `count` buffers for events.
+    /// Offers `count` buffers for events.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -220,7 +220,7 @@ impl ClusterGuest {
         let mut queues = self.queues.lock();
         let events = queues.events;
         for _ in 0..count {
-            // The ring hands out descriptors in no fixed order; the buffer goes by the descriptor.
+            // The ring hands out descriptors in no fixed order, so the descriptor determines the buffer.
             let Some(head) = queues.event.next_descriptor() else { break };
             let address = events + u64::from(head) * Event::BYTES as u64;
             let buffer = Buffer { address, bytes: Event::BYTES as u32, writable: true };
@@ -229,7 +229,7 @@ impl ClusterGuest {
         queues.event.notify()
     }
 
-    /// Events that the device has written, the buffers taken back.
+    /// Takes the events that the device has written, and their buffers.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -248,7 +248,7 @@ impl ClusterGuest {
         Ok(events)
     }
 
-    /// Interrupts of the event queue since the last call; sleeps up to `timeout` for the first.
+    /// Interrupts of the event queue since the last call. Sleeps up to `timeout` for the first one.
     pub fn wait_interrupts(&self, timeout: Duration) -> u64 {
         let Ok(call) = self.queues.lock().event.call.try_clone() else { return 0 };
         wait_readable(&call, timeout);
@@ -260,7 +260,7 @@ impl ClusterGuest {
         act(&mut self.queues.lock().control)
     }
 
-    /// The rings of the descriptor queues, for what to send and for what comes.
+    /// The transmit and receive rings of the descriptor queues.
     pub fn with_descriptor_rings<T>(&self, act: impl FnOnce(&mut DriverRing, &mut DriverRing) -> T) -> T {
         let queues = &mut *self.queues.lock();
         act(&mut queues.transmit, &mut queues.receive)
@@ -272,7 +272,7 @@ impl ClusterGuest {
     }
 }
 
-const OUTSIDE: FrontendError = FrontendError::Malformed("a ring outside of memory");
+const OUTSIDE: FrontendError = FrontendError::Malformed("a ring is outside the guest's memory");
 
 fn wait_readable(event: &EventFd, timeout: Duration) {
     // SAFETY: `event` is borrowed, hence open, while the result is in use.
@@ -327,7 +327,7 @@ fn request(
     Ok(body)
 }
 
-/// Waits until the device gives `head` back; the bytes that it wrote. Others that come first are forgotten.
+/// Waits until the device returns `head`, and returns the number of written bytes. Drops other heads that come first.
 fn wait_used(ring: &mut DriverRing, head: u16) -> Result<u32, FrontendError> {
     let begin = Instant::now();
     while begin.elapsed() < TIMEOUT {

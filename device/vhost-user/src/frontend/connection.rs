@@ -1,4 +1,4 @@
-//! What every vhost-user connection goes through, and the channel on which the daemon asks for its BAR to be mapped.
+//! A vhost-user connection, and the channel on which the daemon asks for its BAR to be mapped.
 
 use std::fs::File;
 use std::ops::Range;
@@ -26,7 +26,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 use super::{DriverRing, FrontendError, GuestMemory};
 
-/// A BAR as the daemon mapped it.
+/// A BAR as this front end has mapped it.
 #[derive(Debug)]
 pub struct MappedBar {
     region: MmapRegion,
@@ -38,19 +38,19 @@ impl MappedBar {
         atomics(&self.region)
     }
 
-    /// The words of one page; empty when there is no such page.
+    /// The words of one page. Empty if the page does not exist.
     pub fn page(&self, page: u32) -> &[AtomicU64] {
         let words = niclab_abi::PAGE_BYTES as usize / 8;
         self.words().get(page as usize * words..(page as usize + 1) * words).unwrap_or_default()
     }
 
-    /// The words of these pages; empty when there are not so many.
+    /// The words of these pages. Empty if one of them does not exist.
     pub fn pages(&self, pages: Range<u32>) -> &[AtomicU64] {
         let words = niclab_abi::PAGE_BYTES as usize / 8;
         self.words().get(pages.start as usize * words..pages.end as usize * words).unwrap_or_default()
     }
 
-    /// How QEMU would show the BAR to the daemon, as one more region of the guest's memory at `address`.
+    /// The BAR as QEMU lists it for the daemon: one more region of the guest's memory, at `address`.
     pub fn region(&self, address: u64) -> Option<VhostUserMemoryRegionInfo> {
         Some(VhostUserMemoryRegionInfo {
             guest_phys_addr: address,
@@ -69,7 +69,7 @@ fn atomics<T: AtomicInteger>(region: &MmapRegion) -> &[T] {
     unsafe { std::slice::from_raw_parts(region.as_ptr().cast::<T>(), region.size() / size_of::<T>()) }
 }
 
-/// What the daemon has asked this front end to map.
+/// The mapping that the daemon has asked this front end for.
 #[derive(Debug, Default)]
 struct Mapper {
     bar: Mutex<Option<Arc<MappedBar>>>,
@@ -84,7 +84,7 @@ impl VhostUserFrontendReqHandler for Mapper {
         let (offset, bytes) = (request.fd_offset, request.len);
         let mut bar = self.bar.lock();
         if bar.is_some() {
-            // As QEMU does: a range is mapped once.
+            // As in QEMU, a range can be mapped only once.
             return Err(std::io::Error::from_raw_os_error(libc::EEXIST));
         }
         let region = MmapRegion::from_file(FileOffset::new(file, offset), bytes as usize);
@@ -94,7 +94,7 @@ impl VhostUserFrontendReqHandler for Mapper {
     }
 }
 
-/// Takes the protocol features that this front end knows, if the function has any.
+/// Accepts the protocol features that this front end knows, if the function has any.
 fn agree_on_protocol(
     frontend: &mut Frontend,
     features: u64,
@@ -112,19 +112,19 @@ fn agree_on_protocol(
     Ok(offered & known)
 }
 
-/// A queue as it was started, to be started again.
+/// A started queue, with all values that start it again.
 struct StartedQueue {
     index: usize,
     config: VringConfigData,
     kick: EventFd,
     call: EventFd,
-    /// What GET_VRING_BASE returned.
+    /// The reply of GET_VRING_BASE.
     base: u32,
-    /// The driver uses the queue.
+    /// Whether the driver uses the queue.
     is_enabled: bool,
 }
 
-/// One vhost-user connection. Dropping it is what the daemon sees of a killed QEMU.
+/// One vhost-user connection. To the daemon, dropping it looks like a killed QEMU.
 pub struct Connection {
     frontend: Frontend,
     mapper: Arc<Mapper>,
@@ -135,7 +135,7 @@ pub struct Connection {
     backend_channel: Option<BackendChannel>,
 }
 
-/// The channel on which the daemon asks the front end for something, and the thread that answers.
+/// The channel for the daemon's requests to the front end, and the thread that answers.
 struct BackendChannel {
     stream: UnixStream,
     thread: Option<JoinHandle<()>>,
@@ -146,15 +146,15 @@ impl Drop for BackendChannel {
         // The library's handler holds both ends of the channel, so the daemon's hang-up alone never ends its thread.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
         if let Some(thread) = self.thread.take() {
-            // The thread ends now. A panic of it was reported when it happened.
+            // The thread ends now. A panic was reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
 impl Connection {
-    /// Connects to `socket`, takes those of the `wanted` features that the function offers, and tells it the guest's
-    /// memory.
+    /// Connects to `socket`, accepts those of the `wanted` features that the function offers, and sends the guest's
+    /// memory table.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -169,7 +169,7 @@ impl Connection {
         let features = offered & (wanted | transport);
         let protocol = agree_on_protocol(&mut frontend, features)?;
         if protocol.contains(VhostUserProtocolFeatures::REPLY_ACK) {
-            // Every message is acknowledged: when a call returns, the daemon has done it.
+            // The daemon acknowledges every message: when a call returns, the daemon has done it.
             frontend.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
         }
         let mut this = Self {
@@ -189,7 +189,7 @@ impl Connection {
         Ok(this)
     }
 
-    /// Answers what the daemon asks for, until the result is dropped.
+    /// Answers the daemon's requests until the result is dropped.
     fn serve_backend(&mut self) -> Result<BackendChannel, FrontendError> {
         let system = |step| move |error| FrontendError::System { step, error };
         let failed = |error| at("SET_BACKEND_REQ_FD")(vhost::Error::VhostUserProtocol(error));
@@ -207,7 +207,7 @@ impl Connection {
         Ok(BackendChannel { stream, thread: Some(thread.map_err(system("starting a thread"))?) })
     }
 
-    /// Tells the daemon another memory table.
+    /// Sends the daemon another memory table.
     ///
     /// # Errors
     /// [`FrontendError::VhostUser`].
@@ -215,7 +215,7 @@ impl Connection {
         self.frontend.set_mem_table(regions).map(drop).map_err(at("SET_MEM_TABLE"))
     }
 
-    /// Features that were agreed on.
+    /// The agreed features.
     pub const fn features(&self) -> u64 {
         self.features
     }
@@ -260,7 +260,7 @@ impl Connection {
         self.frontend.set_vring_kick(*index, kick).map_err(at("SET_VRING_KICK"))
     }
 
-    /// Enables or disables a queue. Without protocol features one is enabled as soon as it is started.
+    /// Enables or disables a queue. Without protocol features a queue is enabled when it starts.
     fn enable(&mut self, index: usize, is_enabled: bool) -> Result<(), FrontendError> {
         if self.features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0 {
             return Ok(());
@@ -268,7 +268,7 @@ impl Connection {
         self.frontend.set_vring_enable(index, is_enabled).map_err(at("SET_VRING_ENABLE"))
     }
 
-    /// Enables or disables a queue as the driver asks. A queue that is disabled stays so when the machine continues.
+    /// Enables or disables a queue as the driver asks. A disabled queue stays disabled when the machine continues.
     ///
     /// # Errors
     /// [`FrontendError::VhostUser`] without protocol features.
@@ -280,16 +280,16 @@ impl Connection {
         self.enable(index, is_enabled)
     }
 
-    /// The number of queues that the function says it has.
+    /// The number of queues that the function reports.
     ///
     /// # Errors
-    /// [`FrontendError::VhostUser`] where the function cannot be asked.
+    /// [`FrontendError::VhostUser`] if the function does not support the request.
     pub fn queue_count(&mut self) -> Result<u64, FrontendError> {
         self.frontend.get_queue_num().map_err(at("GET_QUEUE_NUM"))
     }
 
-    /// Sends what QEMU 11.1 sends when its machine stops, and the same when a driver resets the device: all queues are
-    /// disabled, then stopped. Kicks that the daemon has not heard by then are lost.
+    /// Sends what QEMU 11.1 sends when its machine stops, and also when a driver resets the device: it disables all
+    /// queues, then stops them. Kicks that the daemon has not taken by then are lost.
     ///
     /// # Errors
     /// [`FrontendError::VhostUser`].
@@ -304,13 +304,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what QEMU 11.1 sends when a machine continues that was stopped: features, the memory table with the BAR in
-    /// it, and each queue that is enabled where it stopped.
+    /// Sends what QEMU 11.1 sends when a stopped machine continues: features, the memory table with the BAR in it,
+    /// and each enabled queue at the position at which it stopped.
     ///
     /// # Errors
     /// [`FrontendError`].
     pub fn continue_machine(&mut self, memory: &GuestMemory) -> Result<(), FrontendError> {
-        /// Where QEMU puts the BAR of a guest of 256 MiB.
+        /// The address at which QEMU puts the BAR of a guest of 256 MiB.
         const BAR_ADDRESS: u64 = 0xfca0_0000;
         self.frontend.set_features(self.features).map_err(at("SET_FEATURES"))?;
         let mut regions = memory.regions()?;
@@ -368,12 +368,12 @@ impl Connection {
         })
     }
 
-    /// Queues that the connection was made for.
+    /// Number of queues of the connection.
     pub const fn queues(&self) -> u64 {
         self.queues
     }
 
-    /// Whether the daemon has not hung up: the system always tells of that.
+    /// Whether the daemon has not hung up, which the system always reports.
     pub fn is_open(&self) -> bool {
         let mut socket = [PollFd::new(self.stream.as_fd(), PollFlags::empty())];
         poll(&mut socket, PollTimeout::ZERO) == Ok(0)
@@ -387,12 +387,12 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // `stream` shares the socket with the library's end: closing one alone would not hang up.
+        // `stream` shares the socket with the library's end, so closing only one of them would not hang up.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 }
 
-/// Names the step at which vhost-user failed.
+/// The error of the vhost-user message `step`.
 fn at(step: &'static str) -> impl Fn(vhost::Error) -> FrontendError {
     move |error| FrontendError::VhostUser { step, error }
 }

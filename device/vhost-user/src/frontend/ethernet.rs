@@ -1,4 +1,4 @@
-//! The Ethernet function's driver: frames out, frames in.
+//! The Ethernet function's driver: it sends and receives frames.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -16,8 +16,7 @@ use crate::ethernet::{QUEUES_PER_PAIR, receive_queue, transmit_queue};
 use crate::memory::MemoryError;
 use crate::ring::Buffer;
 
-/// A guest's driver of the Ethernet function, with one queue pair or several. Its own methods are those of the first
-/// pair.
+/// A guest's driver of the Ethernet function, with one or several queue pairs. It dereferences to its first pair.
 pub struct EthernetGuest {
     connection: Connection,
     pairs: Vec<QueuePair>,
@@ -33,12 +32,13 @@ pub struct QueuePair {
     transmit_buffers: u64,
 }
 
-const SHORT: FrontendError = FrontendError::Malformed("buffers too short for a header");
-const OUTSIDE: fn(MemoryError) -> FrontendError = |_| FrontendError::Malformed("a buffer outside of memory");
+const SHORT: FrontendError = FrontendError::Malformed("the buffers are too short for a header");
+const OUTSIDE: fn(MemoryError) -> FrontendError =
+    |_| FrontendError::Malformed("a buffer is outside the guest's memory");
 
 impl EthernetGuest {
     /// Connects to the function's socket with one pair of queues of `queue_size` descriptors, each with a buffer of
-    /// `buffer_bytes`, takes those of the `wanted` features that are offered, and fills the receive queue.
+    /// `buffer_bytes`. Accepts those of the `wanted` features that are offered, and fills the receive queue.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -51,10 +51,10 @@ impl EthernetGuest {
         Self::connect_pairs(socket, 1, queue_size, buffer_bytes, wanted)
     }
 
-    /// The same with so many pairs, all of them enabled.
+    /// As [`Self::connect`], with `pairs` pairs, all of them enabled.
     ///
     /// # Errors
-    /// [`FrontendError`]; [`FrontendError::Malformed`] for none.
+    /// [`FrontendError`]; [`FrontendError::Malformed`] for zero pairs.
     pub fn connect_pairs(
         socket: &Path,
         pairs: usize,
@@ -71,12 +71,12 @@ impl EthernetGuest {
             (0..pairs).map(|pair| QueuePair::start(&mut connection, &memory, pair, queue_size, buffer_bytes));
         let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
         if pairs.is_empty() {
-            return Err(FrontendError::Malformed("a guest without a queue pair"));
+            return Err(FrontendError::Malformed("a guest needs at least one queue pair"));
         }
         Ok(Self { connection, pairs })
     }
 
-    /// The connection, for what QEMU rather than a driver would do.
+    /// The connection, for actions of QEMU rather than of a driver.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.connection
     }
@@ -86,7 +86,7 @@ impl EthernetGuest {
         &mut self.pairs
     }
 
-    /// Has QEMU turn a pair on or off, as a driver asks by the control queue.
+    /// Has QEMU turn a pair on or off, as a driver does by the control queue.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -102,7 +102,7 @@ impl Deref for EthernetGuest {
     type Target = QueuePair;
 
     fn deref(&self) -> &QueuePair {
-        // A guest has one at least.
+        // A guest has at least one pair.
         &self.pairs[0]
     }
 }
@@ -159,8 +159,8 @@ impl QueuePair {
         Ok(true)
     }
 
-    /// Puts a frame into the transmit queue, in as many buffers as it needs. False when there is no room. The device
-    /// does not see it before [`QueuePair::flush`].
+    /// Puts a frame into the transmit queue, in several buffers if needed. False if there is no room. The device sees
+    /// it only after [`QueuePair::flush`].
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -195,7 +195,7 @@ impl QueuePair {
         Ok(true)
     }
 
-    /// Shows the device what was queued, and rings if it wants that.
+    /// Shows the device the queued frames, and rings if the device has enabled notifications.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -203,7 +203,7 @@ impl QueuePair {
         self.transmit.notify()
     }
 
-    /// Shows the device queued frames and fresh buffers without ringing, for one that is polled.
+    /// Shows the device queued frames and new buffers without ringing, for a device that polls.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -230,9 +230,9 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Takes the next received frame if there is one, and hands its first bytes to `look`, its length beside; the
-    /// buffer goes back to the queue, but the device does not see that before the next [`QueuePair::show`]. For frames
-    /// that fit one buffer.
+    /// Takes the next received frame if there is one, and calls `look` with its first bytes and its length. The
+    /// buffer goes back to the queue, but the device sees it only after the next [`QueuePair::show`]. For frames that
+    /// fit one buffer.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -259,10 +259,8 @@ impl QueuePair {
     pub fn try_receive(&mut self) -> Result<Option<(Offload, Vec<u8>)>, FrontendError> {
         let Some((head, bytes)) = self.receive.poll_used().map_err(OUTSIDE)? else { return Ok(None) };
         let mut all = self.take_buffer(head, bytes)?;
-        let header: [u8; HEADER_BYTES] = all
-            .first_chunk()
-            .copied()
-            .ok_or(FrontendError::Malformed("a received frame without its header"))?;
+        let header: [u8; HEADER_BYTES] =
+            all.first_chunk().copied().ok_or(FrontendError::Malformed("a received frame has no header"))?;
         let [.., b0, b1] = header;
         for _ in 1..u16::from_le_bytes([b0, b1]) {
             let more = self.receive.poll_used().map_err(OUTSIDE)?;
@@ -272,7 +270,7 @@ impl QueuePair {
         self.receive.notify()?;
         let frame = all.split_off(HEADER_BYTES);
         let offload = Offload::decode(&header, frame.len())
-            .map_err(|_| FrontendError::Malformed("a received frame with impossible offloads"))?;
+            .map_err(|_| FrontendError::Malformed("a received frame has invalid offloads"))?;
         Ok(Some((offload, frame)))
     }
 
@@ -288,7 +286,7 @@ impl QueuePair {
     /// Waits for the next frame by the receive queue's interrupt.
     ///
     /// # Errors
-    /// [`FrontendError`]; [`FrontendError::TimedOut`] when none comes.
+    /// [`FrontendError`]; [`FrontendError::TimedOut`] if none arrives in time.
     pub fn receive(&mut self, timeout: Duration) -> Result<(Offload, Vec<u8>), FrontendError> {
         let begin = Instant::now();
         loop {

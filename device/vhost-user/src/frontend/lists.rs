@@ -1,4 +1,4 @@
-//! One open port of a card that works on regions: regions, and of a card with lists, commands and events.
+//! One open port of a card that works on regions: its regions, and for cards with lists commands and events.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use niclab_port::{BadValue, Kind, open_region};
 
 use super::{ClusterGuest, FrontendError, GuestPort};
 
-/// An open port of a card with regions. Dropping it does not close it, as a crashed program would not.
+/// An open port of a card with regions. Dropping it leaves the port open, as a crashed program does.
 pub struct RegionPort<K> {
     port: GuestPort<K>,
 }
 
-/// Of a card with lists.
+/// A port of a card with lists.
 pub type ListPort = RegionPort<EventRecord>;
-/// Of a card that posts messages.
+/// A port of a card that posts messages.
 pub type PostPort = RegionPort<PostRecord>;
-/// Of a card with channels.
+/// A port of a card with channels.
 pub type ChannelPort = RegionPort<Slice>;
 
 impl<K: Kind> RegionPort<K> {
-    /// Opens any free port with room for `events` events. What was taken is released once a quarter of them came
-    /// together.
+    /// Opens any free port with room for `events` events. It releases taken events whenever they are a quarter of the
+    /// room.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -34,7 +34,7 @@ impl<K: Kind> RegionPort<K> {
         Ok(Self { port })
     }
 
-    /// Opens one whose reader says itself when it releases events.
+    /// Opens a port whose user releases events itself.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -47,7 +47,7 @@ impl<K: Kind> RegionPort<K> {
         &self.port
     }
 
-    /// The same, to launch and release.
+    /// The same port, to post and release.
     pub const fn port_mut(&mut self) -> &mut GuestPort<K> {
         &mut self.port
     }
@@ -60,7 +60,7 @@ impl<K: Kind> RegionPort<K> {
         self.port.close()
     }
 
-    /// Registers `bytes` of the guest's memory, in one piece, and returns the region's name.
+    /// Registers `bytes` consecutive bytes of the guest's memory, and returns the region's name.
     ///
     /// # Errors
     /// As [`RegionPort::register_extents`].
@@ -68,7 +68,7 @@ impl<K: Kind> RegionPort<K> {
         self.register_extents(&[Extent { address, bytes }])
     }
 
-    /// Registers memory that lies in pieces, in as many requests as it takes.
+    /// Registers memory in several pieces, in several requests if needed.
     ///
     /// # Errors
     /// [`FrontendError::Refused`] with the status, or another [`FrontendError`].
@@ -78,7 +78,7 @@ impl<K: Kind> RegionPort<K> {
         region.ok_or(FrontendError::Malformed("a short RegionOpened"))
     }
 
-    /// Takes the registration back.
+    /// Deregisters a region.
     ///
     /// # Errors
     /// As [`RegionPort::register_extents`].
@@ -87,13 +87,13 @@ impl<K: Kind> RegionPort<K> {
         self.port.guest().command(OP_REGION_CLOSE, &name).map(drop)
     }
 
-    /// Rings the doorbell if the device wants one.
+    /// Rings the doorbell if the device has enabled it.
     #[inline]
     pub fn announce(&self) {
         self.port.announce();
     }
 
-    /// Launches a command, without a doorbell. None when the page is full, or a value has no room.
+    /// Posts a command, without a doorbell. None if the page is full, or a value is out of range.
     #[inline]
     pub fn try_launch(&mut self, command: &impl Command<(), BadValue>) -> Option<Handle> {
         let Encoded { words, code } = command.encode(&()).ok()?;
@@ -102,7 +102,7 @@ impl<K: Kind> RegionPort<K> {
 }
 
 impl ListPort {
-    /// Takes the next event, if it is there.
+    /// Takes the next event, if it has arrived.
     #[inline]
     pub fn try_event(&mut self) -> Option<Event> {
         let (event, is_released) = self.port.with_records(|queue, records| lists::take(queue, records))?;
@@ -114,7 +114,7 @@ impl ListPort {
 }
 
 impl PostPort {
-    /// Takes the next event, if it is there.
+    /// Takes the next event, if it has arrived.
     #[inline]
     pub fn try_event(&mut self) -> Option<posts::Event> {
         let (event, is_released) = self.port.with_records(|queue, records| posts::take(queue, records))?;

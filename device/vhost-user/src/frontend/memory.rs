@@ -1,4 +1,4 @@
-//! A guest's memory: a memory file shared with the daemon, handed out piece by piece.
+//! A guest's memory: a memory file that the daemon shares, with an allocator.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use vm_memory::{
 use super::FrontendError;
 use crate::memory::{self, MemoryError};
 
-/// Where the guest's memory begins, guest-physical. Not zero, so that a forgotten address is outside.
+/// Guest-physical address of the memory. It is not zero, so that a forgotten address is outside.
 const BASE: u64 = 0x10_0000;
 
-/// A guest's memory, which its programs see as it is: they read and write in place. Pieces are never given back: a
-/// front end lives shorter than a guest.
+/// A guest's memory. Its programs read and write in place. The allocator never frees memory, because a front end is
+/// short-lived.
 #[derive(Debug)]
 pub struct GuestMemory {
     table: GuestMemoryMmap,
@@ -44,7 +44,7 @@ impl GuestMemory {
         let mapping = MmapRegion::from_file(FileOffset::new(file, 0), bytes as usize)
             .map_err(|error| other(error.to_string()))?;
         let region = GuestRegionMmap::new(mapping, GuestAddress(BASE))
-            .ok_or_else(|| other("the memory ends behind the last address".to_owned()))?;
+            .ok_or_else(|| other("the memory does not fit into the address space".to_owned()))?;
         let mapping = region.get_mmap();
         let table = GuestMemoryMmap::from_regions(vec![region]).map_err(|error| other(error.to_string()))?;
         Ok(Self { table, mapping, end: BASE + bytes, free: Mutex::new(BASE) })
@@ -62,12 +62,12 @@ impl GuestMemory {
         Ok(address)
     }
 
-    /// First address behind the memory.
+    /// First address after the memory.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// Shared integers from `address` on.
+    /// Shared integers from `address`.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -78,7 +78,7 @@ impl GuestMemory {
         memory::atomics(self.slice(address, bytes)?).ok_or(unaligned)
     }
 
-    /// Shared bytes from `address` on.
+    /// Shared bytes from `address`.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -89,7 +89,7 @@ impl GuestMemory {
         self.mapping.get_slice(offset, bytes).map_err(|_| outside)
     }
 
-    /// The table for the daemon.
+    /// The memory table for the daemon.
     ///
     /// # Errors
     /// [`FrontendError::VhostUser`].
@@ -99,14 +99,14 @@ impl GuestMemory {
         described.map_err(|error| FrontendError::VhostUser { step: "describing memory", error })
     }
 
-    /// Address of `address` in this process, by which vhost-user names rings.
+    /// The address in this process of guest address `address`, by which vhost-user names rings.
     ///
     /// # Errors
-    /// [`FrontendError::Malformed`] when it is not in the memory.
+    /// [`FrontendError::Malformed`] if it is not in the memory.
     pub fn host_address(&self, address: u64) -> Result<u64, FrontendError> {
         let place = self.table.get_host_address(GuestAddress(address));
         place
             .map(|pointer| pointer as u64)
-            .map_err(|_| FrontendError::Malformed("an address outside of memory"))
+            .map_err(|_| FrontendError::Malformed("an address is outside the guest's memory"))
     }
 }

@@ -1,14 +1,14 @@
-//! A front end in this process: the role of QEMU and of a guest's drivers, without either.
+//! A front end in this process: it takes the parts of QEMU and of a guest's drivers.
 //!
-//! It speaks vhost-user over the daemon's very sockets, lays virtqueues out in memory of its own, maps the BAR when the
-//! daemon asks for it, opens ports, launches slots and reads slices. Tests and benchmarks drive the daemon's own code
-//! with it, rings, pages and all.
+//! It speaks vhost-user over the daemon's real sockets, has virtqueues in its own memory, maps the BAR when the
+//! daemon asks for it, opens ports, posts slots and reads slices. So tests and benchmarks drive the daemon's complete
+//! code, including rings and pages.
 //!
 //! * [`GuestMemory`]: a guest's memory, shared with the daemon;
 //! * [`DriverRing`]: a driver's side of a virtqueue;
-//! * [`Connection`]: what every vhost-user connection goes through;
+//! * [`Connection`]: a vhost-user connection of either function;
 //! * [`ClusterGuest`] and [`GuestPort`]: the cluster function's driver, and one open port;
-//! * [`lists`]: one open port of a card with lists of posted receives;
+//! * [`lists`]: one open port of a card that works on registered regions;
 //! * [`EthernetGuest`]: the Ethernet function's driver.
 
 mod cluster;
@@ -31,15 +31,15 @@ pub use self::ring::DriverRing;
 /// Why the front end failed.
 #[derive(Debug, Error)]
 pub enum FrontendError {
-    /// The daemon broke the vhost-user protocol, or is gone.
+    /// The daemon broke the vhost-user protocol, or has ended.
     #[error("vhost-user with the daemon failed at {step}: {error}")]
     VhostUser {
-        /// What was asked.
+        /// The message that failed.
         step: &'static str,
         /// Why.
         error: vhost::Error,
     },
-    /// The operating system refused something.
+    /// The operating system refused.
     #[error("{step} failed: {error}")]
     System {
         /// What was tried.
@@ -51,15 +51,15 @@ pub enum FrontendError {
     /// The guest's memory is used up.
     #[error("the guest's memory has no {bytes} bytes left; make it larger")]
     OutOfMemory {
-        /// Bytes wanted.
+        /// Requested bytes.
         bytes: u64,
     },
     /// The daemon did not answer in time.
     #[error("the daemon did not {what} within {wall_ms} ms of wall time")]
     TimedOut {
-        /// What it should have done.
+        /// The action that it did not do.
         what: &'static str,
-        /// How long it was waited for.
+        /// The time limit.
         wall_ms: u64,
     },
     /// A control request was refused.
@@ -70,10 +70,10 @@ pub enum FrontendError {
         /// The `STATUS_` constant.
         status: u32,
     },
-    /// The daemon's answer is not what the interface says.
-    #[error("the daemon's answer is not what the interface says: {0}")]
+    /// The daemon's answer violates the interface.
+    #[error("the daemon's answer violates the interface: {0}")]
     Malformed(&'static str),
-    /// The information page of the BAR is not what the interface says.
-    #[error("the BAR is not what the interface says: {0}")]
+    /// The information page of the BAR violates the interface.
+    #[error("the BAR violates the interface: {0}")]
     Bar(#[from] niclab_port::WindowError),
 }

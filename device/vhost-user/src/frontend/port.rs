@@ -1,7 +1,7 @@
-//! One open port: the host's half that guests run ([`niclab_port`]), over this guest's memory and BAR.
+//! One open port: the host's half that guests also run ([`niclab_port`]), over this guest's memory and BAR.
 //!
-//! The user library adds waiting and comfort to the same; this has none, so that a benchmark measures the device, and
-//! lets a test say what no library would.
+//! The user library adds waiting and convenience to the host's half. This port has none, so a benchmark measures the
+//! device, and a test can send values that no library would.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -24,7 +24,7 @@ use super::{ClusterGuest, FrontendError};
 /// Words of the page that begins with the status line.
 const STATUS_WORDS: usize = PAGE_BYTES as usize / 8;
 
-/// An open port. Dropping it does not close it, as a crashed program would not.
+/// An open port. Dropping it leaves the port open, as a crashed program does.
 pub struct GuestPort<K = Slice> {
     guest: Arc<ClusterGuest>,
     port: u32,
@@ -45,8 +45,8 @@ impl GuestPort {
         Self::open_for(guest, slices)
     }
 
-    /// Stores payload and tag into the next slot and launches it, without a doorbell; of the flags, `CODE_` constants.
-    /// False when the page is full.
+    /// Stores payload and tag into the next slot and posts it with `CODE_` constants as flags, without a doorbell.
+    /// False if the page is full.
     #[inline]
     pub fn try_launch(&mut self, payload: &[u64], tag: [u64; TAG_WORDS], flags: u16) -> bool {
         let has_room = self.has_slot() && payload.len() <= PAYLOAD_WORDS;
@@ -59,13 +59,14 @@ impl GuestPort {
         has_room
     }
 
-    /// Takes the next message if it has arrived.
+    /// Takes the next message, if it has arrived.
     #[inline]
     pub fn try_receive(&mut self) -> Option<Message> {
         self.with_records(|queue, records| slices::take(queue, records)).map(|(message, _)| message)
     }
 
-    /// Takes all messages that have arrived. Its memory is looked up once, as a guest's program has it mapped.
+    /// Takes all messages that have arrived. It translates the queue's address once, as a guest's program does by
+    /// mapping.
     #[inline]
     pub fn receive_all(&mut self, mut take: impl FnMut(Message)) {
         self.with_records(|queue, records| {
@@ -81,7 +82,7 @@ impl<K: Kind> GuestPort<K> {
     pub(super) fn open_for(guest: &Arc<ClusterGuest>, slices: u32) -> Result<Self, FrontendError> {
         let memory = guest.memory();
         let slices_address = memory.allocate(u64::from(slices) * SLICE_BYTES, 64)?;
-        // A page, as for a card that writes counters behind the status line.
+        // A complete page, as for a card that writes counters after the status line.
         let status_address = memory.allocate(PAGE_BYTES, PAGE_BYTES)?;
         let open = PortOpen { port: PORT_ANY, slices, slices_address, status_address, ..PortOpen::default() };
         let opened = guest.command(OP_PORT_OPEN, &open)?;
@@ -108,12 +109,12 @@ impl<K: Kind> GuestPort<K> {
         (self.slices_address, self.status_address)
     }
 
-    /// Whose port it is.
+    /// The guest that owns the port.
     pub const fn guest(&self) -> &Arc<ClusterGuest> {
         &self.guest
     }
 
-    /// Sets where the port sends.
+    /// Sets the destination of the port's messages.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -122,7 +123,7 @@ impl<K: Kind> GuestPort<K> {
         self.guest.command(OP_ROUTE, &route).map(drop)
     }
 
-    /// Lets a remote port send to this one.
+    /// Authorizes a remote port to send to this one.
     ///
     /// # Errors
     /// [`FrontendError`].
@@ -139,15 +140,15 @@ impl<K: Kind> GuestPort<K> {
         self.guest.command(OP_PORT_CLOSE, &PortName { port: self.port, reserved: 0 }).map(drop)
     }
 
-    /// Launches the next slot with a command: all of its words, and the lower half of the launch word. Returns the
-    /// launch's number; none when the page is full.
+    /// Posts a command into the next slot: all of its words, and the lower half of the launch word. Returns the
+    /// number of the post. None if the page is full.
     #[inline]
     pub fn try_command(&mut self, code: u32, words: &[u64; PAYLOAD_WORDS + TAG_WORDS]) -> Option<u32> {
         self.has_slot().then(|| self.launch_raw(code, words))
     }
 
-    /// Whether the next slot holds no launch that the device has not taken, as far as it has told. Refusals are not
-    /// reported: who provokes them looks at [`Self::status_line`].
+    /// Whether the next slot is free, by the device's last status. Does not report refusals: a caller that provokes
+    /// them reads [`Self::status_line`].
     #[inline]
     fn has_slot(&mut self) -> bool {
         if !self.requester.is_full() {
@@ -158,7 +159,7 @@ impl<K: Kind> GuestPort<K> {
         !self.requester.is_full()
     }
 
-    /// Launches the next slot with any code at all, page full or not. Returns the launch's number.
+    /// Posts the next slot with any code, even if the page is full. Returns the number of the post.
     #[inline]
     pub fn launch_raw(&mut self, code: u32, words: &[u64; PAYLOAD_WORDS + TAG_WORDS]) -> u32 {
         let received = self.queue.received();
@@ -167,19 +168,20 @@ impl<K: Kind> GuestPort<K> {
         requester.launch(&mut page, 0, words.iter().copied(), code, received) as u32
     }
 
-    /// What is taken from now on is released once a quarter of the queue came together, and the device is told so.
-    /// Before a sender is authorized.
+    /// From now on releases taken slices whenever they are a quarter of the queue, and announces this interval to the
+    /// device. Must be called before a sender is authorized.
     pub(super) fn release_by_itself(&mut self) {
         let interval = self.queue.usual_release_interval();
         self.with_records(|queue, records| queue.set_release_interval(interval, records));
     }
 
-    /// Tells the device that [`Self::release_lazily`] will be called after each slice. Before a sender is authorized.
+    /// Announces to the device that the caller calls [`Self::release_lazily`] after each slice. Must be called before
+    /// a sender is authorized.
     pub fn promise_lazy_release(&self) {
         self.store(Register::ReleaseInterval, self.queue.usual_release_interval());
     }
 
-    /// Frees what was taken, once a quarter of the queue came together; true when a doorbell may be due.
+    /// Releases taken slices if they are a quarter of the queue. True if the device may need a doorbell.
     #[inline]
     pub fn release_lazily(&mut self) -> bool {
         let due = self.taken() - self.queue.released() >= self.queue.usual_release_interval();
@@ -189,12 +191,12 @@ impl<K: Kind> GuestPort<K> {
         due
     }
 
-    /// Stores the register that says how many slices were consumed, which may be any number.
+    /// Stores any number into the register for the number of consumed slices.
     pub fn release(&self, slices: u64) {
         self.store(Register::Released, slices);
     }
 
-    /// Asks for one interrupt when slice `number` is there.
+    /// Requests one interrupt for slice `number`.
     pub fn arm(&self, number: u64) {
         self.store(Register::Armed, number);
     }
@@ -209,7 +211,7 @@ impl<K: Kind> GuestPort<K> {
         self.queue.received()
     }
 
-    /// Rings the doorbell if the device wants one.
+    /// Rings the doorbell if the device has enabled it.
     #[inline]
     pub fn announce(&self) {
         self.guest.announce();
@@ -220,8 +222,8 @@ impl<K: Kind> GuestPort<K> {
         Status::read(&AtomicPage { requester: &[], status: self.status_page() })
     }
 
-    /// All that the port shares with the device, for who drives it by other code; `region` is guest memory, an address
-    /// and bytes.
+    /// All memory that the port shares with the device, for callers that drive it by other code. `region` is guest
+    /// memory, an address and its bytes.
     pub fn memory(&self, region: (u64, u64)) -> AtomicMemory<'_> {
         let (memory, bar) = (self.guest.memory(), self.guest.bar());
         let words = |address, count| memory.atomics(address, count).unwrap_or_default();

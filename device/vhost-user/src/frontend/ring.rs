@@ -1,4 +1,4 @@
-//! A driver's side of a split virtqueue, without suppression of its own: plain, and open to misuse by hostile tests.
+//! A driver's side of a split virtqueue. It never suppresses interrupts, and hostile tests may misuse it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
@@ -21,9 +21,9 @@ pub struct DriverRing {
     free: Vec<u16>,
     next_available: u16,
     next_used: u16,
-    /// Rung to tell the device.
+    /// The driver rings it to notify the device.
     pub kick: EventFd,
-    /// Rung by the device.
+    /// The device signals it to interrupt the driver.
     pub call: EventFd,
 }
 
@@ -57,29 +57,29 @@ impl DriverRing {
         [self.table, self.available, self.used]
     }
 
-    /// Descriptors.
+    /// Number of descriptors.
     pub const fn size(&self) -> u16 {
         self.size
     }
 
-    /// Descriptors that are not in use.
+    /// Number of unused descriptors.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// The head that the next chain of one buffer will have.
+    /// The head of the next chain of one buffer.
     pub fn next_descriptor(&self) -> Option<u16> {
         self.free.last().copied()
     }
 
-    /// The descriptor that buffer `index` of the next chain will have, as far as descriptors are free.
+    /// The descriptor of buffer `index` in the next chain of `chain` buffers. None if too few descriptors are free.
     pub fn descriptor(&self, index: usize, chain: usize) -> Option<u16> {
         let first = self.free.len().checked_sub(chain)?;
         self.free.get(first + index).copied()
     }
 
-    /// Makes a chain of `buffers` available and returns its head, or `None` when there are too few free descriptors.
-    /// The device does not see it before [`DriverRing::publish`].
+    /// Makes a chain of `buffers` available and returns its head. `None` if too few descriptors are free. The device
+    /// sees it only after [`DriverRing::publish`].
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -103,7 +103,7 @@ impl DriverRing {
         Ok(head)
     }
 
-    /// Writes one descriptor as it is told: also nonsense.
+    /// Writes one descriptor with these values, which may be invalid.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -123,7 +123,7 @@ impl DriverRing {
         Ok(())
     }
 
-    /// Puts `head` into the next entry of the available ring: also nonsense.
+    /// Puts `head`, which may be invalid, into the next entry of the available ring.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -136,12 +136,12 @@ impl DriverRing {
         Ok(())
     }
 
-    /// Moves the available index by `entries` that were never filled: nonsense.
+    /// Advances the available index over `entries` that were never filled, which is invalid.
     pub fn skip(&mut self, entries: u16) {
         self.next_available = self.next_available.wrapping_add(entries);
     }
 
-    /// Shows the device what was added: enough for one that polls.
+    /// Shows the device the added chains, without a doorbell: enough for a device that polls.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -153,7 +153,7 @@ impl DriverRing {
         Ok(())
     }
 
-    /// Shows the device what was added. True when it wants to be told.
+    /// Shows the device the added chains. True if the device has enabled notifications.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -165,18 +165,18 @@ impl DriverRing {
         Ok(u32::from(flags) & VRING_USED_F_NO_NOTIFY == 0)
     }
 
-    /// Shows the device what was added, and rings when it wants that.
+    /// Shows the device the added chains, and rings if the device has enabled notifications.
     ///
     /// # Errors
     /// [`FrontendError`].
     pub fn notify(&self) -> Result<(), FrontendError> {
-        if self.publish().map_err(|_| FrontendError::Malformed("a ring outside of memory"))? {
+        if self.publish().map_err(|_| FrontendError::Malformed("a ring is outside the guest's memory"))? {
             self.ring()?;
         }
         Ok(())
     }
 
-    /// Rings, wanted or not.
+    /// Rings, even if the device has disabled notifications.
     ///
     /// # Errors
     /// [`FrontendError::System`].
@@ -184,7 +184,7 @@ impl DriverRing {
         self.kick.write(1).map_err(|error| FrontendError::System { step: "ringing a doorbell", error })
     }
 
-    /// The next chain that the device gave back: its head and the bytes written.
+    /// The next chain that the device has returned: its head and the number of written bytes.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -202,7 +202,7 @@ impl DriverRing {
         Ok(Some((head, u32::from_le(bytes.load(Ordering::Relaxed)))))
     }
 
-    /// Takes back the descriptors of a chain that was given back.
+    /// Frees the descriptors of a returned chain.
     ///
     /// # Errors
     /// [`MemoryError`].

@@ -1,12 +1,12 @@
-//! Reads that happen once, and places that the device only writes.
+//! Types for memory that the device reads once, or only writes.
 //!
 //! A guest's memory changes while the device reads it: the guest's processors store there at any time. A device that
-//! checks bytes in place and then uses them reads them twice, and the guest may change them in between (a double
-//! fetch). So no code outside of this folder gets a view of guest memory that it can read again. It gets one of these:
+//! checks bytes in place and then uses them reads them twice. (The attack: the guest changes them in between, a double
+//! fetch.) So no code outside of this folder has a view of guest memory that it can read again. It gets one of these:
 //!
-//! * [`Unread`]: bytes that the device has not read. Every read takes the value and gives memory of the daemon, or
-//!   copies the bytes to a receiver unparsed. What is checked and what is used are therefore the same bytes.
-//! * [`Room`]: a place that the device fills and cannot read.
+//! * [`Unread`]: bytes that the device has not read. Each read consumes the value. It returns memory of
+//!   the daemon, or copies the bytes to a receiver unparsed. So the device uses the same bytes that it has checked.
+//! * [`Room`]: memory that the device writes and cannot read.
 //! * [`Words`]: the words of a virtqueue's rings. Each load gives a value; no reference to a word leaves the type.
 //!
 //! A second read of the same bytes does not compile:
@@ -19,35 +19,35 @@
 //! }
 //! ```
 //!
-//! What remains to the callers: to decide by the value that a read gave them, and to begin from nothing when they ask
-//! for the same address again.
+//! The callers must decide by the value that a read returned. If they read the same address again, they must discard
+//! all earlier decisions.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use vm_memory::VolatileSlice;
 
-/// Bytes that the device has not read yet. It is neither `Clone` nor `Copy`, and each read consumes what it reads.
+/// Bytes that the device has not read yet. It is neither `Clone` nor `Copy`, and each read consumes its bytes.
 #[derive(Debug)]
 pub struct Unread<'m>(VolatileSlice<'m>);
 
 impl<'m> Unread<'m> {
-    /// These bytes of a guest's memory.
+    /// Unread bytes of a guest's memory.
     pub(super) const fn new(slice: VolatileSlice<'m>) -> Self {
         Self(slice)
     }
 
-    /// Bytes of the daemon's own memory, as if they were a guest's. They may be wrapped again after each read.
+    /// Bytes of the daemon's own memory, treated as a guest's. They may be wrapped again after each read.
     pub fn of_daemon(bytes: &'m mut [u8]) -> Self {
         Self(VolatileSlice::from(bytes))
     }
 
-    /// How many bytes.
+    /// Number of bytes.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.0.len()
     }
 
-    /// Reads the first `N` bytes; the rest is still unread. None where there are fewer.
+    /// Reads the first `N` bytes; the rest stays unread. None if there are fewer.
     #[inline]
     pub fn take<const N: usize>(self) -> Option<([u8; N], Self)> {
         let (first, rest) = self.0.split_at(N).ok()?;
@@ -56,7 +56,7 @@ impl<'m> Unread<'m> {
         Some((bytes, Self(rest)))
     }
 
-    /// The first `bytes` bytes, or all where there are fewer, and the rest. Nothing is read.
+    /// Splits off the first `bytes` bytes, or all if there are fewer. Reads nothing.
     #[inline]
     pub fn split_at(self, bytes: usize) -> (Self, Option<Self>) {
         match self.0.split_at(bytes) {
@@ -65,13 +65,13 @@ impl<'m> Unread<'m> {
         }
     }
 
-    /// Reads as many bytes as there are and fit into memory of the daemon. How many these are.
+    /// Reads bytes into memory of the daemon, until either ends. Returns their number.
     #[inline]
     pub fn read(self, into: &mut [u8]) -> usize {
         self.0.copy_to(into)
     }
 
-    /// Reads all bytes into memory of the daemon, after what is there.
+    /// Reads all bytes, and appends them to memory of the daemon.
     #[inline]
     pub fn append_to(self, into: &mut Vec<u8>) {
         let have = into.len();
@@ -85,18 +85,18 @@ impl<'m> Unread<'m> {
 pub struct Room<'m>(VolatileSlice<'m>);
 
 impl<'m> Room<'m> {
-    /// These bytes of a guest's memory.
+    /// Writable bytes of a guest's memory.
     pub(super) const fn new(slice: VolatileSlice<'m>) -> Self {
         Self(slice)
     }
 
-    /// How many bytes.
+    /// Number of bytes.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.0.len()
     }
 
-    /// Stores the first of `bytes`, as many as fit. What room is left.
+    /// Stores as many of `bytes` as fit. Returns the remaining room.
     #[inline]
     #[must_use = "what room is left"]
     pub fn write(self, bytes: &[u8]) -> Self {
@@ -104,7 +104,7 @@ impl<'m> Room<'m> {
         self.behind(bytes.len())
     }
 
-    /// Copies the first of `bytes`, as many as fit. What room is left. The device has not parsed these bytes.
+    /// Copies as many of `bytes` as fit, which the device has not parsed. Returns the remaining room.
     #[inline]
     #[must_use = "what room is left"]
     pub fn copy(self, bytes: Unread<'_>) -> Self {
@@ -115,7 +115,7 @@ impl<'m> Room<'m> {
 
     #[inline]
     fn behind(self, bytes: usize) -> Self {
-        // An offset of the whole length is an empty slice.
+        // An offset of the complete length gives an empty slice.
         Self(self.0.offset(bytes.min(self.0.len())).unwrap_or(self.0))
     }
 }
@@ -156,8 +156,8 @@ words! {
     AtomicU64, u64;
 }
 
-/// Words of a virtqueue's rings, which guest and device share. Every load is a copy: what the caller checks is what it
-/// has.
+/// Words of a virtqueue's rings, which guest and device share. Every load is a copy, so a value that the caller has
+/// checked cannot change.
 #[derive(Debug)]
 pub struct Words<'m, T>(&'m [T]);
 
@@ -174,13 +174,13 @@ impl<'m, T: Word> Words<'m, T> {
         Self(words)
     }
 
-    /// Loads one word; none where there is no such word.
+    /// Loads one word. None if it does not exist.
     #[inline]
     pub fn load(self, index: usize, order: Ordering) -> Option<T::Value> {
         Some(self.0.get(index)?.load(order))
     }
 
-    /// Loads `N` words from `index` on, each once; none where there are fewer.
+    /// Loads `N` words from `index`, each once. None if there are fewer.
     #[inline]
     pub fn load_all<const N: usize>(self, index: usize) -> Option<[T::Value; N]> {
         let words = self.0.get(index..)?.first_chunk::<N>()?;
@@ -193,7 +193,7 @@ impl<'m, T: Word> Words<'m, T> {
         Some(self.0.last()?.load(order))
     }
 
-    /// Stores one word; nothing where there is no such word.
+    /// Stores one word. Does nothing if it does not exist.
     #[inline]
     pub fn store(self, index: usize, value: T::Value, order: Ordering) {
         if let Some(word) = self.0.get(index) {
@@ -201,7 +201,7 @@ impl<'m, T: Word> Words<'m, T> {
         }
     }
 
-    /// Stores words from `index` on; nothing where there are fewer.
+    /// Stores words from `index`. Does nothing if there are fewer.
     #[inline]
     pub fn store_all<const N: usize>(self, index: usize, values: [T::Value; N]) {
         if let Some(words) = self.0.get(index..).and_then(|words| words.first_chunk::<N>()) {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_were_read_stay_when_the_guest_changes_them() {
+    fn read_bytes_do_not_change_with_guest_memory() {
         let (table, memory) = memory();
         table.write_slice(&[1, 2, 3, 4, 5, 6, 7], GuestAddress(0x10)).unwrap();
         let (first, rest) = memory.unread(0x10, 7).unwrap().take::<2>().unwrap();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_end_where_the_bytes_end() {
+    fn take_and_split_do_not_exceed_the_bytes() {
         let (_table, memory) = memory();
         let unread = || memory.unread(0xff0, 16).unwrap();
         assert!(unread().take::<17>().is_none());
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_filled_from_its_begin_and_no_further() {
+    fn writes_fill_room_from_its_start_to_its_end() {
         let (table, memory) = memory();
         table.write_slice(b"abcdef", GuestAddress(0x800)).unwrap();
         let room = memory.room(0, 8).unwrap().write(&[1, 2, 3]);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_values_of_their_own() {
+    fn loaded_words_do_not_change_with_guest_memory() {
         let (table, memory) = memory();
         let words = memory.words::<AtomicU16>(0x100, 3).unwrap();
         words.store_all(0, [1, 2]);

@@ -1,4 +1,4 @@
-//! The memory table of a front end: each region checked, and guarded, before anybody touches it.
+//! The memory table of a front end: each region is checked and guarded before its first access.
 
 use std::io;
 use std::sync::Arc;
@@ -11,43 +11,43 @@ use super::vanishing::MayVanish;
 use super::{DmaMemory, FileIdentity, Region, identity};
 use crate::attention::Attention;
 
-/// Most regions of a table: as many files as one message carries. A front end that adds one region after the other,
-/// which it was not offered to do, would use up the mappings that this process may have.
+/// Maximum regions of a table: the maximum files of one message. (The attack: a front end adds region after region,
+/// although the daemon did not offer this, and uses up the mappings of this process.)
 pub const MAX_REGIONS: usize = vhost::vhost_user::message::MAX_ATTACHED_FD_ENTRIES;
 
-/// A memory table that is not taken.
+/// Why a memory table is refused.
 #[derive(Debug, Error)]
 pub enum TableError {
-    /// Each page behind the end would end an access with SIGBUS.
+    /// An access to a page after the file's end would raise SIGBUS.
     #[error(
-        "memory region {region} ends at byte {end} of a file that has {file_bytes}; give the file its size first"
+        "memory region {region} ends at byte {end} of a file that has {file_bytes} bytes; extend the file first"
     )]
     BehindEnd {
-        /// Which of the table.
+        /// Number of the region in the table.
         region: usize,
-        /// First byte of the file behind the region.
+        /// First byte of the file after the region.
         end: u64,
         /// Bytes of the file.
         file_bytes: u64,
     },
-    /// A page of such a file can be a long time coming, and all nodes would wait for it.
+    /// The kernel could take long to supply a page of such a file, and all nodes would wait for it.
     #[error(
-        "memory region {region} is no file in memory; use memory-backend-memfd, or a file on tmpfs or hugetlbfs"
+        "memory region {region} is not a file in memory; use memory-backend-memfd, or a file on tmpfs or hugetlbfs"
     )]
     Kind {
-        /// Which of the table.
+        /// Number of the region in the table.
         region: usize,
     },
-    /// Each costs one of the mappings that the process may have.
-    #[error("a memory table of {regions} regions; {MAX_REGIONS} are the most")]
+    /// Each region uses one of the process's mappings.
+    #[error("the memory table has {regions} regions; the maximum is {MAX_REGIONS}")]
     TooMany {
         /// Regions of the table.
         regions: usize,
     },
-    /// The operating system refused something.
+    /// The operating system refused.
     #[error("memory region {region} cannot be used: {error}")]
     System {
-        /// Which of the table.
+        /// Number of the region in the table.
         region: usize,
         /// Why.
         #[source]
@@ -62,9 +62,9 @@ impl From<TableError> for io::Error {
 }
 
 impl DmaMemory {
-    /// The table that a front end gave, as the library has mapped it and nobody has touched yet; without the region of
-    /// the file `bar`: see [`DmaMemory::new`]. When a page of any region vanishes later, `attention` is told, and the
-    /// region holds zeros from then on.
+    /// The table of a front end as the library has mapped it, before the first access, without the region of the file
+    /// `bar`: see [`DmaMemory::new`]. If a page of a region vanishes later, `attention` is woken, and the region is
+    /// zero from then on.
     ///
     /// # Errors
     /// [`TableError`].
@@ -87,7 +87,7 @@ impl DmaMemory {
     }
 }
 
-/// One region, checked and guarded; nothing when it is the BAR.
+/// Checks and guards one region. None if it is the BAR.
 fn guard(
     region: usize,
     entry: &GuestRegionMmap,
@@ -111,13 +111,13 @@ fn guard(
         return Err(TableError::BehindEnd { region, end, file_bytes: metadata.len() });
     }
     let mapping = entry.get_mmap();
-    // Of hugetlbfs, the size of its pages.
+    // On hugetlbfs this is the size of its pages.
     let page_bytes = usize::try_from(filesystem.block_size()).unwrap_or(0).max(1);
     let (start, bytes) = (mapping.as_ptr() as usize, mapping.size().next_multiple_of(page_bytes));
-    // SAFETY: the mapping is `bytes` bytes in whole pages, and nobody has them but this connection: the library, which
-    // never touches them, and whoever holds the region, whose guard goes before its hold on the mapping. A table with
-    // one region more or less has the others' mappings again, with a guard of its own that calls the same thread. Zeros
-    // in place of a guest's memory are what a guest could have written.
+    // SAFETY: the mapping is `bytes` bytes in complete pages, and belongs to this connection alone. Its owners are
+    // the library, which never accesses it, and the holders of the region, which drop the guard before the mapping. A
+    // table with one region more or less has the mappings of the others again, with another guard that wakes the same
+    // thread. A guest could have written the zeros that replace its memory.
     let guard = unsafe { MayVanish::new(start, bytes, attention) }.map_err(system)?;
     Ok(Some(Region { start: entry.start_addr().0, bytes: entry.len(), _guard: Some(guard), mapping }))
 }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_files_in_memory_is_taken() {
+    fn table_of_files_in_memory_is_accepted() {
         let entries =
             vec![(0, 0x1000, memory_file(0x1000), 0), (0x10_0000, 0x2000, memory_file(0x3000), 0x1000)];
         let memory = guarded(entries).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bar_is_left_out_and_not_checked() {
+    fn bar_is_excluded_and_not_checked() {
         let bar = memory_file(0x1000);
         let identity = identity(&bar);
         let table = table(vec![(0, 0x1000, memory_file(0x1000), 0), (0x8000, 0x1000, bar, 0)]);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_would_end_in_bus_errors_are_refused() {
+    fn region_beyond_the_end_of_its_file_is_refused() {
         let entries =
             vec![(0, 0x1000, memory_file(0x1000), 0), (0x1000, 0x2000, memory_file(0x2000), 0x1000)];
         let error = guarded(entries).unwrap_err();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_without_end_are_refused() {
+    fn table_with_too_many_regions_is_refused() {
         let file = memory_file(0x1000);
         let entries = |count: u64| {
             (0..count).map(|number| (number << 12, 0x1000, file.try_clone().unwrap(), 0)).collect()

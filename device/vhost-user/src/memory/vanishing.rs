@@ -1,9 +1,9 @@
-//! Guest memory that vanishes under the device: one node's loss, and not the daemon's end.
+//! Guest memory that vanishes under the device. Its node is lost, but the daemon survives.
 //!
-//! A front end keeps the file of the memory that it shares. It can cut the file short, or its filesystem can run out of
-//! pages; the next access to what is gone raises SIGBUS, wherever in the models it happens and whichever node's thread
-//! it is. The handler puts zeros in the place of the whole mapping, so that the access goes on, and calls the thread of
-//! the connection whose memory it was, which ends that connection.
+//! A front end keeps the file of its shared memory. It can truncate the file, or the filesystem can run out of pages.
+//! The next access to such a page raises SIGBUS, anywhere in the models and in any node's thread. The signal handler
+//! maps zeros over the complete mapping, so that the access succeeds. It then wakes the thread of the connection that
+//! supplied the memory, which ends that connection.
 
 use std::io;
 use std::ptr::null_mut;
@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 
 use crate::attention::Attention;
 
-/// Ranges of one block of the list.
+/// Ranges in one block of the list.
 const BLOCK: usize = 64;
 
-/// One range of addresses. Written under [`WRITERS`], read by the signal handler, which cannot wait for a lock: an odd
-/// version says that it is being written.
+/// One range of addresses. Threads write it under [`WRITERS`]. The signal handler, which cannot wait for a lock,
+/// reads it: an odd version means that a write is in progress.
 struct Slot {
     version: AtomicUsize,
     start: AtomicUsize,
@@ -26,7 +26,7 @@ struct Slot {
     attention: AtomicPtr<Attention>,
 }
 
-/// Blocks are never freed: ranges come and go, and take the slots of those that went.
+/// Blocks are never freed: new ranges reuse the slots of old ones.
 struct Block {
     slots: [Slot; BLOCK],
     next: AtomicPtr<Block>,
@@ -56,7 +56,7 @@ impl Slot {
         }
     }
 
-    /// Called with [`WRITERS`] held.
+    /// The caller holds [`WRITERS`].
     fn write(&self, start: usize, bytes: usize, attention: *mut Attention) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl Slot {
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// The range, unless it is being written just now: then no access to it is under way.
+    /// The range. None while it is being written: no access to the range is then in progress.
     fn read(&self) -> Option<(usize, usize, *mut Attention)> {
         let version = self.version.load(Ordering::Acquire);
         let start = self.start.load(Ordering::Relaxed);
@@ -79,12 +79,12 @@ impl Slot {
     }
 }
 
-/// All slots there are.
+/// All slots.
 fn slots() -> impl Iterator<Item = &'static Slot> {
     std::iter::successors(Some(&FIRST), |block| block.next()).flat_map(|block| &block.slots)
 }
 
-/// A range that may vanish, as long as this lives. It must go before the mapping does.
+/// A guard of a range that may vanish. It must be dropped before the mapping.
 #[derive(Debug)]
 pub struct MayVanish {
     slot: &'static Slot,
@@ -98,15 +98,15 @@ impl std::fmt::Debug for Slot {
 }
 
 impl MayVanish {
-    /// The mapping of `bytes` bytes at `start`, whole pages of whatever size the file has, of which `attention` is told
-    /// when any of it vanishes.
+    /// Guards the mapping of `bytes` bytes at `start`, in complete pages of the file's page size. If a part of it
+    /// vanishes, `attention` is woken.
     ///
     /// # Errors
-    /// When the operating system refuses a signal handler.
+    /// If the operating system refuses a signal handler.
     ///
     /// # Safety
-    /// The range is one mapping, which belongs to the caller alone and stays until this value is dropped, and of which
-    /// nothing is expected once it has vanished: all of it is zero from then on, and shared with nobody.
+    /// The range is one mapping, which belongs to the caller alone and exists until this value is dropped. After it
+    /// has vanished, the caller expects nothing of it: all of it is zero, and no longer shared.
     pub unsafe fn new(start: usize, bytes: usize, attention: &Arc<Attention>) -> io::Result<Self> {
         install()?;
         let _writers = WRITERS.lock();
@@ -124,7 +124,7 @@ impl Drop for MayVanish {
     }
 }
 
-/// One more block at the end of the list; its first slot. Called with [`WRITERS`] held.
+/// Appends a block to the list, and returns its first slot. The caller holds [`WRITERS`].
 fn grow() -> &'static Slot {
     let mut last = &FIRST;
     while let Some(next) = last.next() {
@@ -133,13 +133,13 @@ fn grow() -> &'static Slot {
     let block: &'static mut Block = Box::leak(Box::new(Block::new()));
     let pointer: *mut Block = block;
     last.next.store(pointer, Ordering::Release);
-    // SAFETY: the block was leaked: it lives as long as the process, and nobody changes it but by its atomics.
+    // SAFETY: the block was leaked, so it lives as long as the process, and it changes only by its atomics.
     let block: &'static Block = unsafe { &*pointer };
     let [first, ..] = &block.slots;
     first
 }
 
-/// What was done on SIGBUS before.
+/// The action of SIGBUS before the handler was installed.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// Installs the handler, once.
@@ -149,12 +149,12 @@ fn install() -> io::Result<()> {
         // SAFETY: all fields of the structure are integers, for which zero is a value.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = on_bus_error as *const () as usize;
-        // On the stack that Rust gives each thread for signals: the fault may be at the end of the other one.
+        // On the stack that Rust gives each thread for signals: the fault may be at the end of the normal stack.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
         // SAFETY: as above.
         let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: both point to structures of this function. What was there before is known to the handler before it
-        // can be called for a range, of which there is none yet; for anything else it falls back on the default.
+        // SAFETY: both point to structures of this function. `BEFORE` is set before the first range exists, so before
+        // the handler is called for a range. For any other SIGBUS before that, the handler uses the default action.
         let failed = unsafe { libc::sigaction(libc::SIGBUS, &raw const action, &raw mut before) } != 0;
         let _ = BEFORE.set(before);
         if failed { Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)) } else { Ok(()) }
@@ -162,15 +162,15 @@ fn install() -> io::Result<()> {
     installed.map_err(io::Error::from_raw_os_error)
 }
 
-/// Puts zeros where a guest's memory was, and lets the access go on. Any other SIGBUS has its ordinary course.
+/// Replaces a guest's vanished memory by zeros, so that the access succeeds. Any other SIGBUS has its earlier action.
 ///
 /// Nothing here allocates, locks or panics.
 extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: each thread's own variable, which the code that was interrupted may be about to look at.
+    // SAFETY: the variable belongs to this thread, and the interrupted code may be about to read it.
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: the kernel gives a valid structure to a handler that was installed with SA_SIGINFO.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
-    // Codes from 0 down were sent by a process: then there is no address.
+    // If the code is 0 or less, a process sent the signal, and there is no address.
     let is_fixed = code > 0 && remedy(address);
     if !is_fixed {
         take_ordinary_course(signal, code);
@@ -179,15 +179,15 @@ extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, _context: *m
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// True when `address` was in a range, which is zeros now.
+/// Replaces the range of `address` by zeros. False if `address` is in no range.
 fn remedy(address: usize) -> bool {
     let found =
         slots().filter_map(Slot::read).find(|(start, bytes, _)| address.wrapping_sub(*start) < *bytes);
     let Some((start, bytes, attention)) = found else { return false };
-    // SAFETY: the range is one mapping that belongs to whoever registered it, and it cannot go while the access that
-    // led here is under way: whoever accesses it holds it. All of it is replaced, by memory with the same access
-    // rights, so that pages of any size will do and no further access faults. The accesses are machine loads and stores
-    // of volatile or atomic kind, for which what is found there may change at any time.
+    // SAFETY: the range is one mapping, which belongs to the creator of its guard. The code whose access led here
+    // holds the guard, so the mapping exists. All of it is replaced, by memory with the same access rights, so pages
+    // of any size work and no further access faults. The accesses are machine loads and stores of volatile or atomic
+    // kind, whose values may change at any time.
     let mapped = unsafe {
         libc::mmap(
             start as *mut libc::c_void,
@@ -201,14 +201,14 @@ fn remedy(address: usize) -> bool {
     if mapped == libc::MAP_FAILED {
         return false;
     }
-    // SAFETY: the range keeps what it points to alive, and the range lives, as said above.
+    // SAFETY: the guard keeps the attention alive, and exists, as said above.
     if let Some(attention) = unsafe { attention.as_ref() } {
         attention.lose_memory();
     }
     true
 }
 
-/// Does what was done before: Rust's own handler, which ends the process, or the default, which does so, too.
+/// Restores the earlier action: Rust's own handler, or the default. Both end the process.
 fn take_ordinary_course(signal: i32, code: i32) {
     // SAFETY: zero is a value for each field, and means the default; the pointers are to structures that live.
     unsafe {
@@ -216,7 +216,7 @@ fn take_ordinary_course(signal: i32, code: i32) {
         let before = BEFORE.get().unwrap_or(&default);
         libc::sigaction(signal, std::ptr::from_ref(before), null_mut());
         if code <= 0 {
-            // Nothing faults again by itself.
+            // A signal that a process sent does not repeat by itself.
             libc::raise(signal);
         }
     }
@@ -250,21 +250,21 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_vanishes_is_zero_and_told_of() {
+    fn vanished_page_is_zero_and_wakes_its_connection() {
         let attention = Arc::new(Attention::new().unwrap());
         let others = Arc::new(Attention::new().unwrap());
-        // Enough of them to need a second block, and the last one is the one that vanishes.
+        // There are enough ranges for a second block, and the last range vanishes.
         let bytes = 0x4000;
         let mut kept = Vec::new();
         for _ in 0..BLOCK + 3 {
             let mapping = map(&file(bytes as u64), bytes);
-            // SAFETY: the guard comes before the mapping in the tuple, hence goes first.
+            // SAFETY: the guard comes before the mapping in the tuple, so it is dropped first.
             let guard = unsafe { MayVanish::new(mapping.as_ptr() as usize, bytes, &others) };
             kept.push((guard.unwrap(), mapping));
         }
         let file = file(bytes as u64);
         let mapping = map(&file, bytes);
-        // SAFETY: declared behind the mapping, hence dropped first.
+        // SAFETY: declared after the mapping, so it is dropped first.
         let guard = unsafe { MayVanish::new(mapping.as_ptr() as usize, bytes, &attention) }.unwrap();
         word(&mapping, 0).store(7, Ordering::Relaxed);
         assert_eq!(word(&mapping, 0x3000).load(Ordering::Relaxed), 0);
@@ -272,24 +272,24 @@ mod tests {
         file.set_len(0x1000).unwrap();
         word(&mapping, 0x3000).store(9, Ordering::Relaxed);
         assert!(attention.has_lost_memory() && !others.has_lost_memory());
-        assert_eq!(word(&mapping, 0x3000).load(Ordering::Relaxed), 9, "an access goes on");
-        assert_eq!(word(&mapping, 0).load(Ordering::Relaxed), 0, "none of it is shared any more");
+        assert_eq!(word(&mapping, 0x3000).load(Ordering::Relaxed), 9, "an access succeeds");
+        assert_eq!(word(&mapping, 0).load(Ordering::Relaxed), 0, "no part of it is shared any more");
         drop(guard);
     }
 
     #[test]
-    fn what_is_not_registered_still_ends_the_process() {
+    fn bus_error_in_unguarded_memory_ends_the_process() {
         let file = file(0x1000);
         let mapping = map(&file, 0x1000);
         let attention = Arc::new(Attention::new().unwrap());
-        // SAFETY: the guard goes at the end of this statement.
+        // SAFETY: the guard is dropped at the end of this statement.
         drop(unsafe { MayVanish::new(mapping.as_ptr() as usize, 0x1000, &attention) }.unwrap());
         file.set_len(0).unwrap();
-        // SAFETY: the child does nothing but one access, which ends it.
+        // SAFETY: the child does only one access, which ends it.
         match unsafe { nix::unistd::fork() }.unwrap() {
             nix::unistd::ForkResult::Child => {
                 word(&mapping, 0).store(1, Ordering::Relaxed);
-                // SAFETY: ends the child without running anything of its parent's.
+                // SAFETY: ends the child and runs no handlers of its parent.
                 unsafe { libc::_exit(0) }
             }
             nix::unistd::ForkResult::Parent { child } => {

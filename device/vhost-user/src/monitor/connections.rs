@@ -1,4 +1,4 @@
-//! Who is connected to the monitor, and who is hung up on when another wants in.
+//! The connections of the monitor, and the choice of the one to close when too many clients connect.
 
 use std::net::Shutdown;
 use std::os::fd::AsFd;
@@ -10,40 +10,41 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::{Condvar, Mutex};
 
-/// Most connections at a time, each with a thread of its own. When one more comes, the one that was silent for longest
-/// is hung up on: whoever connects and says nothing keeps nobody out.
+/// Maximum connections at a time, each with its own thread. If another client connects, the daemon closes the
+/// connection that was silent for longest. (The attack: clients connect, send nothing, and keep others out.)
 ///
-/// The bound holds for threads, too: the new connection waits until the thread of the other one has ended. A client
-/// that asked for what takes long on one connection after another would otherwise have a thread for each.
+/// The bound holds also for threads: the new connection waits until the thread of the closed one has ended. Otherwise
+/// a client could send a slow request on each of many connections, and have a thread for each.
 pub const MAX_CONNECTIONS: usize = 16;
 
-/// How long a new connection waits for a thread before it is refused. A thread that waits for the world's lock gives up
-/// within [`niclab_spec::monitor::LOCK_TIMEOUT`].
+/// How long a new connection waits for a thread before it is refused. A thread that waits for the lock on all nodes
+/// gives up within [`niclab_spec::monitor::LOCK_TIMEOUT`].
 const THREAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most of them that watch. They are never hung up on for another's sake, so some places are kept for questions.
+/// Maximum connections that observe. The daemon never closes them to admit others, so some slots stay free for
+/// requests.
 pub const MAX_WATCHES: usize = 8;
 
 /// All connections.
 #[derive(Debug, Default)]
 pub struct Connections {
-    open: Mutex<Vec<Place>>,
-    /// Threads of connections, also of those that were hung up on.
+    open: Mutex<Vec<Slot>>,
+    /// Threads of connections, closed ones included.
     threads: Mutex<usize>,
     thread_ended: Condvar,
-    /// Counts what was heard, of anybody.
+    /// Counts the requests of all connections.
     heard: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Place {
+struct Slot {
     stream: Arc<UnixStream>,
-    /// The count when the last whole request was heard of it, or when it came.
+    /// The count at its last complete request, or at its begin.
     last_heard: u64,
     is_watching: bool,
 }
 
-/// One connection's place, until this is dropped or another needs it.
+/// The slot of one connection, until this value is dropped or another connection needs the slot.
 #[derive(Debug)]
 pub struct Seat {
     connections: Arc<Connections>,
@@ -51,7 +52,7 @@ pub struct Seat {
 }
 
 impl Connections {
-    /// A place for a connection; if there is none left, that of the one that was silent for longest.
+    /// Gets a slot for a connection. If no slot is free, takes that of the connection that was silent for longest.
     pub fn admit(self: &Arc<Self>, stream: UnixStream) -> Option<Seat> {
         if self.open.lock().len() >= MAX_CONNECTIONS && !self.hang_up_on_silent() {
             return None;
@@ -64,17 +65,17 @@ impl Connections {
         *threads += 1;
         drop(threads);
         let stream = Arc::new(stream);
-        let place = Place { stream: Arc::clone(&stream), last_heard: self.count(), is_watching: false };
-        self.open.lock().push(place);
+        let slot = Slot { stream: Arc::clone(&stream), last_heard: self.count(), is_watching: false };
+        self.open.lock().push(slot);
         Some(Seat { connections: Arc::clone(self), stream })
     }
 
-    /// Hangs up on the one that was silent for longest. False if all watch.
+    /// Closes the connection that was silent for longest. False if all connections observe.
     pub fn hang_up_on_silent(&self) -> bool {
         let mut open = self.open.lock();
-        let silent = open.iter().enumerate().filter(|(_, place)| !place.is_watching);
-        let Some((number, _)) = silent.min_by_key(|(_, place)| place.last_heard) else { return false };
-        // Its thread ends by itself now. Fails only when the other end has hung up first.
+        let silent = open.iter().enumerate().filter(|(_, slot)| !slot.is_watching);
+        let Some((number, _)) = silent.min_by_key(|(_, slot)| slot.last_heard) else { return false };
+        // The connection's thread ends by itself now. This fails only if the other end has hung up already.
         let _ = open.swap_remove(number).stream.shutdown(Shutdown::Both);
         true
     }
@@ -90,8 +91,8 @@ impl Seat {
         &self.stream
     }
 
-    /// Whether the connection is over: either end has hung up. A client that only ends its own half still waits for the
-    /// answer.
+    /// Whether either end has closed the connection. A client that shuts down only its sending half still waits for
+    /// the answer.
     pub fn is_over(&self) -> bool {
         let mut socket = [PollFd::new(self.stream.as_fd(), PollFlags::empty())];
         poll(&mut socket, PollTimeout::ZERO).is_ok()
@@ -100,30 +101,30 @@ impl Seat {
                 .any(|socket| socket.revents().is_some_and(|events| events.contains(PollFlags::POLLHUP)))
     }
 
-    /// A whole request was heard.
+    /// Notes a complete request.
     pub fn on_request(&self) {
         let count = self.connections.count();
         let mut open = self.connections.open.lock();
-        if let Some(place) = open.iter_mut().find(|place| Arc::ptr_eq(&place.stream, &self.stream)) {
-            place.last_heard = count;
+        if let Some(slot) = open.iter_mut().find(|slot| Arc::ptr_eq(&slot.stream, &self.stream)) {
+            slot.last_heard = count;
         }
     }
 
-    /// From now on it is not hung up on, as somebody watches over it. False if as many watch as can, or it lost its
-    /// place.
+    /// Marks the connection as observing: the daemon does not close it from now on. False if [`MAX_WATCHES`] observe
+    /// already, or if the connection has lost its slot.
     pub fn watch(&self) -> bool {
         let mut open = self.connections.open.lock();
-        if open.iter().filter(|place| place.is_watching).count() >= MAX_WATCHES {
+        if open.iter().filter(|slot| slot.is_watching).count() >= MAX_WATCHES {
             return false;
         }
-        let own = open.iter_mut().find(|place| Arc::ptr_eq(&place.stream, &self.stream));
-        own.map(|place| place.is_watching = true).is_some()
+        let own = open.iter_mut().find(|slot| Arc::ptr_eq(&slot.stream, &self.stream));
+        own.map(|slot| slot.is_watching = true).is_some()
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.connections.open.lock().retain(|place| !Arc::ptr_eq(&place.stream, &self.stream));
+        self.connections.open.lock().retain(|slot| !Arc::ptr_eq(&slot.stream, &self.stream));
         *self.connections.threads.lock() -= 1;
         self.connections.thread_ended.notify_all();
     }

@@ -1,4 +1,4 @@
-//! Whether the world's lock is given back.
+//! The watchdog for the lock on all nodes.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 use crate::shell::Shell;
 use crate::shell::locks::LockedNodes;
 
-/// Takes the world's lock for the monitor, which answers though nobody gives it back.
+/// Locks all nodes for the monitor. The monitor also answers if a thread never unlocks them.
 #[derive(Debug)]
 pub struct Heart {
     timeout: Duration,
-    /// When the first request began that did not get the lock, if none got it since.
+    /// When the first request began to wait that did not get the lock. None once a later request got it.
     stuck_since: Mutex<Option<Instant>>,
 }
 
@@ -23,15 +23,15 @@ impl Default for Heart {
 }
 
 impl Heart {
-    /// Waits for the lock so long and no longer.
+    /// A watchdog that waits for the lock for at most `timeout`.
     pub const fn new(timeout: Duration) -> Self {
         Self { timeout, stuck_since: Mutex::new(None) }
     }
 
-    /// The world.
+    /// Locks all nodes.
     ///
     /// # Errors
-    /// [`Stuck`] when somebody else keeps it.
+    /// [`Stuck`] if another thread keeps the lock.
     pub fn world<'a>(&self, shell: &'a Shell) -> Result<LockedNodes<'a>, Stuck> {
         let begin = Instant::now();
         let world = shell.try_lock_all(self.timeout);
@@ -45,10 +45,10 @@ impl Heart {
         Err(Stuck { version: STATS_VERSION, wall_held_ms })
     }
 
-    /// A sign of life.
+    /// Answers a heartbeat request.
     ///
     /// # Errors
-    /// [`Stuck`] when there is none.
+    /// [`Stuck`] if another thread keeps the lock on all nodes.
     pub fn beat(&self, shell: &Shell) -> Result<Heartbeat, Stuck> {
         let begin = Instant::now();
         drop(self.world(shell)?);

@@ -1,4 +1,4 @@
-//! A watch over a connection of the monitor: the connection's thread writes, another waits until the asking end hangs
+//! Observation over a monitor connection. The connection's thread writes; another thread waits until the client hangs
 //! up.
 
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use niclab_spec::watch::{ChunkWriter, WatchRequest};
 use crate::shell::{Shell, observers};
 use crate::watch::{Watch, write};
 
-/// Ends the watch with whatever else ends.
+/// Ends the watch when it is dropped.
 struct Watching<'a> {
     shell: &'a Shell,
     watch: Arc<Watch>,
@@ -26,10 +26,10 @@ impl Drop for Watching<'_> {
     }
 }
 
-/// Answers a request to watch, which takes the rest of the connection.
+/// Answers a watch request, which takes the rest of the connection.
 ///
 /// # Errors
-/// When the connection breaks.
+/// If the connection breaks.
 pub fn serve(shell: &Shell, request: &WatchRequest, stream: &UnixStream) -> io::Result<()> {
     let mut out = stream;
     let watch = match observers::begin(shell, request) {
@@ -39,7 +39,7 @@ pub fn serve(shell: &Shell, request: &WatchRequest, stream: &UnixStream) -> io::
     shell.watchers().enter();
     let watching = Watching { shell, watch };
     answer(&mut out, &Answer::Watching)?;
-    // As long as it takes: the asking end shuts its side down when it has seen enough.
+    // There is no time limit: the client shuts its side down when it has seen enough.
     stream.set_read_timeout(None)?;
     let summary = thread::scope(|scope| {
         let waiting = thread::Builder::new().name("watch-end".to_owned());
@@ -53,7 +53,8 @@ pub fn serve(shell: &Shell, request: &WatchRequest, stream: &UnixStream) -> io::
             chunks.end()?;
             Ok(summary)
         });
-        // Wakes the waiting thread. Fails only when the other end is gone, and then it wakes by itself.
+        // Wakes the waiting thread. This fails only if the other end has hung up, and then the thread wakes by
+        // itself.
         let _ = stream.shutdown(Shutdown::Read);
         result
     })?;
@@ -66,7 +67,7 @@ fn answer(out: &mut &UnixStream, answer: &Answer) -> io::Result<()> {
     out.write_all(&text)
 }
 
-/// Returns when the other end has shut its side down, or is gone. What it says until then means nothing.
+/// Returns when the other end has shut its side down or hung up. The daemon ignores what it sends until then.
 fn wait_for_end(mut stream: &UnixStream) {
     let mut discarded = [0; 64];
     while matches!(stream.read(&mut discarded), Ok(1..)) {}

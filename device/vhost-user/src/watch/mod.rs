@@ -1,14 +1,14 @@
-//! Watching the cluster while it runs: a timeline of every stage, a capture of links, a recording of what was sent.
+//! Observation of the running cluster: a timeline of every stage, a capture of links, a recording of sent messages.
 //!
-//! * [`Watch`]: a bounded queue from the threads that serve doorbells to the one that writes. They never wait for it:
-//!   what does not fit is counted and said in the file;
-//! * [`taps`]: what the shell shows to those who watch;
-//! * [`write`](mod@write): from the queue to the bytes of a file;
-//! * [`watchers`]: the connections over which somebody watches.
+//! * [`Watch`]: a bounded queue from the threads that serve doorbells to the thread that writes. The former never
+//!   wait for it: they count the entries that do not fit, and the file has the counts.
+//! * [`taps`]: passes entries from the shell to the watches.
+//! * [`write`](mod@write): writes the queue's entries as a file.
+//! * [`watchers`]: the connections that observe.
 //!
-//! The shell begins and ends watches (`shell/watching.rs`), and the monitor serves their bytes (`monitor/watch.rs`).
+//! The shell begins and ends watches (`shell/watching.rs`), and the monitor sends their files (`monitor/watch.rs`).
 //!
-//! While nobody watches, all of this is a look at an empty list for each doorbell and each frame.
+//! Without a watch, each doorbell and each frame costs only a check of an empty list.
 
 pub mod taps;
 pub mod watchers;
@@ -27,40 +27,41 @@ use niclab_observe::{Fate, Heading};
 use parking_lot::{Condvar, Mutex};
 use thiserror::Error;
 
-/// Most memory between the doorbells' threads and the writers of all who watch, each of whom has an equal share of it.
-/// One who came when there were fewer may still hold what was its share then, so that 8 of them, none of whom reads,
-/// hold at most 1 + 1/2 + ... + 1/8 times as much.
+/// Maximum memory of all queues, in bytes. Each watch has an equal share. A watch that began when there were fewer
+/// may still fill its larger share, so 8 watches whose clients do not read use at most 1 + 1/2 + ... + 1/8 times as
+/// much.
 pub const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
-/// What an entry takes beside long frames: a list of them grows by doubling.
+/// Memory of an entry without its long frame: a list of entries grows by doubling.
 const ENTRY_BYTES: usize = 2 * size_of::<Entry>();
-/// Entries for which a list that was written keeps its memory.
+/// Entries for which an emptied list keeps its memory.
 const KEPT_ENTRIES: usize = 1024;
 
-/// Nothing can be watched in this way.
+/// The request cannot be observed.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum WatchError {
-    /// A link that is not there.
-    #[error("no link is called `{link}`; links are named after their nodes: {known}")]
+    /// The link does not exist.
+    #[error("there is no link `{link}`; links have the names of their nodes: {known}")]
     UnknownLink {
         /// Its name.
         link: String,
-        /// The names that there are.
+        /// The existing names.
         known: String,
     },
-    /// Links were named for what is not of links.
-    #[error("only a capture is of chosen links; leave them out")]
+    /// The request names links, but is not a capture.
+    #[error("only a capture takes names of links; leave them out")]
     NotOfLinks,
-    /// Nobody gives the world's lock back.
+    /// A thread never unlocks the nodes.
     #[error(
-        "the daemon is stuck: its guests are not served, so there is nothing to watch; end the cluster by `niclab down`"
+        "the daemon is stuck: another thread holds its lock on all nodes, so it serves no guest and observes nothing; \
+         `niclab down` ends the cluster"
     )]
     Stuck,
-    /// It would be over at once.
-    #[error("0 messages are nothing to watch; give 1 or more")]
+    /// The watch would end at once.
+    #[error("a watch of 0 messages sees nothing; give 1 or more")]
     NoMessages,
 }
 
-/// What is watched.
+/// The subject of a watch.
 #[derive(Debug)]
 pub(crate) enum Subject {
     /// Every stage.
@@ -79,7 +80,7 @@ pub(crate) enum Subject {
     },
 }
 
-/// Something seen.
+/// One observed event.
 #[derive(Debug)]
 enum Entry {
     Stage(Owner, StageRecord),
@@ -98,24 +99,24 @@ struct CapturedFrame {
 }
 
 impl Entry {
-    /// Bytes of memory that it takes while it waits.
+    /// Bytes of memory that it needs in the queue.
     fn bytes(&self) -> usize {
         let Self::Frame(CapturedFrame { frame, .. }) = self else { return ENTRY_BYTES };
         ENTRY_BYTES + frame.heap_bytes()
     }
 }
 
-/// What was seen and not written yet, and what there was in all.
+/// The entries that are not yet written, and the totals.
 #[derive(Debug, Default)]
 struct State {
     entries: Vec<Entry>,
-    /// What they take.
+    /// Bytes of `entries`.
     waiting_bytes: usize,
-    /// What those take that the writer has taken and not written yet.
+    /// Bytes of the entries that the writer has taken, but not yet written.
     taken_bytes: usize,
     messages: u64,
     beginnings: Beginnings,
-    /// What did not fit: by interface of a capture, else in the first place.
+    /// Number of entries that did not fit: by interface for a capture, otherwise at index 0.
     lost: Vec<u64>,
     is_over: bool,
 }
@@ -132,30 +133,30 @@ impl State {
     }
 }
 
-/// Somebody who watches: a queue that the shell fills and a writer empties.
+/// One watch: a queue that the shell fills and a writer empties.
 #[derive(Debug)]
 pub struct Watch {
     subject: Subject,
     max_messages: u64,
-    /// The writer sends each entry as it comes.
+    /// The writer flushes after each set of entries that it takes.
     live: bool,
     share: Share,
     state: Mutex<State>,
     wake: Condvar,
 }
 
-/// One part of what all who watch may let wait. It is given back when the watch, what waits in it included, is gone.
+/// A watch's share of [`MAX_WAITING_BYTES`]. It ends when the watch and its queue are dropped.
 #[derive(Debug)]
 pub(crate) struct Share(Arc<AtomicUsize>);
 
 impl Share {
-    /// A part beside those of all others that were made of the same count.
+    /// A share equal to all others of the same count.
     fn of(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(count))
     }
 
-    /// How much it is at present.
+    /// The current size of the share.
     fn bytes(&self) -> usize {
         MAX_WAITING_BYTES / self.0.load(Ordering::Relaxed).max(1)
     }
@@ -183,17 +184,17 @@ impl Watch {
         matches!(self.subject, Subject::Trace)
     }
 
-    /// Adds entries; what does not fit is counted. Never waits for the writer, which takes all of them at once.
+    /// Adds entries, and counts those that do not fit. Never waits for the writer, which takes all entries at once.
     fn push(&self, entries: impl IntoIterator<Item = Entry>) {
         let mut state = self.state.lock();
         if state.is_over {
             return;
         }
         let was_empty = state.entries.is_empty();
-        let most = self.share.bytes();
+        let max_bytes = self.share.bytes();
         for entry in entries {
             let bytes = entry.bytes();
-            if state.waiting_bytes + state.taken_bytes + bytes <= most {
+            if state.waiting_bytes + state.taken_bytes + bytes <= max_bytes {
                 state.waiting_bytes += bytes;
                 state.entries.push(entry);
             } else {
@@ -206,8 +207,8 @@ impl Watch {
         }
     }
 
-    /// A frame of a message was sent. Counts those that begin, up to those that are watched, and adds them to a
-    /// recording, which has none of the Ethernet function's.
+    /// Notes that a frame of a message was sent. Counts messages that begin, up to the maximum, and adds them to a
+    /// recording. A recording has no messages of the Ethernet function.
     fn on_message(&self, message: &TraceTag, frame: &SharedFrame) {
         let begin = if let Subject::Recording { begin } = self.subject { Some(begin) } else { None };
         let mut state = self.state.lock();
@@ -224,7 +225,7 @@ impl Watch {
         self.push(begin.map(|begin| Entry::Message(Recorded::new(begin, message, &begun))));
     }
 
-    /// Ends the watch where as many messages were sent as are watched, with all that they caused so far.
+    /// Ends the watch if its maximum of messages was sent. All effects so far stay in it.
     fn end_if_full(&self) {
         let mut state = self.state.lock();
         if state.messages >= self.max_messages {
@@ -233,13 +234,13 @@ impl Watch {
         }
     }
 
-    /// Nothing more is added. The writer ends when it has written what there is.
+    /// Adds no more entries from now on. The writer ends when it has written those in the queue.
     pub(crate) fn end(&self) {
         self.state.lock().is_over = true;
         self.wake.notify_one();
     }
 
-    /// Waits for entries and swaps them against `taken`, which is emptied. False when there are no more.
+    /// Waits for entries, and swaps them with the cleared list `taken`. False if there are no more.
     fn take(&self, taken: &mut Vec<Entry>) -> bool {
         taken.clear();
         taken.shrink_to(KEPT_ENTRIES);
@@ -253,7 +254,7 @@ impl Watch {
         !taken.is_empty()
     }
 
-    /// Messages so far, and what did not fit, by interface.
+    /// Messages so far, and lost entries by interface.
     fn counts(&self) -> (u64, Vec<u64>) {
         let state = self.state.lock();
         (state.messages, state.lost.clone())
@@ -299,7 +300,7 @@ mod tests {
         Watch::new(subject, None, false, Share::of(shares))
     }
 
-    /// Shows frames until one is lost.
+    /// Adds frames until one is lost.
     fn fill(watch: &Watch, bytes: usize) -> usize {
         while watch.counts().1.is_empty() {
             watch.push([frame(bytes)]);
@@ -307,7 +308,7 @@ mod tests {
         held(watch)
     }
 
-    /// What a watch holds, which is not less than the memory that its list takes.
+    /// Bytes that a watch counts as its own, which the memory of its list does not exceed.
     fn held(watch: &Watch) -> usize {
         let state = watch.state.lock();
         let frames: usize = state.entries.iter().map(|entry| entry.bytes() - ENTRY_BYTES).sum();
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_counted_and_the_rest_is_kept() {
+    fn entries_that_do_not_fit_are_counted_and_dropped() {
         let watch = Watch::new(Subject::Trace, None, false, Share::of(&shares()));
         let room = MAX_WAITING_BYTES / ENTRY_BYTES;
         watch.push((0..room as u64 + 5).map(message));
@@ -325,14 +326,14 @@ mod tests {
         assert!(watch.take(&mut taken));
         assert_eq!((taken.len(), watch.counts().1), (room, vec![5]));
         watch.push([message(7)]);
-        assert_eq!(watch.counts().1, [6], "there is no room until the writer comes again");
+        assert_eq!(watch.counts().1, [6], "there is no room until the writer takes entries again");
         watch.end();
-        assert!(!watch.take(&mut taken), "all was taken");
-        assert!(taken.capacity() <= KEPT_ENTRIES, "and its memory given back");
+        assert!(!watch.take(&mut taken), "all entries are taken");
+        assert!(taken.capacity() <= KEPT_ENTRIES, "and their memory is freed");
     }
 
     #[test]
-    fn what_there_was_before_the_end_is_taken_and_nothing_that_came_after() {
+    fn entries_after_the_end_are_dropped_and_earlier_ones_are_kept() {
         let watch = Watch::new(Subject::Trace, None, false, Share::of(&shares()));
         watch.push([message(7)]);
         watch.end();
@@ -343,19 +344,19 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_all_who_watch_and_do_not_read_is_bounded() {
+    fn unread_queues_of_all_watches_are_bounded_together() {
         for bytes in [64, 9_000] {
             let shares = shares();
             let watches: Vec<_> = (0..8).map(|_| watch(&shares)).collect();
             let total: usize = watches.iter().map(|watch| fill(watch, bytes)).sum();
             assert!(total <= MAX_WAITING_BYTES && total > MAX_WAITING_BYTES / 2, "{total}");
             drop(watches);
-            assert_eq!(shares.load(Ordering::Relaxed), 0, "the shares are given back");
+            assert_eq!(shares.load(Ordering::Relaxed), 0, "the shares have ended");
         }
     }
 
     #[test]
-    fn one_after_the_other_they_hold_no_more_than_was_their_share_when_they_came() {
+    fn each_watch_holds_at_most_its_share_at_its_begin() {
         let shares = shares();
         let mut watches = Vec::new();
         let mut total = 0;
@@ -369,9 +370,9 @@ mod tests {
     }
 
     #[test]
-    fn so_many_messages_are_watched_and_no_more() {
+    fn watch_ends_at_its_maximum_of_messages() {
         let watch = Watch::new(Subject::Trace, Some(2), false, Share::of(&shares()));
-        // The Ethernet function's, each a message by itself.
+        // Each frame of the Ethernet function is a message.
         let port = TraceTag::ETHERNET;
         for number in 1..=3 {
             let message = TraceTag { node: 0, port, number, launched: Time::ZERO, bytes: 8 };

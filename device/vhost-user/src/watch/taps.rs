@@ -1,4 +1,4 @@
-//! What the shell shows to those who watch.
+//! Passes stages, frames and messages from the shell to the watches.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -14,27 +14,27 @@ use niclab_observe::{Fate, Heading};
 
 use super::{CapturedFrame, Entry, Share, Subject, Watch};
 
-/// All who watch.
+/// All watches.
 #[derive(Debug, Default)]
 pub struct Taps {
     watches: Vec<Arc<Watch>>,
-    /// How many watches there are, those included that are over and not written yet.
+    /// The number of watches, including those that are over but not yet written.
     shares: Arc<AtomicUsize>,
 }
 
 impl Taps {
-    /// Whether anybody watches.
+    /// Whether there is a watch.
     #[inline]
     pub const fn is_any(&self) -> bool {
         !self.watches.is_empty()
     }
 
-    /// Whether anybody wants to see stages.
+    /// Whether a watch observes stages.
     pub(crate) fn is_traced(&self) -> bool {
         self.watches.iter().any(|watch| watch.is_trace())
     }
 
-    /// A part of what all who watch may let wait.
+    /// A new watch's share of [`super::MAX_WAITING_BYTES`].
     pub(crate) fn share(&self) -> Share {
         Share::of(&self.shares)
     }
@@ -47,17 +47,17 @@ impl Taps {
         self.watches.retain(|other| !Arc::ptr_eq(other, watch));
     }
 
-    /// Ends all of them.
+    /// Ends all watches.
     pub(crate) fn clear(&mut self) {
         self.watches.drain(..).for_each(|watch| watch.end());
     }
 
-    /// Ends those that have seen as many messages as they wanted.
+    /// Ends the watches that have seen their maximum of messages.
     pub(crate) fn end_full(&self) {
         self.watches.iter().for_each(|watch| watch.end_if_full());
     }
 
-    /// Stages of one ledger, and how many there were beside these.
+    /// Passes on the stages of one ledger, and the number of further stages that the ledger dropped.
     pub(crate) fn on_stages(&self, owner: Owner, stages: &[StageRecord], lost: u64) {
         if stages.is_empty() && lost == 0 {
             return;
@@ -70,7 +70,7 @@ impl Taps {
         }
     }
 
-    /// Does what [`Switching::forward`] does, with the same result, and shows the frame on both links.
+    /// Does what [`Switching::forward`] does, with the same result, and passes the frame on for both links.
     #[cold]
     pub fn forward(
         &self,
@@ -92,7 +92,7 @@ impl Taps {
         }
     }
 
-    /// A node hands a frame to its link, which may drop it.
+    /// A node sends a frame to its link, which may drop it.
     pub fn on_sent(
         &self,
         at: Time,
@@ -114,7 +114,7 @@ impl Taps {
         }
     }
 
-    /// A frame leaves the switch at `at` for the link of `node`, from which it comes as `deliveries` say.
+    /// A frame leaves the switch at `at` for the link of `node`, where it arrives as `deliveries` say.
     pub fn on_forwarded(&self, at: Time, node: u16, frame: &SharedFrame, deliveries: &[Delivery]) {
         for watch in &self.watches {
             let Some(interface) = interface(watch, node) else { continue };
@@ -126,7 +126,7 @@ impl Taps {
     }
 }
 
-/// The interface as which a watch captures the link of a node.
+/// The interface under which a watch captures the link of a node.
 fn interface(watch: &Watch, node: u16) -> Option<u32> {
     let Subject::Capture { interfaces, .. } = &watch.subject else { return None };
     *interfaces.get(usize::from(node))?
@@ -158,7 +158,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn watching_changes_nothing(
+        fn watches_do_not_change_deliveries_or_ledgers(
             seed: u64,
             chance in 0.0..0.5,
             sent in prop::collection::vec((0..3_u16, 0..4_u16, 14..200_usize, 0..500_u64), 0..60),
@@ -173,7 +173,7 @@ mod tests {
             for (from, to, bytes, later_ns) in sent {
                 now += Span::from_ns(later_ns);
                 let mut frame = FrameBytes::from_elem(0, bytes);
-                // The fourth is everybody.
+                // Address 3 stands for broadcast.
                 frame[..6].copy_from_slice(&if to < 3 { mac_of_node(to) } else { [0xff; 6] });
                 frame[6..12].copy_from_slice(&mac_of_node(from));
                 let frame = SharedFrame::from(frame);

@@ -1,13 +1,14 @@
-//! The connections over which somebody watches.
+//! The connections that observe.
 
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// How long the daemon, when it ends, waits for files that are nearly whole. Less than its launcher waits for it.
+/// How long an ending daemon waits for clients that still receive their files. The launcher waits longer for the
+/// daemon.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Counts the connections over which somebody watches.
+/// Counts the connections that observe.
 #[derive(Debug, Default)]
 pub struct Watchers {
     count: Mutex<usize>,
@@ -15,21 +16,21 @@ pub struct Watchers {
 }
 
 impl Watchers {
-    /// Somebody watches.
+    /// A connection begins to observe.
     pub fn enter(&self) {
         *self.count.lock() += 1;
     }
 
-    /// Somebody has what was watched.
+    /// A connection has its complete file.
     pub fn leave(&self) {
         *self.count.lock() -= 1;
         self.left.notify_all();
     }
 
-    /// Waits until all have what they watched, or for a moment.
+    /// Waits until all connections have their files, for at most one second.
     pub fn wait(&self) {
         let mut count = self.count.lock();
-        // A connection that does not take its file within that time has a file that is not whole, and is told so.
+        // A client that does not take its file within that time has an incomplete file, and gets an error.
         let _ = self.left.wait_while_for(&mut count, |count| *count > 0, LAST_WORDS);
     }
 }

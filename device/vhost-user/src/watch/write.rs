@@ -1,4 +1,4 @@
-//! From what was seen to the bytes of a file.
+//! Writes the entries of a watch as a file.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,18 +10,17 @@ use niclab_spec::watch::WatchSummary;
 
 use super::{CapturedFrame, Entry, Subject, Watch};
 
-/// Frames that are held back so that a capture is in the order of model time as far as that is known: the arrival of a
-/// frame is seen when it is sent. Nodes that do not hear from each other have clocks of their own, whose frames may
-/// stand further apart.
+/// Maximum frames that a capture delays to write them in the order of model time. The shell shows a frame's arrival
+/// when it is sent. The clocks of nodes without common traffic are independent, so their frames may be further apart.
 const HELD_FRAMES: usize = 1024;
 
-/// Most bytes of them.
+/// Maximum bytes of the delayed frames.
 const HELD_BYTES: usize = 2 * 1024 * 1024;
 
-/// Writes what `watch` sees, of nodes with these names, until it is over. Gives back the flushed writer.
+/// Writes the entries of `watch` until it is over; `nodes` are the nodes' names. Returns the flushed writer.
 ///
 /// # Errors
-/// What `out` says.
+/// The errors of `out`.
 pub fn write<W: Write>(watch: &Watch, nodes: &[String], out: W) -> io::Result<(W, WatchSummary)> {
     match &watch.subject {
         Subject::Trace => write_trace(watch, nodes, out),
@@ -30,8 +29,8 @@ pub fn write<W: Write>(watch: &Watch, nodes: &[String], out: W) -> io::Result<(W
     }
 }
 
-/// Calls `each` with every entry until the watch is over; returns messages and losses by interface. A live watch calls
-/// `flush` at its begin and after all entries that came together.
+/// Calls `each` with every entry until the watch is over; returns messages and losses by interface. A live watch
+/// calls `flush` at its begin, and after each set of entries that it takes together.
 fn each_entry<S>(
     watch: &Watch,
     sink: &mut S,
@@ -82,7 +81,7 @@ fn write_capture<W: Write>(watch: &Watch, links: &[String], out: W) -> io::Resul
     Ok((capture.finish()?, summary))
 }
 
-/// A capture whose frames wait, up to a bound, so that they are written in the order of model time.
+/// A capture that delays a bounded number of frames, to write them in the order of model time.
 struct Sorted<W: Write> {
     capture: Capture<W>,
     held: BinaryHeap<Reverse<Held>>,
@@ -117,7 +116,7 @@ impl<W: Write> Sorted<W> {
     }
 }
 
-/// A frame in the order of model time; of two at one instant the one that was seen first goes first.
+/// A frame in the order of model time. At the same time the frame that was seen first comes first.
 struct Held {
     order: u64,
     frame: CapturedFrame,

@@ -188,7 +188,7 @@ fn memory_that_is_not_a_memory_file_is_refused() {
     let zero = File::options().read(true).write(true).open("/dev/zero").unwrap();
     regions[0].mmap_handle = zero.as_raw_fd();
     assert!(scene.hostile.connection().set_memory(&regions).is_err());
-    scene.assert_refused("is no file in memory");
+    scene.assert_refused("is not a file in memory");
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn protocol_features_that_were_not_offered_unlock_nothing() {
             added += 1;
         }
         assert!(is_hung_up(&stream));
-        scene.daemon.wait_for_log("a memory table of 33 regions; 32 are the most");
+        scene.daemon.wait_for_log("the memory table has 33 regions; the maximum is 32");
         scene.daemon.forget_log();
     }
     scene.assert_others_go_on();
@@ -452,7 +452,7 @@ fn unanswered_mapping_request_is_counted_and_may_be_late() {
     // The answer may be late.
     scene.daemon.forget_log();
     mute.write_all(&[9_u32, 1 | 4, 8, 0, 0].map(u32::to_ne_bytes).concat()).unwrap();
-    scene.daemon.wait_for_log("the BAR stands in the guest's address space");
+    scene.daemon.wait_for_log("has mapped the BAR into the guest's address space");
     scene.hostile.statistics().unwrap();
 }
 
@@ -605,13 +605,13 @@ fn listener_pauses_when_no_descriptor_is_left() {
         UnixStream::connect(daemon.cluster_socket(0)).unwrap(),
         UnixStream::connect(daemon.cluster_socket(0)).unwrap(),
     ];
-    daemon.wait_for_log("no connection to the cluster function can be taken");
+    daemon.wait_for_log("cannot accept a connection to the cluster function");
     for _ in 0..100 {
         guest.statistics().unwrap();
     }
     daemon.limit_descriptors(1024);
-    daemon.wait_for_log("connections to the cluster function are taken again");
-    assert_eq!(daemon.count_in_log("no connection to the cluster function can be taken"), 1);
+    daemon.wait_for_log("the daemon again accepts connections to the cluster function");
+    assert_eq!(daemon.count_in_log("cannot accept a connection to the cluster function"), 1);
     drop(waiting);
     daemon.guest(0).statistics().unwrap();
 }

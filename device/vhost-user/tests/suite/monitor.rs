@@ -164,7 +164,7 @@ fn observers_stay_and_leave_connections_for_requests() {
     assert!(watching.iter_mut().all(|client| client.ask(&watch()) == Answer::Watching));
     let mut late = Client::silent(&lab);
     match late.ask(&watch()) {
-        Answer::Error { message } => assert!(message.contains("8 watch already"), "{message}"),
+        Answer::Error { message } => assert!(message.contains("8 connections observe already"), "{message}"),
         other => panic!("{other:?}"),
     }
     let _silent: Vec<Client> = (0..2 * MAX_CONNECTIONS).map(|_| Client::silent(&lab)).collect();
@@ -190,7 +190,7 @@ fn file_at_the_path_of_the_socket_is_kept() {
     let path = folder.path().join("precious");
     std::fs::write(&path, "text").unwrap();
     let refused = Lab::new(1, |config| config.monitor_socket.clone_from(&path)).err().unwrap();
-    assert!(refused.to_string().contains("no socket stands there"), "{refused}");
+    assert!(refused.to_string().contains("is not a socket"), "{refused}");
     assert_eq!(std::fs::read(&path).unwrap(), b"text");
 }
 

@@ -1,6 +1,6 @@
 //! Active ports: one system call sends a message from the program's memory; one copy stores it in receive buffers.
 //!
-//! After Chiola, Ciaccio, Mancini, Rotondo. A [`Port`] belongs to one open file. Frames come through descriptor rings
+//! After Chiola, Ciaccio, Mancini, Rotondo. A [`Port`] belongs to one open file. Frames arrive through descriptor rings
 //! that the driver processes. Handlers run in the program's process when the program polls. A loss is reported once
 //! ([`Error::Raised`], [`Error::Stalled`]); frames are never retransmitted.
 //!

@@ -166,7 +166,7 @@ pub unsafe extern "C" fn grim_synch_handlers(handle: *mut grim, timeout_us: i64)
     call(|| Ok(unsafe { exclusive(handle)? }.0.synch_handlers(limit(timeout_us))?))
 }
 
-/// Looks up the number of a handler. Waits up to `timeout_us` until it is in the list; with 0 it does not wait, but
+/// Returns the number of a handler. Waits up to `timeout_us` until it is in the list; with 0 it does not wait, but
 /// fails with NICLAB_ERROR_AGAIN.
 ///
 /// # Safety

@@ -20,7 +20,7 @@ pub const NICLAB_INIC_RECEIVED: u32 = 2;
 pub const NICLAB_INIC_REFUSED: u32 = 3;
 /// Event: a message was not delivered, and the card does not try again.
 pub const NICLAB_INIC_FAILED: u32 = 4;
-/// Event: a barrier, a multicast or a reduction has ended; the result says whether it succeeded.
+/// Event: a barrier, a multicast or a reduction has ended; the result shows whether it succeeded.
 pub const NICLAB_INIC_DONE: u32 = 5;
 
 /// Operator of a reduction: sum. Integers wrap.
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn niclab_inic_receive(
 /// Sets the rules by which the NIC interrupts, in addition to receives that request it. `chunk_bytes`: an interrupt for
 /// each such number of bytes received. `at_end`: at the end of a message, for bytes below that number.
 /// `min_message_bytes`: an interrupt for each message of at least this length. `node`: messages of this node only, or
-/// NICLAB_INIC_ANY_NODE. 0 turns a rule off.
+/// NICLAB_INIC_ANY_NODE. 0 disables a rule.
 ///
 /// # Safety
 ///
@@ -371,7 +371,7 @@ pub unsafe extern "C" fn niclab_inic_reduce(
     })
 }
 
-/// The value that a number, counted from 1, stands for.
+/// The value with this number, counted from 1.
 fn named<T: Copy, const COUNT: usize>(
     number: u32,
     all: [T; COUNT],

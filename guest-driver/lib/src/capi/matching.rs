@@ -45,7 +45,7 @@ pub const NICLAB_MATCH_NO_UNLINK_EVENT: u32 = 1024;
 pub const NICLAB_MATCH_PUT: u32 = 1;
 /// Event: a message was stored in an overflow entry.
 pub const NICLAB_MATCH_UNEXPECTED: u32 = 2;
-/// Event: a new entry has claimed a message that came before; it is in the overflow entry's memory.
+/// Event: a new entry has claimed an earlier message; it is in the overflow entry's memory.
 pub const NICLAB_MATCH_CLAIMED: u32 = 3;
 /// Event: a get has read an entry.
 pub const NICLAB_MATCH_GET: u32 = 4;
@@ -78,7 +78,7 @@ pub struct niclab_match_transfer {
     pub match_bits: u64,
     /// A word for the receiver's event.
     pub header_data: u64,
-    /// A word that comes back with the events of this command.
+    /// A word that the events of this command return.
     pub user: u64,
     /// Offset in the entry's memory, if the entry has NICLAB_MATCH_REMOTE_OFFSET.
     pub remote_offset: u64,
@@ -108,7 +108,7 @@ pub struct niclab_match_entry {
     pub match_bits: u64,
     /// Match bits to ignore.
     pub ignore_bits: u64,
-    /// A word that comes back with the events of this entry.
+    /// A word that the events of this entry return.
     pub user: u64,
     /// Minimum number of free bytes, with NICLAB_MATCH_MIN_FREE.
     pub min_free: u64,

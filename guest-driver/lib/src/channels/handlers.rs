@@ -212,7 +212,7 @@ impl Handlers {
         conflicts
     }
 
-    /// At the keeper: sends members the news that they do not have yet, as far as there is room.
+    /// At the keeper: sends members the changes that they do not have yet, as far as there is room.
     pub(super) fn publish(&mut self, send_queue: &mut SendQueue) -> Result<(), Error> {
         let Self { members, published, .. } = self;
         for (&(node, port), member) in members {
@@ -258,7 +258,7 @@ impl Handlers {
         is_answered.then(|| none_or(std::mem::take(&mut self.conflicts)))
     }
 
-    /// The message that tells the keeper that this program leaves; `None` if it never sent a list.
+    /// The message that notifies the keeper that this program leaves; `None` if it never sent a list.
     pub(super) fn leave(&self) -> Option<Short> {
         (self.round > 0).then(|| Short::new(self.keeper, LEAVE))
     }
@@ -268,7 +268,7 @@ fn none_or(conflicts: Vec<Conflict>) -> Result<(), Error> {
     if conflicts.is_empty() { Ok(()) } else { Err(Error::Handlers { conflicts }) }
 }
 
-/// Sends a member the news that it does not have yet.
+/// Sends a member the changes that it does not have yet.
 fn tell(
     to: Address,
     member: &mut Member,

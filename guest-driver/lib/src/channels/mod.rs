@@ -20,7 +20,7 @@
 //! let print = node.wait_for_handler("print", limit)?;
 //! let peer = Address { node: 1, port: 0 };
 //! node.send_short(0, Short::new(peer, print).arguments([1, 2, 3, 4]), limit)?;
-//! node.wait(limit)?; // runs the handlers of what came
+//! node.wait(limit)?; // runs the handlers of received messages
 //! node.close(limit)?; // once all that was sent has left
 //! # Ok(())
 //! # }

@@ -67,7 +67,7 @@ impl Options {
 
 /// The channels of a program, with its handlers.
 ///
-/// [`Node::poll`] and every call that waits run handlers, one at a time, in the order in which messages came at a
+/// [`Node::poll`] and every call that waits run handlers, one at a time, in the order in which messages arrived at a
 /// channel; never from within a handler. A call that waits for room also takes messages out of the receive queues, so
 /// programs that send to each other with full queues make progress. Dropping a node discards messages that have not
 /// left; [`Node::close`] waits for them.

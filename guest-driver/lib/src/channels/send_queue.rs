@@ -7,7 +7,7 @@ use niclab_port::channels::{Bulk, Memory, Outgoing, Short};
 use super::Sender;
 use crate::{Address, Error};
 
-/// Maximum number of stored errors. The first ones are kept, because they show the cause.
+/// Maximum number of stored errors. The queue keeps the first ones, because they show the cause.
 const MAX_TROUBLES: usize = 64;
 
 /// Part of memory that a program has exposed.

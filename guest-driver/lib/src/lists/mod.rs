@@ -138,7 +138,7 @@ impl Commands {
             }
             let next = wait.next(&mut self.quiet, &*self.requester.link().backing)?;
             let Next::Sleep(limit) = next else { continue };
-            // If the counter has already reached its value, the interrupt comes at once, so the sleep cannot miss it.
+            // If the counter has already reached its value, the card interrupts at once, so the sleep cannot miss it.
             is_armed = is_armed || self.try_launch(&ArmCounter { counter, successes })?.is_some();
             let limit = if is_armed { limit } else { limit.min(WaitPolicy::SENDER_SLEEP) };
             self.requester.link().backing.wait_interrupts(limit)?;

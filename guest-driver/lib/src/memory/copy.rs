@@ -1,7 +1,7 @@
 //! Copies whole words between memory that a device also uses and memory of this program, with the widest stores and
 //! loads of the processor.
 //!
-//! The reader looks at such bytes only after a post or a record says that all are present. So only the order of that
+//! The reader reads such bytes only after a post or a record reports that all are present. So only the order of that
 //! store with the bytes matters, not the number of stores of the bytes. A cache line goes to a write-combining window
 //! as one burst. An emulated processor takes as long for sixteen bytes as for eight.
 
@@ -122,7 +122,7 @@ mod tests {
             load(&to[1..=count], &mut back[1..]);
             assert_eq!((back[0], back[count + 1], &back[1..=count]), ([7; 8], [7; 8], &*from));
             store(&to[..count / 2], &from);
-            assert_eq!(to[count / 2].load(Ordering::Relaxed), words[count / 2], "where there is no room");
+            assert_eq!(to[count / 2].load(Ordering::Relaxed), words[count / 2], "a word beyond the room");
         }
     }
 }

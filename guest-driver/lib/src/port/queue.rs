@@ -94,7 +94,7 @@ impl<K: Kind> Queue<K> {
         self.link.backing.wait_interrupts(timeout)
     }
 
-    /// Shortens the release interval for a sender with `credits` slices, so that releases come often enough for it.
+    /// Shortens the release interval for a sender with `credits` slices, so that releases are frequent enough for it.
     /// Returns the previous interval.
     pub(crate) fn narrow_release_interval(&mut self, credits: u32) -> u64 {
         self.with_memory(|records, memory| records.narrow_release_interval(credits, memory))

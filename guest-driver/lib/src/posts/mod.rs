@@ -73,8 +73,8 @@ pub type Commands = commanded::Commands<Event>;
 /// cbindgen:ignore
 pub type Events = commanded::Events<Event>;
 
-/// The rules by which the NIC interrupts for received messages, in addition to receives that request it. Zero turns a
-/// rule off; by default all are off.
+/// The rules by which the NIC interrupts for received messages, in addition to receives that request it. Zero disables
+/// a rule; by default all are disabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// An interrupt for each such number of bytes received. Further bytes count for the next interrupt.

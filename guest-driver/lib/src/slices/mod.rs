@@ -14,7 +14,7 @@
 //! Errors name the faults of a faulty device. Slices that it skips are [`Error::SlicesLost`], and the port remains
 //! usable. Invalid counts are [`Error::Inconsistent`], and missing messages are [`Error::TimedOut`]. A lost interrupt
 //! only costs time: a sleeping receiver polls memory every 100 ms. A slice has no checksum. A truncated slice whose
-//! status says that it is valid can only be recognised by its contents: the end of the data, which is the tag, is old.
+//! status marks it as valid can only be recognised by its contents: the end of the data, which is the tag, is old.
 
 mod receiver;
 mod sender;

@@ -78,7 +78,7 @@ impl Ring {
     }
 
     /// Gives the next descriptor, which must be [free](Self::free), to the card, with these buffers. For a send ring,
-    /// also says whether a frame begins and ends in it, and the additional data.
+    /// also contains whether a frame begins and ends in it, and the additional data.
     pub fn give(
         &mut self,
         memory: &mut impl RingMemory,

@@ -89,7 +89,7 @@ impl Inbound {
     /// Counts a frame with this number that was taken out of the receive ring.
     pub const fn take(&mut self, number: u32) -> Taken {
         let ahead = number.wrapping_sub(self.taken);
-        // Numbers up to half the range behind the last one are duplicates.
+        // Numbers up to half the range below the last one are duplicates.
         if ahead == 0 || ahead > u32::MAX / 2 {
             return Taken::Old;
         }
@@ -165,7 +165,7 @@ mod tests {
                 lost += core::mem::take(&mut pending);
                 match into.take(number) {
                     Taken::New { lost } => told += lost,
-                    Taken::Old => prop_assert!(false, "it came once"),
+                    Taken::Old => prop_assert!(false, "each frame arrives once"),
                 }
                 prop_assert_eq!(into.take(number), Taken::Old);
                 if let Some(number) = into.due() {

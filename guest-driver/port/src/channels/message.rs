@@ -230,7 +230,7 @@ mod tests {
     proptest! {
         /// The words computed by shifts equal those of the contract's structure.
         #[test]
-        fn a_short_message_is_encoded_as_the_contract_says(
+        fn a_short_message_is_encoded_as_the_contract_requires(
             (node, port) in (0..70_000_u32, 0..70_000_u32),
             handler: u32,
             arguments: [u32; 4],

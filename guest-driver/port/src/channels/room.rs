@@ -59,7 +59,7 @@ impl PayloadRoom {
             }
             return (bytes < tail).then_some(0);
         }
-        // Never up to the tail itself: the region would then look empty.
+        // Never up to the tail itself: the region would then appear empty.
         (self.head + bytes < tail).then_some(self.head)
     }
 

@@ -1,4 +1,4 @@
-//! The commands of a port: they are built step by step and encoded as the contract says.
+//! The commands of a port: they are built step by step and encoded as the contract requires.
 
 use niclab_abi::lists::{
     ANY_NODE, ANY_PORT, AppendCommand, ArmCounterCommand, COMMAND_ACK, COMMAND_APPEND, COMMAND_ARM_COUNTER,
@@ -64,7 +64,7 @@ impl<S, const COMMAND: u32> Transfer<S, COMMAND> {
         self
     }
 
-    /// A word that comes back with the events of this command.
+    /// A word that the events of this command return.
     pub fn user(mut self, user: u64) -> Self {
         self.user = user;
         self
@@ -218,7 +218,7 @@ impl<S> Append<S> {
         self
     }
 
-    /// A word that comes back with the events of this entry.
+    /// A word that the events of this entry return.
     pub fn user(mut self, user: u64) -> Self {
         self.user = user;
         self

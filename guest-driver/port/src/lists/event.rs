@@ -32,7 +32,7 @@ pub enum Kind {
     Put,
     /// A message was stored in an overflow entry: it was unexpected.
     Unexpected,
-    /// A new entry has claimed a message that came before it.
+    /// A new entry has claimed an earlier message.
     Claimed {
         /// The overflow entry whose memory holds the message, at [`Event::offset`].
         overflow: Handle,

@@ -1,4 +1,4 @@
-//! The commands of a port: they are built step by step and encoded as the contract says.
+//! The commands of a port: they are built step by step and encoded as the contract requires.
 
 use niclab_abi::posts::{
     BarrierCommand, MulticastCommand, POST_BARRIER, POST_DOUBLE, POST_INTERRUPT, POST_MAX,
@@ -26,7 +26,7 @@ impl<S> Send<S> {
         Self { node, span, user: 0, flags: 0 }
     }
 
-    /// A word that comes back with the events of this command.
+    /// A word that the events of this command return.
     pub fn user(mut self, user: u64) -> Self {
         self.user = user;
         self
@@ -68,7 +68,7 @@ impl<S> Receive<S> {
         Self { span, user: 0, flags: 0 }
     }
 
-    /// A word that comes back with the event of the message.
+    /// A word that the event of the message returns.
     pub fn user(mut self, user: u64) -> Self {
         self.user = user;
         self
@@ -108,7 +108,7 @@ impl Barrier {
         Self { group, user: 0, flags: 0 }
     }
 
-    /// A word that comes back with the event of this command.
+    /// A word that the event of this command returns.
     pub fn user(mut self, user: u64) -> Self {
         self.user = user;
         self
@@ -149,7 +149,7 @@ impl<S> Multicast<S> {
         Self { group, span, user: 0, flags: 0 }
     }
 
-    /// A word that comes back with the event of this command.
+    /// A word that the event of this command returns.
     pub fn user(mut self, user: u64) -> Self {
         self.user = user;
         self
@@ -221,7 +221,7 @@ impl<S> Reduce<S> {
         Self { group, span, operator, element, user: 0, flags: 0 }
     }
 
-    /// A word that comes back with the event of this command.
+    /// A word that the event of this command returns.
     pub fn user(mut self, user: u64) -> Self {
         self.user = user;
         self
@@ -272,7 +272,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn commands_are_encoded_as_the_contract_says(
+        fn commands_are_encoded_as_the_contract_requires(
             (region, node, user, offset) in (any::<u32>(), any::<u16>(), any::<u64>(), any::<u64>()),
             units in 1..=POST_MAX_MESSAGE_BYTES / POST_UNIT_BYTES,
             is_flagged in any::<bool>(),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn group_commands_are_encoded_as_the_contract_says() {
+    fn group_commands_are_encoded_as_the_contract_requires() {
         let (user, group, part) = (7, 0xfeed, Part { region: 3, offset: 16, bytes: 24 });
         let barrier = encoded(&Barrier::new(group).user(user)).unwrap();
         assert_eq!(from_words(&barrier.words), Some(BarrierCommand { user, group, reserved: 0 }));

@@ -11,7 +11,7 @@ use crate::Failure;
 pub fn room_for(samples: u64) -> Result<Vec<u64>, Failure> {
     let mut room = Vec::new();
     let is_there = usize::try_from(samples).is_ok_and(|samples| room.try_reserve_exact(samples).is_ok());
-    let refused = || format!("no memory for the times of {samples} round trips, 8 bytes each: ask for fewer");
+    let refused = || format!("no memory for the times of {samples} round trips, 8 bytes each: request fewer");
     is_there.then_some(room).ok_or_else(|| Failure::Usage(refused()))
 }
 

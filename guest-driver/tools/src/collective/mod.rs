@@ -239,7 +239,7 @@ impl Member {
         Ok(())
     }
 
-    /// Whether all posted operations are done, and all due multicasts have come.
+    /// Whether all posted operations are done, and all due multicasts have arrived.
     fn is_done(&self) -> bool {
         self.open == 0 && self.groups.iter().all(|group| group.heard >= group.due)
     }

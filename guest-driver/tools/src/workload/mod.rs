@@ -135,7 +135,7 @@ impl Ports for OpenPorts {
 
 /// Runs scripts over open ports.
 trait Performs {
-    /// Runs a script until it is done and `expected` messages came. Calls `on_message` for each message.
+    /// Runs a script until it is done and `expected` messages arrived. Calls `on_message` for each message.
     fn perform(&mut self, script: Script, expected: u64, on_message: &mut dyn FnMut())
     -> Result<(), Failure>;
 }
@@ -229,7 +229,7 @@ impl<T: Transport> Performer<T> {
     }
 
     /// Does one operation, if there is one. Returns whether there was one; `None` once the script is done and all
-    /// messages came.
+    /// messages arrived.
     fn go_on(&mut self, due: u64) -> Result<Option<bool>, Failure> {
         let is_done = self.is_done(due);
         if is_done && !self.takes_turns {

@@ -1,4 +1,4 @@
-//! Ports that their program drives by itself.
+//! Ports that a program drives directly, without the library's two halves.
 
 use niclab_port::lists::{
     self, Append, Command, Encoded, Event, EventRecord, Kind, Outcome, Part, Put, Target,
@@ -11,7 +11,7 @@ use super::{Cluster, node, until};
 
 const RECORDS: u32 = 16;
 
-/// A program with its port, and what it knows of it.
+/// A program with its port, and its state of that port.
 struct Program<K> {
     port: BarePort,
     requester: Requester,
@@ -26,7 +26,7 @@ impl<K: niclab_port::Kind> Program<K> {
         Self { port, requester: Requester::new(0), queue }
     }
 
-    /// What `take` finds in the queue, as soon as it finds something.
+    /// The first record that `take` finds in the queue.
     fn take<T>(
         &mut self,
         take: impl Fn(&mut Queue<K>, &mut niclab_port::atomic::AtomicRecords<'_>) -> Option<(T, bool)>,
@@ -37,7 +37,7 @@ impl<K: niclab_port::Kind> Program<K> {
             found = take(queue, &mut port.records());
             found.is_some()
         });
-        let (taken, is_released) = found.expect("it was waited for");
+        let (taken, is_released) = found.expect("the wait found one");
         if is_released {
             port.announce();
         }
@@ -48,7 +48,7 @@ impl<K: niclab_port::Kind> Program<K> {
 impl Program<Slice> {
     fn send(&mut self, number: u64) {
         let Self { port, requester, queue } = self;
-        until("a free slot", || requester.has_slot(&port.page()).expect("a sound device"));
+        until("a free slot", || requester.has_slot(&port.page()).expect("a valid status"));
         slices::launch(requester, &mut port.page(), &[number], [number; 2], Flags::NONE, queue.received());
         port.announce();
     }
@@ -62,7 +62,7 @@ impl Program<EventRecord> {
     fn launch(&mut self, command: &impl Command<(), BadValue>) {
         let Self { port, requester, queue } = self;
         let encoded: Encoded = command.encode(&()).expect("it has room");
-        assert!(requester.has_slot(&port.page()).expect("a sound device"));
+        assert!(requester.has_slot(&port.page()).expect("a valid status"));
         lists::launch(requester, &mut port.page(), &encoded, queue.received());
         port.announce();
     }
@@ -80,7 +80,7 @@ fn a_program_sends_and_receives_by_itself() {
     a.port.route(node(1)).expect("a route");
     assert_eq!((a.port.address(), b.port.address()), (node(0), node(1)));
     a.port.check().expect("it lives");
-    // More than the page and the queue hold: both are gone through several times.
+    // More messages than page and queue have entries, so both wrap several times.
     for number in 0..200 {
         a.send(number);
         let message = b.receive();
@@ -92,7 +92,7 @@ fn a_program_sends_and_receives_by_itself() {
 }
 
 #[test]
-fn memory_is_registered_under_the_name_that_it_is_given() {
+fn registered_memory_is_accessed_by_its_name() {
     let cluster = Cluster::new(2, "match", |_| {});
     let [mut a, mut b] = [0, 1].map(|node| Program::new(&cluster, node));
     let [(from, from_name), (to, to_name)] =
@@ -116,13 +116,13 @@ fn a_port_is_open_as_long_as_a_region_of_it_is() {
     let (region, _) = port.allocate(1).expect("memory");
     assert_eq!(port.address().port, 0);
     drop(port);
-    assert_eq!(open().address().port, 1, "the first is open");
+    assert_eq!(open().address().port, 1, "the first port is still open");
     drop(region);
     assert_eq!(open().address().port, 0);
 }
 
 #[test]
-fn a_part_that_is_too_small_is_named() {
+fn a_part_that_is_too_small_is_an_error_with_its_name() {
     let cluster = Cluster::new(1, "ultra", |_| {});
     let mut parts = cluster.open(0, RECORDS);
     parts.requester = Memory::pages(4096).expect("a page").part(1..512).expect("within");
@@ -131,7 +131,7 @@ fn a_part_that_is_too_small_is_named() {
 }
 
 #[test]
-fn a_device_that_is_gone_is_told() {
+fn a_lost_device_is_reported() {
     let mut cluster = Cluster::new(1, "ultra", |_| {});
     let port = BarePort::from_parts(cluster.open(0, RECORDS)).expect("a port");
     cluster.end();

@@ -9,7 +9,7 @@ use niclab_user::lists::Port;
 
 use super::{Cluster, TIMEOUT, pages};
 
-/// As long as anything may take, for calls that wait.
+/// The timeout of calls that wait.
 const TIMEOUT_US: i64 = TIMEOUT.as_micros() as i64;
 
 fn entry(region: *const niclab_region) -> niclab_match_entry {
@@ -48,7 +48,7 @@ fn transfer(region: *const niclab_region) -> niclab_match_transfer {
 }
 
 fn no_event() -> niclab_match_event {
-    // SAFETY: all its fields are integers.
+    // SAFETY: all fields of the event are integers.
     unsafe { std::mem::zeroed() }
 }
 
@@ -65,10 +65,11 @@ fn a_message_goes_from_memory_to_memory() {
     let guest = Arc::clone(&cluster.guests[1]);
     let held = Arc::strong_count(&guest);
     let mut regions = [std::ptr::null_mut(); 2];
-    // What a device reaches in this process is memory of a guest.
+    // In this process a device accesses only the guest's memory.
     let own = pages(&guest, 128);
     let (mut handle, mut event, mut successes) = (0, no_event(), 0);
-    // SAFETY: handles are ours, `own` is shared integers and outlives its region, places are valid for a store.
+    // SAFETY: the handles are valid, `own` is shared integers and outlives its region, and all pointers are valid for a
+    // store.
     unsafe {
         let [near, far] = &mut ports;
         assert_eq!(niclab_match_allocate(near, 100, &raw mut regions[0]), NICLAB_OK);
@@ -94,12 +95,12 @@ fn a_message_goes_from_memory_to_memory() {
             niclab_region_release(region);
         }
     }
-    // Memory whose deregistration failed would never be given back.
+    // Memory whose deregistration failed would never be freed.
     assert_eq!(Arc::strong_count(&guest), held);
 }
 
 #[test]
-fn what_is_wrong_is_refused_before_it_is_launched() {
+fn invalid_arguments_are_refused_before_the_post() {
     let (_cluster, mut ports) = cluster();
     let port = &mut ports[0];
     let mut region = std::ptr::null_mut();
@@ -108,7 +109,7 @@ fn what_is_wrong_is_refused_before_it_is_launched() {
     let mut place = std::ptr::null_mut();
     let mut words = [0_u64; 2];
     let odd = words.as_mut_ptr().cast::<u8>().wrapping_add(4).cast();
-    // SAFETY: handles are ours or null; memory that is refused is not used.
+    // SAFETY: the handles are valid or null; refused memory is not used.
     unsafe {
         assert_eq!(niclab_match_allocate(port, 8, &raw mut region), NICLAB_OK);
         for wrong in [

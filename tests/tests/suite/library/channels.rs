@@ -1,4 +1,4 @@
-//! Active messages over channels, against the card itself.
+//! Active messages over channels, on the card itself.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,12 +17,12 @@ use super::{Cluster, SHORT, TIMEOUT, node, until};
 
 const HANDLER: u32 = FIRST_HANDLER + 4;
 
-/// As of a card with one of the longest messages in each outbound queue, and the segments of the paper.
+/// Terms of a card whose outbound queues each hold one message of maximum length, with the paper's segments.
 const TERMS: Terms =
     Terms { payload_bytes: 1 << 20, outbound_bytes: MAX_BULK_BYTES, first_segment_bytes: 32 };
 
-/// Nodes with GRIM cards. A program that loses its core between two segments of a message is not taken for dead: of
-/// deadlines that are so far off in model time as much wall time goes by.
+/// Nodes with GRIM cards. The deadlines are long in model time, and as long in wall time. So a program that loses its
+/// core between two segments of a message is not taken for dead.
 fn cluster(nodes: u16, change: impl Fn(&mut NicConfig)) -> Cluster {
     Cluster::new(nodes, "grim", |config| {
         for node in &mut config.nodes {
@@ -32,7 +32,7 @@ fn cluster(nodes: u16, change: impl Fn(&mut NicConfig)) -> Cluster {
     })
 }
 
-/// The channels of a program on this node, each of so many slices.
+/// The channels of a program on this node, each with `slices` slices.
 fn grim(cluster: &Cluster, node: usize, channels: usize, slices: u32) -> Node {
     let parts = (0..channels).map(|_| cluster.open(node, slices)).collect();
     let terms = Terms { payload_bytes: 1 << 18, ..TERMS };
@@ -47,7 +47,7 @@ fn pair(slices: u32) -> (Cluster, Node, Node) {
 
 type Got = Arc<Mutex<Vec<(Address, Address, [u32; 4], Vec<u8>)>>>;
 
-/// A handler that keeps what comes.
+/// Registers a handler that keeps all messages.
 fn keep(grim: &mut Node, number: u32) -> Got {
     let got = Got::default();
     let kept = Arc::clone(&got);
@@ -89,7 +89,7 @@ fn all_kinds_of_messages_arrive_in_order() {
         assert_eq!((*source, *target, *arguments), (node(0), node(1), [number as u32, u32::MAX, 3, 4]));
         assert!(*payload == bytes(expected[number]), "message {number}");
     }
-    // The last message came behind the memory.
+    // The last message came after the memory.
     let mut memory = vec![0; 150_007];
     region.read(0, &mut memory).expect("within");
     assert!(memory[5..150_006] == bytes(150_001) && memory[..5] == [0; 5] && memory[150_006] == 0);
@@ -97,7 +97,7 @@ fn all_kinds_of_messages_arrive_in_order() {
 }
 
 #[test]
-fn channels_of_a_program_are_told_apart_and_handlers_answer() {
+fn channels_are_separate_and_handlers_can_answer() {
     let cluster = cluster(2, |_| {});
     let (mut near, mut far) = (grim(&cluster, 0, 2, 8), grim(&cluster, 1, 2, 8));
     let got = keep(&mut near, HANDLER);
@@ -115,7 +115,7 @@ fn channels_of_a_program_are_told_apart_and_handlers_answer() {
     poll_until(&mut [&mut near, &mut far], "all answers", || got.lock().expect("no panic").len() == 20);
     for (source, target, [number, port, ..], payload) in got.lock().expect("no panic").iter() {
         assert_eq!(*source, Address { node: 1, port: 1 - port });
-        assert_eq!(target.port, number % 2, "it answers the channel that asked");
+        assert_eq!(target.port, number % 2, "the answer goes to the channel that asked");
         assert_eq!(*payload, bytes(*number as usize));
     }
     assert!(matches!(
@@ -125,14 +125,14 @@ fn channels_of_a_program_are_told_apart_and_handlers_answer() {
 }
 
 #[test]
-fn room_of_payload_is_given_back_sooner_than_slices_are() {
+fn payload_room_is_released_sooner_than_slices() {
     let cluster = cluster(2, |_| {});
     let open = |node| {
         let terms = Terms { payload_bytes: 8 * MAX_BULK_BYTES as usize, ..TERMS };
         Port::from_parts(cluster.open(node, 64), terms).expect("a channel")
     };
     let (mut near, mut far) = (open(0), open(1));
-    // One that sleeps rings for the interrupt.
+    // A receiver that sleeps would also ring for the interrupt.
     far.set_wait_policy(WaitPolicy::Spin);
     let mut pass = |count: u64, bytes: &[u8]| {
         let before = far.sender.doorbells();
@@ -143,20 +143,20 @@ fn room_of_payload_is_given_back_sooner_than_slices_are() {
             near.sender.send(message, bytes, TIMEOUT).expect("sent");
             far.receiver
                 .receive(TIMEOUT, |message| assert_eq!(message.payload.len(), bytes.len()))
-                .expect("it comes");
+                .expect("a message");
         }
         far.sender.doorbells() - before
     };
-    // A quarter of the slices; and of the places that the longest messages have, eight, a quarter.
+    // A quarter of the slices; and a quarter of the eight slots that messages of maximum length have.
     assert_eq!(pass(32, &[]), 2);
     assert_eq!(pass(32, &bytes(3)), 16);
-    assert_eq!((pass(15, &[]), pass(1, &[])), (0, 1), "those released do not count any more");
+    assert_eq!((pass(15, &[]), pass(1, &[])), (0, 1), "released slices do not count again");
     assert_eq!((pass(1, &bytes(3)), pass(14, &[]), pass(1, &bytes(3))), (0, 0, 1));
 }
 
-/// Whichever look finds it.
+/// Each wait ends, whichever check finds the message.
 #[test]
-fn a_wait_ends_with_the_message_that_it_waits_for() {
+fn a_wait_ends_with_its_message() {
     const MESSAGES: u64 = 20;
     let (_cluster, mut near, mut far) = pair(8);
     let _got = keep(&mut far, HANDLER);
@@ -177,7 +177,7 @@ fn a_wait_ends_with_the_message_that_it_waits_for() {
 }
 
 #[test]
-fn what_is_too_long_or_for_nobody_is_named_and_nothing_stops() {
+fn invalid_messages_are_named_and_delay_no_others() {
     let (cluster, mut near, mut far) = pair(8);
     let got = keep(&mut far, HANDLER);
     let short = Short::new(node(1), HANDLER);
@@ -186,17 +186,17 @@ fn what_is_too_long_or_for_nobody_is_named_and_nothing_stops() {
 
     near.send_short(0, Short::new(node(1), 77), TIMEOUT).expect("sent");
     near.send_short(0, short, TIMEOUT).expect("sent");
-    let mut told = None;
-    until("the sender is told", || {
-        far.poll().expect("no trouble here");
-        told = near.poll().err();
-        told.is_some()
+    let mut reported = None;
+    until("the sender gets the error", || {
+        far.poll().expect("no error here");
+        reported = near.poll().err();
+        reported.is_some()
     });
-    let error = told.expect("told");
+    let error = reported.expect("reported");
     assert!(matches!(error, Error::UnknownHandler { node: 1, port: 0, number: 77, .. }), "{error}");
     poll_until(&mut [&mut near, &mut far], "the next message", || got.lock().expect("no panic").len() == 1);
 
-    // Memory that is not exposed, a port that nobody has open, a node that there is not.
+    // Memory that is not exposed, a port that is not open, and a node that does not exist.
     let region = far.send_queue().sender(0).expect("a channel").allocate(4096).expect("memory");
     let sender = far.send_queue().sender(0).expect("a channel");
     let name = sender.expose(&region, true).expect("exposed");
@@ -220,7 +220,7 @@ fn what_is_too_long_or_for_nobody_is_named_and_nothing_stops() {
     assert!(matches!(error, Error::Launch { refusal: Some(Refusal::Closed), .. }), "{error}");
     near.send_short(0, Short::new(node(9), HANDLER), TIMEOUT).expect("sent");
     refused(&mut near, Refusal::Target);
-    // What was refused does not hold up what is behind it.
+    // A refused message does not delay later ones.
     near.send_bulk(0, short, &bytes(40_000), TIMEOUT).expect("sent");
     near.flush(TIMEOUT).expect("all has left");
     poll_until(&mut [&mut near, &mut far], "the last message", || got.lock().expect("no panic").len() == 2);
@@ -230,38 +230,39 @@ fn what_is_too_long_or_for_nobody_is_named_and_nothing_stops() {
 }
 
 #[test]
-fn a_peer_that_closes_and_comes_back_costs_what_was_sent_meanwhile() {
+fn a_closed_peer_refuses_messages_until_it_reopens() {
     let (cluster, mut near, far) = pair(8);
     far.close(TIMEOUT).expect("nothing waits");
     let mut refused = 0;
     let mut tell = |sent: Result<(), Error>| match sent {
         Ok(()) => {}
         Err(Error::Launch { refusal: Some(Refusal::Closed), count, .. }) => refused += count,
-        Err(error) => panic!("the cards go on: {error}"),
+        Err(error) => panic!("the cards must continue: {error}"),
     };
-    // Each refusal is told by the next thing that is asked for, whatever that is.
+    // Whatever call comes next reports each refusal.
     for _ in 0..40 {
         tell(near.send_bulk(0, Short::new(node(1), HANDLER), &bytes(3000), TIMEOUT).map(drop));
     }
     tell(near.flush(TIMEOUT));
-    assert!(refused > 0, "nobody is there");
+    assert!(refused > 0, "the closed peer refuses messages");
     let mut far = grim(&cluster, 1, 1, 8);
     let got = keep(&mut far, HANDLER);
-    until("troubles are told", || near.poll().is_ok());
+    until("all errors are reported", || near.poll().is_ok());
     near.send_bulk(0, Short::new(node(1), HANDLER), &bytes(9), TIMEOUT).expect("sent");
     poll_until(&mut [&mut near, &mut far], "a message", || !got.lock().expect("no panic").is_empty());
     assert_eq!(got.lock().expect("no panic")[0].3, bytes(9));
 }
 
-/// Each end sends as many as it can, and each message is thrown back some times: queues and card are full, both ways.
+/// Each program sends as many messages as it can, and each message is returned several times. Queues and cards are full
+/// in both directions.
 #[test]
-fn handlers_that_send_under_full_queues_go_on() {
+fn handlers_can_send_under_full_queues() {
     const MESSAGES: u32 = 600;
     const THROWS: u32 = 3;
-    // Of each card one message is under way, so that what handlers send has to wait.
+    // Each card has only one message in flight, so handlers' messages must wait.
     let cluster = cluster(2, |card| card.set("headers_per_channel", Value::Number(1)).expect("a parameter"));
     let over = AtomicU64::new(0);
-    // Both are open before either sends: what comes for a closed endpoint is refused.
+    // Both are open before either sends: a closed endpoint refuses messages.
     let nodes = [0, 1].map(|this| grim(&cluster, this, 1, 8));
     thread::scope(|scope| {
         for (this, mut grim) in (0..2_u32).zip(nodes) {
@@ -285,13 +286,13 @@ fn handlers_that_send_under_full_queues_go_on() {
                     let short = Short::new(node(1 - this), HANDLER).arguments([number, THROWS, length, 0]);
                     grim.send_bulk(0, short, &bytes(length as usize), TIMEOUT).expect("sent");
                 }
-                until("all came to their end", || {
+                until("all messages have ended", || {
                     grim.poll().expect("no trouble");
                     done.load(Ordering::Relaxed) == u64::from(MESSAGES)
                 });
-                // Others may still throw.
+                // The other program may still return messages.
                 over.fetch_add(1, Ordering::Relaxed);
-                until("the other end has them too", || {
+                until("the other program has them, too", || {
                     grim.poll().expect("no trouble");
                     over.load(Ordering::Relaxed) == 2
                 });
@@ -309,7 +310,7 @@ fn full_send_queue_is_reported() {
     let _far = cluster.open(1, 8);
     let short = Short::new(node(1), HANDLER);
     let error =
-        (0..100_000).find_map(|_| near.send_queue().send_short(0, short).err()).expect("nobody receives");
+        (0..100_000).find_map(|_| near.send_queue().send_short(0, short).err()).expect("no program receives");
     assert!(matches!(error, Error::SendQueueFull { messages: 5, .. }), "{error}");
 }
 
@@ -331,7 +332,7 @@ fn many_nodes_merge_their_handlers_and_conflicts_are_named() {
                 for name in &names {
                     grim.register_handler(name, |_, _| ()).expect("a name");
                 }
-                // Two nodes want one number.
+                // Two nodes request the same number.
                 if this == 2 || this == 3 {
                     grim.register_numbered(&format!("fixed {this}"), 7000, |_, _| ()).expect("free here");
                 }
@@ -356,13 +357,13 @@ fn many_nodes_merge_their_handlers_and_conflicts_are_named() {
                         .chain([grim.handler_by_name("everybody's"), grim.handler_by_name("nobody's")])
                         .collect(),
                 );
-                until("all know all", || {
+                until("every node knows all handlers", || {
                     grim.poll().expect("no trouble");
                     is_over.load(Ordering::Relaxed)
                 });
             });
         }
-        until("all know all", || numbers.lock().expect("no panic").len() == NODES);
+        until("every node knows all handlers", || numbers.lock().expect("no panic").len() == NODES);
         is_over.store(true, Ordering::Relaxed);
     });
     // One of the two had a conflict.
@@ -373,7 +374,7 @@ fn many_nodes_merge_their_handlers_and_conflicts_are_named() {
 }
 
 #[test]
-fn names_that_cannot_be_are_refused_where_they_are_registered() {
+fn invalid_handler_names_are_refused_at_registration() {
     let (_cluster, mut near, far) = pair(8);
     drop(far);
     let mut problem = |name: &str, number: Option<u32>| {
@@ -395,13 +396,13 @@ fn names_that_cannot_be_are_refused_where_they_are_registered() {
     assert_eq!(problem("b", Some(FIRST_HANDLER - 1)), Some(NameProblem::Predefined));
     assert_eq!(problem("c", Some(40)), None);
     assert_eq!(problem("d", Some(40)), Some(NameProblem::Taken));
-    // The keeper has a list without anybody else.
+    // The node that keeps the list needs no other node for it.
     near.synch_handlers(SHORT).expect("its own");
     assert_eq!((near.handler_by_name("a"), near.handler_by_name("c")), (Some(FIRST_HANDLER), Some(40)));
 }
 
 #[test]
-fn a_list_that_nobody_keeps_is_waited_for_in_vain_and_then_kept() {
+fn handlers_synchronise_once_a_node_keeps_the_list() {
     let cluster = cluster(2, |_| {});
     let mut far = grim(&cluster, 1, 1, 8);
     far.register_handler("late", |_, _| ()).expect("a name");
@@ -409,7 +410,7 @@ fn a_list_that_nobody_keeps_is_waited_for_in_vain_and_then_kept() {
     thread::scope(|scope| {
         let synching = scope.spawn(|| far.synch_handlers(TIMEOUT));
         let mut near = grim(&cluster, 0, 1, 8);
-        until("it is kept", || {
+        until("the list is kept", || {
             let _ = near.poll();
             near.handler_by_name("late").is_some() && synching.is_finished()
         });

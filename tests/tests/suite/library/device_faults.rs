@@ -1,4 +1,4 @@
-//! Ports whose card does to its host what it must not: every call ends with a named error, or goes on.
+//! Ports with a faulty card: every call ends with a named error, or continues.
 
 use niclab_spec::DeviceFaults;
 use niclab_user::slices::{Flags, Port};
@@ -7,7 +7,7 @@ use niclab_user::{Error, WaitPolicy};
 use super::ultra::{POLICIES, armed, pair_with};
 use super::{Cluster, SHORT, TIMEOUT, until};
 
-/// Two nodes, of which the second has these faults.
+/// Two nodes; the second has these faults.
 fn faulty(faults: DeviceFaults) -> (Cluster, [Port; 2]) {
     pair_with(64, 32, |config| config.nodes[1].device_faults = faults)
 }
@@ -22,7 +22,7 @@ fn send(cluster: &Cluster, port: &mut Port, numbers: impl IntoIterator<Item = u6
     cluster.until_stored(1, last);
 }
 
-/// The number of the next message, or the slices that are lost.
+/// The number of the next message, or the lost slices.
 fn receive(port: &mut Port) -> Result<u64, (u64, u64)> {
     match port.receive(TIMEOUT) {
         Ok(message) => Ok(message.tag()[0]),
@@ -32,13 +32,13 @@ fn receive(port: &mut Port) -> Result<u64, (u64, u64)> {
 }
 
 #[test]
-fn a_stale_slice_is_an_error_once_and_the_port_goes_on() {
+fn a_stale_slice_is_one_error_and_the_port_continues() {
     for policy in POLICIES {
         let (cluster, [mut a, mut b]) = faulty(DeviceFaults { stale_at: vec![2, 3], ..Default::default() });
         b.set_wait_policy(policy);
         send(&cluster, &mut a, 1..=4, Flags::NONE);
         assert_eq!(receive(&mut b), Ok(1), "{policy:?}");
-        let error = b.receive(TIMEOUT).expect_err("two are missing");
+        let error = b.receive(TIMEOUT).expect_err("two slices are missing");
         assert!(matches!(error, Error::SlicesLost { number: 2, count: 2, .. }), "{policy:?}: {error}");
         let text =
             "node1: port 0: 2 slice(s) from number 2 on are lost: slice 4 was written, but they were not";
@@ -48,7 +48,7 @@ fn a_stale_slice_is_an_error_once_and_the_port_goes_on() {
 }
 
 #[test]
-fn a_stale_slice_with_nothing_behind_it_is_a_time_out() {
+fn a_stale_last_slice_is_a_timeout() {
     let (cluster, [mut a, mut b]) = faulty(DeviceFaults { stale_at: vec![1], ..Default::default() });
     send(&cluster, &mut a, [1], Flags::NONE);
     assert!(matches!(b.receive(SHORT), Err(Error::TimedOut { .. })));
@@ -58,19 +58,19 @@ fn a_stale_slice_with_nothing_behind_it_is_a_time_out() {
 }
 
 #[test]
-fn a_program_that_only_polls_can_check() {
+fn a_polling_program_can_check_for_lost_slices() {
     let (cluster, [mut a, mut b]) = faulty(DeviceFaults { stale_at: vec![1], ..Default::default() });
     b.receiver().check().expect("nothing there");
     send(&cluster, &mut a, [1, 2], Flags::NONE);
     assert!(b.try_receive().is_none());
-    let error = b.receiver().check().expect_err("one is missing");
+    let error = b.receiver().check().expect_err("one slice is missing");
     assert!(matches!(error, Error::SlicesLost { number: 1, count: 1, .. }), "{error}");
     assert_eq!(b.try_receive().expect("the next").tag(), [2, 2]);
 }
 
-/// A flipped bit makes a status of none, or another message; which bit it is, the seed says.
+/// A flipped bit makes the status invalid, or makes it that of another message. The seed determines the bit.
 #[test]
-fn a_damaged_status_is_an_error_or_another_message_and_the_port_goes_on() {
+fn a_damaged_status_does_not_stop_the_port() {
     let mut lost = 0;
     for seed in 0..12 {
         let (cluster, [mut a, mut b]) = pair_with(64, 32, |config| {
@@ -81,29 +81,29 @@ fn a_damaged_status_is_an_error_or_another_message_and_the_port_goes_on() {
         match b.receive(TIMEOUT) {
             Ok(_) => {}
             Err(Error::SlicesLost { number: 1, count: 1, what, .. }) => {
-                assert!(what.contains("its status word is 0x00000001"), "{what}");
+                assert!(what.contains("its status word 0x00000001"), "{what}");
                 lost += 1;
             }
             Err(other) => panic!("seed {seed}: {other}"),
         }
         assert_eq!(receive(&mut b), Ok(2), "seed {seed}");
     }
-    assert!((1..12).contains(&lost), "{lost} of 12 are no slices");
+    assert!((1..12).contains(&lost), "{lost} of 12 are invalid");
 }
 
 #[test]
-fn a_short_slice_is_known_by_its_tag() {
+fn a_short_slice_is_recognised_by_its_tag() {
     let (cluster, [mut a, mut b]) = faulty(DeviceFaults { short_at: vec![1], ..Default::default() });
     send(&cluster, &mut a, [1], Flags::NONE);
-    assert_eq!(b.receive(TIMEOUT).expect("it says that all is well").tag()[1], 0);
+    assert_eq!(b.receive(TIMEOUT).expect("its status is valid").tag()[1], 0);
 }
 
 #[test]
-fn a_lost_interrupt_costs_a_sleeper_no_more_than_the_time_of_a_check() {
+fn a_lost_interrupt_delays_a_sleeper_until_its_next_check() {
     let (cluster, [mut a, mut b]) = faulty(DeviceFaults { lost_interrupt_at: vec![1], ..Default::default() });
     b.set_wait_policy(WaitPolicy::Block);
     std::thread::scope(|scope| {
-        // Were it not to look by itself, nothing would ever wake it.
+        // Only its own periodic check can wake the receiver.
         let receiver = scope.spawn(|| receive(&mut b));
         until("the receiver goes to sleep", || armed(&cluster, 1) == 1);
         send(&cluster, &mut a, [1], Flags::NONE);
@@ -126,7 +126,7 @@ fn duplicated_interrupt_only_wakes_a_receiver_spuriously() {
 }
 
 #[test]
-fn a_stale_status_line_holds_a_sender_up_until_the_next() {
+fn a_stale_status_line_delays_a_sender_until_the_next() {
     let (cluster, [mut a, _b]) = pair_with(64, 32, |config| {
         config.nodes[0].device_faults = DeviceFaults { stale_at: vec![1], ..Default::default() };
     });
@@ -134,14 +134,14 @@ fn a_stale_status_line_holds_a_sender_up_until_the_next() {
     cluster.settle(0);
     assert!(matches!(a.flush(SHORT), Err(Error::TimedOut { .. })));
     send(&cluster, &mut a, [2], Flags::NOTIFY);
-    a.flush(TIMEOUT).expect("the next line makes up for it");
+    a.flush(TIMEOUT).expect("the next line reports both");
     assert_eq!(a.sender().status().notified, 2);
 }
 
-/// Whatever is left out: every message that was written is received once and in order, every one that was not is
-/// reported once, and slices are released so that the queue never locks up.
+/// With any slices left out: every written message is received once and in order, and every other one is reported once.
+/// Slices are released, so that the queue never locks up.
 #[test]
-fn lost_and_received_add_up() {
+fn every_message_is_received_or_reported_lost_once() {
     const MESSAGES: u64 = 200;
     for seed in 0..6 {
         let (cluster, [mut a, mut b]) = pair_with(16, 8, |config| {
@@ -149,7 +149,7 @@ fn lost_and_received_add_up() {
             config.nodes[1].device_faults = DeviceFaults { stale: 0.2, ..Default::default() };
         });
         let (mut sent, mut seen, mut lost) = (0, 0, Vec::new());
-        until("all that can be is received", || {
+        until("all written messages are received", || {
             while sent < MESSAGES && a.try_send(&[], [sent + 1; 2], Flags::NONE).expect("sound").is_some() {
                 sent += 1;
             }
@@ -172,8 +172,8 @@ fn lost_and_received_add_up() {
         let log = cluster.figures(1).device_fault_log;
         let left_out: Vec<u64> = log.iter().filter_map(|fault| fault.message_number).collect();
         assert!(left_out.len() > 10, "seed {seed}: {left_out:?}");
-        // Those with nothing behind them are never missed.
-        let told: Vec<u64> = left_out.into_iter().filter(|number| *number <= seen).collect();
-        assert_eq!(lost, told, "seed {seed}");
+        // A missing slice without a later one is never noticed.
+        let noticed: Vec<u64> = left_out.into_iter().filter(|number| *number <= seen).collect();
+        assert_eq!(lost, noticed, "seed {seed}");
     }
 }

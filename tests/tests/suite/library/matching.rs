@@ -1,4 +1,4 @@
-//! Ports whose card matches messages: every claim of the library, against the card itself.
+//! Ports whose card matches messages: every documented property of the library, on the card itself.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use niclab_user::{Address, Error, Memory, WaitPolicy};
 
 use super::{Cluster, SHORT, TIMEOUT, node, pages, until};
 
-/// A handle that no entry has.
+/// A handle of no entry.
 fn none() -> Handle {
     Handle::from_number(u32::MAX)
 }
@@ -34,12 +34,12 @@ impl Pair {
         self.ports[node].event(TIMEOUT).expect("an event")
     }
 
-    /// What happens at this node comes before the answer to a command of its own.
+    /// No event is pending at this node.
     fn nothing(&mut self, node: usize) {
         assert_eq!(self.events(node), []);
     }
 
-    /// The events of this node that are there.
+    /// The pending events of this node. They come before the answer to a command of its own.
     fn events(&mut self, node: usize) -> Vec<Event> {
         self.ports[node].launch(&Unlink(none()), TIMEOUT).expect("launched");
         let mut events = Vec::new();
@@ -58,7 +58,7 @@ fn portal(number: u32) -> Target {
 }
 
 #[test]
-fn a_put_is_stored_where_it_was_posted_and_told() {
+fn a_put_is_stored_in_the_posted_entry_and_reported() {
     let mut pair = Pair::new();
     let entry = Append::put(3, pair.regions[1].span(100..200).expect("within"))
         .match_bits(0xab00, 0xff)
@@ -101,7 +101,7 @@ fn a_put_is_stored_where_it_was_posted_and_told() {
 }
 
 #[test]
-fn what_nobody_posted_is_told_to_who_asked() {
+fn an_unmatched_put_is_reported_to_its_initiator() {
     let mut pair = Pair::new();
     let put = Put::new(portal(0), pair.regions[0].all()).ack();
     pair.ports[0].launch(&put, TIMEOUT).expect("launched");
@@ -163,7 +163,7 @@ fn an_entry_is_unlinked_once() {
 }
 
 #[test]
-fn room_that_must_be_left_says_nothing_of_an_entry_that_cuts() {
+fn minimum_room_unlinks_no_truncating_entry() {
     let taken = |entry: fn(Append) -> Append| {
         let mut pair = Pair::new();
         let memory = pair.regions[1].span(0..100).expect("within");
@@ -184,12 +184,12 @@ fn room_that_must_be_left_says_nothing_of_an_entry_that_cuts() {
         taken(|entry| entry.truncate()),
         [(Kind::Put, 0, 64), (Kind::Put, 64, 36), (Kind::Put, 100, 0)]
     );
-    // Where the initiator says the offset, what is left depends on the message, and the entry stays.
+    // If the initiator gives the offset, the room left depends on the message, and the entry stays.
     assert_eq!(taken(|entry| entry.remote_offset()), [(Kind::Put, 0, 64); 3]);
 }
 
 #[test]
-fn successes_are_counted_and_failures_told() {
+fn successes_are_counted_and_failures_reported() {
     let mut pair = Pair::new();
     let entry = Append::put(0, pair.regions[1].span(0..8).expect("within"))
         .threshold(2)
@@ -215,7 +215,7 @@ fn successes_are_counted_and_failures_told() {
 }
 
 #[test]
-fn a_counter_that_is_slept_for_interrupts() {
+fn a_counter_interrupts_a_sleeping_waiter() {
     let Pair { ports: [mut sender, mut receiver], regions, cluster } = Pair::new();
     receiver.set_wait_policy(WaitPolicy::Block);
     let entry = Append::put(0, regions[1].all()).persistent().counter(0).count_only();
@@ -232,7 +232,7 @@ fn a_counter_that_is_slept_for_interrupts() {
 }
 
 #[test]
-fn a_region_of_another_port_is_refused_before_it_is_launched() {
+fn a_region_of_another_port_is_refused_before_the_post() {
     let mut pair = Pair::new();
     let error =
         pair.ports[0].launch(&Put::new(portal(0), pair.regions[1].all()), TIMEOUT).expect_err("foreign");
@@ -241,9 +241,9 @@ fn a_region_of_another_port_is_refused_before_it_is_launched() {
 }
 
 #[test]
-fn a_refused_command_is_told_by_its_event_alone() {
+fn a_refused_command_is_reported_only_by_its_event() {
     let mut pair = Pair::new();
-    // As of a region that was closed between the library's look at it and the card's.
+    // Like a region that was closed between the library's check and the card's.
     let closed = Part { region: u32::MAX, offset: 0, bytes: 8 };
     let put = niclab_port::lists::Put::new(portal(0), closed).user(9);
     pair.ports[0].launch(&put, TIMEOUT).expect("launched");
@@ -256,7 +256,7 @@ fn a_refused_command_is_told_by_its_event_alone() {
 }
 
 #[test]
-fn values_that_have_no_room_in_a_command_are_refused() {
+fn values_too_large_for_a_command_are_refused() {
     let mut pair = Pair::new();
     let span = pair.regions[0].span(0..8).expect("within");
     let port = &mut pair.ports[0];
@@ -277,7 +277,7 @@ fn values_that_have_no_room_in_a_command_are_refused() {
 }
 
 #[test]
-fn a_region_is_deregistered_with_its_last_clone_and_its_entries_go_with_it() {
+fn a_regions_last_clone_deregisters_it_and_its_entries() {
     let mut pair = Pair::new();
     let region = pair.ports[1].allocate(1).expect("a region");
     pair.ports[1].launch(&Append::put(0, region.all()).persistent(), TIMEOUT).expect("launched");
@@ -294,18 +294,18 @@ fn a_region_is_deregistered_with_its_last_clone_and_its_entries_go_with_it() {
 }
 
 #[test]
-fn memory_is_never_given_back_when_the_device_does_not_confirm() {
+fn memory_is_not_freed_without_the_devices_confirmation() {
     let mut pair = Pair::new();
     let guest = Arc::clone(&pair.cluster.guests[0]);
     let owner = Arc::new(());
     let words = pages(&guest, 8);
-    // SAFETY: shared integers of the guest's memory, which lives until the end of this test.
+    // SAFETY: the words are shared integers of the guest's memory, which lives until the end of this test.
     let memory = || unsafe {
         let keep = (Arc::clone(&owner), Arc::clone(&guest));
         Memory::from_raw(std::ptr::NonNull::from(words).cast(), words.len(), Arc::new(keep))
     };
     drop(pair.ports[0].register(memory()).expect("a region"));
-    assert_eq!(Arc::strong_count(&owner), 1, "given back once deregistered");
+    assert_eq!(Arc::strong_count(&owner), 1, "freed after deregistration");
     let region = pair.ports[0].register(memory()).expect("a region");
     pair.cluster.end();
     drop(region);
@@ -313,18 +313,18 @@ fn memory_is_never_given_back_when_the_device_does_not_confirm() {
 }
 
 #[test]
-fn a_program_that_reads_no_events_holds_up_its_own_commands() {
+fn a_program_that_reads_no_events_blocks_its_own_commands() {
     let mut pair = Pair::new();
     let mut launched = 0;
-    // Each unlink of nothing is one event.
+    // Each unlink without an entry is one event.
     until("the page stays full", || {
-        while pair.ports[0].try_launch(&Unlink(none())).expect("a sound port").is_some() {
+        while pair.ports[0].try_launch(&Unlink(none())).expect("a valid status").is_some() {
             launched += 1;
         }
         pair.cluster.settle(0);
-        let more = pair.ports[0].try_launch(&Unlink(none())).expect("a sound port");
+        let more = pair.ports[0].try_launch(&Unlink(none())).expect("a valid status");
         launched += usize::from(more.is_some());
-        assert!(launched < 1000, "nothing holds it up");
+        assert!(launched < 1000, "the page becomes full");
         more.is_none()
     });
     let error = pair.ports[0].launch(&Unlink(none()), SHORT);

@@ -1,4 +1,4 @@
-//! Ends of `niclab-perf` that meet while the programs before them are still there.
+//! Instances of `niclab-perf` that meet while earlier ones still run.
 
 use std::thread;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use niclab_user::slices::Flags;
 
 use super::{Cluster, TIMEOUT};
 
-/// Events of a port, as many as `niclab-perf` has.
+/// The number of events of a port, as in `niclab-perf`.
 const EVENTS: u32 = 256;
-/// Messages of a stream: more than an end has receives.
+/// The number of messages of a stream: more than a program has receives.
 const MESSAGES: u64 = 200;
-/// Greetings to the program before: more than any end has receives.
+/// The number of greetings to the previous program: more than a program has receives.
 const GREETINGS: u64 = 100;
 
 fn open(cluster: &Cluster, node: usize, matching: Matching) -> ListChannel {
@@ -41,7 +41,7 @@ fn greet_the_program_before(matching: Matching) {
     let before = open(&cluster, 1, matching);
     let mut first = open(&cluster, 0, matching);
     for number in 0..GREETINGS {
-        // As `meeting` says them while nobody answers.
+        // As `meeting` sends them while no program answers.
         first.try_send(&[7; 8], tag(Kind::Hello, 8, number), Flags::NONE).expect("sent");
         cluster.settle(0);
     }
@@ -67,7 +67,7 @@ fn greet_the_program_before(matching: Matching) {
 }
 
 #[test]
-fn a_stream_is_whole_although_the_program_before_took_greetings() {
+fn greetings_to_the_previous_program_lose_no_stream_message() {
     for on in [Matcher::Card, Matcher::Host] {
         greet_the_program_before(Matching { depth: 2, on });
     }

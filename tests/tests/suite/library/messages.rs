@@ -1,4 +1,4 @@
-//! MPI's semantics on ports whose card matches messages, against the card itself.
+//! MPI's semantics on ports whose card matches messages, with the daemon's own card.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use proptest::prelude::*;
 use super::{Cluster, TIMEOUT, until};
 
 const NODES: u32 = 3;
-/// Small, so that short messages are long ones.
+/// Small, so that short test messages already count as long ones.
 const EAGER: usize = 32;
 const MOST: usize = 80;
-/// Memory of one send or receive, with what must stay as it is around it.
+/// The memory of one send or receive, with room around it that must stay unchanged.
 const PLACE: usize = 128;
 
 fn options() -> Options {
@@ -41,7 +41,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let node = 0..NODES;
-    // At least its number, by which a message is known. (The talk below has empty ones.)
+    // At least the two bytes of its number, which identify the message. (The test of blocking ends sends empty ones.)
     let bytes = prop_oneof![2..MOST, Just(EAGER), Just(EAGER + 1)];
     let step = prop_oneof![
         4 => (node.clone(), 1..NODES, 0..3_u32, bytes.clone())
@@ -55,7 +55,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..120)
 }
 
-/// A message as it was sent: who, to whom, and its place among all sends.
+/// A sent message: sender, receiver, and its number among all sends.
 #[derive(Clone, Debug)]
 struct Sent {
     from: u32,
@@ -69,16 +69,16 @@ struct Posted {
     node: Option<u32>,
     tag: Option<u32>,
     bytes: usize,
-    /// Where its memory begins.
+    /// The offset of its memory.
     begin: usize,
     request: Option<Request>,
-    /// Which send it got.
+    /// The number of the send that it received.
     got: Option<usize>,
 }
 
 struct World {
     endpoints: Vec<Endpoint>,
-    /// Memory of each node, and how much of it is in use.
+    /// The memory of each node, and the used part of it.
     regions: Vec<(Region, usize)>,
     sent: Vec<Sent>,
     sends: Vec<(u32, Option<Request>)>,
@@ -86,7 +86,7 @@ struct World {
     cluster: Cluster,
 }
 
-/// Contents of the message that was sent as number `number`: that number, and what follows from it.
+/// The contents of the message with this number: the number, and bytes that follow from it.
 fn contents(number: usize, bytes: usize) -> Vec<u8> {
     let head = (number as u16).to_le_bytes();
     head.into_iter().chain((0..).map(|at: usize| (number * 31 + at * 7) as u8)).take(bytes).collect()
@@ -100,7 +100,7 @@ impl World {
         Self { endpoints, regions, sent: vec![], sends: vec![], posted: vec![], cluster }
     }
 
-    /// Fresh memory of a node: where it begins.
+    /// Unused memory of a node, and its offset.
     fn place(&mut self, node: u32) -> (Region, usize) {
         let (region, used) = &mut self.regions[node as usize];
         *used += PLACE;
@@ -111,7 +111,9 @@ impl World {
         match *step {
             Step::Send { from, to, tag, bytes } => self.send(from, to, tag, bytes),
             Step::Receive { at, node, tag, bytes } => self.receive(at, node, tag, bytes),
-            Step::Progress { node } => self.endpoints[node as usize].progress().expect("a sound network"),
+            Step::Progress { node } => {
+                self.endpoints[node as usize].progress().expect("a fault-free network")
+            }
             Step::Settle { node } => self.cluster.settle(node),
         }
     }
@@ -132,7 +134,7 @@ impl World {
         self.posted.push(Posted { at, node, tag, bytes, begin, request: Some(request), got: None });
     }
 
-    /// Receives what nobody has received, one message after the other. Whether that is all.
+    /// Receives the remaining messages one by one. Returns whether that was all.
     fn receive_rest(&mut self) -> bool {
         let mut is_all = true;
         for at in 0..NODES {
@@ -149,19 +151,19 @@ impl World {
         is_all
     }
 
-    /// Looks at every request; whether a send has not ended.
+    /// Tests every request. Returns whether a send has not ended.
     fn look(&mut self) -> bool {
         let mut is_waiting = false;
         for (from, request) in &mut self.sends {
             if let Some(open) = request.take() {
-                *request = self.endpoints[*from as usize].test(open).expect("a sound network").err();
+                *request = self.endpoints[*from as usize].test(open).expect("a fault-free network").err();
                 is_waiting |= request.is_some();
             }
         }
         for posted in &mut self.posted {
             let Some(open) = posted.request.take() else { continue };
             let region = &self.regions[posted.at as usize].0;
-            match self.endpoints[posted.at as usize].test(open).expect("a sound network") {
+            match self.endpoints[posted.at as usize].test(open).expect("a fault-free network") {
                 Ok(message) => posted.got = Some(identify(&self.sent, posted, region, message)),
                 Err(open) => posted.request = Some(open),
             }
@@ -169,8 +171,8 @@ impl World {
         is_waiting
     }
 
-    /// No receive got a message while an earlier one of that source, which it would have taken, went to a later receive
-    /// or to none.
+    /// Checks the order. No receive may get a message while an earlier matching one of that source went to a later
+    /// receive, or to none.
     fn check_order(&self) {
         for (order, posted) in self.posted.iter().enumerate() {
             let Some(got) = posted.got else { continue };
@@ -184,14 +186,14 @@ impl World {
                 let taker = self.posted.iter().position(|other| other.got == Some(earlier));
                 assert!(
                     taker.is_some_and(|taker| taker < order),
-                    "receive {order} got message {got}, before it came {earlier}, which went to {taker:?}"
+                    "receive {order} got message {got}, but the earlier message {earlier} went to {taker:?}"
                 );
             }
         }
     }
 }
 
-/// Which send a message is; all that is known of it must be that send's.
+/// The number of the send that a message belongs to. All its properties must be that send's.
 fn identify(all: &[Sent], posted: &Posted, region: &Region, message: Message) -> usize {
     let mut bytes = [0; PLACE];
     region.read(posted.begin, &mut bytes).expect("within");
@@ -203,7 +205,7 @@ fn identify(all: &[Sent], posted: &Posted, region: &Region, message: Message) ->
     assert_eq!(sent.to, posted.at);
     assert!(posted.node.is_none_or(|node| node == sent.from) && posted.tag.is_none_or(|tag| tag == sent.tag));
     assert_eq!(bytes[5..5 + moved], contents(number, moved));
-    // Nothing outside of the receive's memory was touched.
+    // No byte outside of the receive's memory has changed.
     assert!(bytes[..5].iter().chain(&bytes[5 + moved..]).all(|&byte| byte == 0));
     number
 }
@@ -211,15 +213,15 @@ fn identify(all: &[Sent], posted: &Posted, region: &Region, message: Message) ->
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// Whatever is sent and received in whatever order: every message arrives whole in one receive, sends end, and no
-    /// message overtakes another of its source.
+    /// For any order of sends and receives: every message arrives complete in one receive, sends end, and no message
+    /// overtakes another one of its source.
     #[test]
-    fn messages_arrive_once_in_order_and_whole(steps in steps()) {
+    fn messages_arrive_once_in_order_and_complete(steps in steps()) {
         let mut world = World::new();
         for step in &steps {
             world.run(step);
         }
-        until("all is received, and all sends have ended", || {
+        until("all messages are received, and all sends have ended", || {
             let is_received = world.receive_rest();
             !world.look() && is_received
         });
@@ -228,7 +230,7 @@ proptest! {
 }
 
 #[test]
-fn blocking_ends_talk_in_both_directions() {
+fn blocking_endpoints_exchange_messages_in_both_directions() {
     let (_cluster, endpoints) = cluster(2, 64);
     let [mut a, mut b]: [Endpoint; 2] = endpoints.try_into().expect("two");
     std::thread::scope(|scope| {
@@ -256,7 +258,7 @@ fn blocking_ends_talk_in_both_directions() {
 }
 
 #[test]
-fn a_flood_waits_for_credit_and_loses_nothing() {
+fn a_flood_waits_for_credit_and_loses_no_message() {
     let (cluster, endpoints) = cluster(2, 64);
     let [mut a, mut b]: [Endpoint; 2] = endpoints.try_into().expect("two");
     let region = a.allocate(4096).expect("memory");
@@ -269,10 +271,10 @@ fn a_flood_waits_for_credit_and_loses_nothing() {
         }
         requests.iter().filter(|request| request.is_none()).count()
     };
-    until("as many as there is credit for", || ended(&mut a, &mut b) == 4);
+    until("the sends with credit have ended", || ended(&mut a, &mut b) == 4);
     for _ in 0..20 {
         (0..2).for_each(|node| cluster.settle(node));
-        assert_eq!(ended(&mut a, &mut b), 4, "more than there is credit for");
+        assert_eq!(ended(&mut a, &mut b), 4, "no send without credit has ended");
     }
     let back = b.allocate(4096).expect("memory");
     for tag in 0..200 {
@@ -286,16 +288,16 @@ fn a_flood_waits_for_credit_and_loses_nothing() {
             request.is_none()
         });
     }
-    until("all have ended", || ended(&mut a, &mut b) == 200);
+    until("all sends have ended", || ended(&mut a, &mut b) == 200);
 }
 
 #[test]
-fn a_peer_that_comes_late_is_greeted_until_it_is_there() {
+fn a_late_peer_is_greeted_until_it_answers() {
     let cluster = Cluster::new(2, "match", |_| {});
     let mut early = endpoint(&cluster, 0, 2, 64);
     let region = early.allocate(8).expect("memory");
     let request = early.isend(1, 7, &region, 0..8).expect("begun");
-    let error = early.wait(request, Duration::from_millis(20)).expect_err("nobody is there");
+    let error = early.wait(request, Duration::from_millis(20)).expect_err("the peer has not started");
     assert!(matches!(error, Error::TimedOut { .. }), "{error}");
     let mut late = endpoint(&cluster, 1, 2, 64);
     let back = late.allocate(8).expect("memory");
@@ -307,7 +309,7 @@ fn a_peer_that_comes_late_is_greeted_until_it_is_there() {
 }
 
 #[test]
-fn nodes_that_are_none_and_ports_that_are_too_small_are_named() {
+fn invalid_nodes_and_ports_without_credits_are_named() {
     let (cluster, mut endpoints) = cluster(2, 64);
     let region = endpoints[0].allocate(8).expect("memory");
     for node in [0, 2] {
@@ -317,7 +319,7 @@ fn nodes_that_are_none_and_ports_that_are_too_small_are_named() {
     assert!(endpoints[0].irecv(Some(9), None, &region, 0..8).is_err());
     assert!(endpoints[0].isend(1, 0, &region, 0..8192).is_err());
     for (nodes, credits) in [(32, 16), (2, 1)] {
-        // Of all that was opened at this node nothing is left.
+        // Closes the previous endpoint of this node and frees its resources.
         endpoints.truncate(1);
         let port = Port::from_parts(cluster.open(1, 64)).expect("a port");
         let error = Endpoint::new(port, nodes, Options { credits, ..options() }).expect_err("too few");

@@ -1,4 +1,4 @@
-//! The user library against the daemon's own models: its ports over the in-process front end, with no part of a card
+//! The user library on the daemon's own models: its ports use the in-process front end, and no part of a card is
 //! imitated.
 
 mod bare;
@@ -30,26 +30,26 @@ use niclab_spec::{NicConfig, NicModel};
 use niclab_user::slices::Parts;
 use niclab_user::{Address, Backing, Error, Memory};
 
-/// How long anything may take before a test fails.
+/// The limit of each wait, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// A wait that is to be in vain.
+/// The limit of a wait that must time out.
 const SHORT: Duration = Duration::from_millis(5);
 
-/// Events of a guest that may wait for its driver.
+/// The number of event buffers of a guest.
 const EVENT_BUFFERS: u16 = 64;
 
 const fn node(node: u32) -> Address {
     Address { node, port: 0 }
 }
 
-/// A daemon, until it is ended, and a guest on each of its nodes.
+/// A daemon, until the test ends it, and a guest on each of its nodes.
 struct Cluster {
     lab: Option<Lab>,
     guests: Vec<Arc<ClusterGuest>>,
 }
 
 impl Cluster {
-    /// `nodes` nodes with cards of this model, in a configuration that `change` changes.
+    /// `nodes` nodes with cards of this model; `change` changes the configuration.
     fn new(nodes: u16, model: &str, change: impl FnOnce(&mut DaemonConfig)) -> Self {
         const MEMORY_BYTES: u64 = 16 << 20;
         let model = NicModel::named(model).expect("a model");
@@ -68,17 +68,17 @@ impl Cluster {
         Self { lab: Some(lab), guests }
     }
 
-    /// Opens a port of a node, its first one, which has this many records.
+    /// Opens a node's first free port, with this number of records.
     fn open(&self, node: usize, records: u32) -> Parts {
         InProcess::open(&self.guests[node], records)
     }
 
-    /// The card of this node has taken all that was launched, as far as it can, and done what can be done at once.
+    /// Waits until this node's card has handled all posts, as far as it can at once.
     fn settle(&self, node: usize) {
         self.guests[node].statistics().expect("the daemon answers");
     }
 
-    /// What the daemon has counted of a node.
+    /// The daemon's figures of a node.
     fn figures(&self, node: usize) -> NodeFigures {
         match answer(self.lab.as_ref().expect("a daemon").daemon().shell(), &Request::Stats) {
             Answer::Stats(mut stats) => stats.nodes.swap_remove(node),
@@ -86,18 +86,18 @@ impl Cluster {
         }
     }
 
-    /// Waits until the card of this node has stored so many messages since it began.
+    /// Waits until this node's card has stored `messages` messages in total.
     fn until_stored(&self, node: usize, messages: u64) {
         until("messages are stored", || self.figures(node).messages_received >= messages);
     }
 
-    /// The daemon is gone from one moment to the next.
+    /// Ends the daemon suddenly.
     fn end(&mut self) {
         self.lab = None;
     }
 }
 
-/// Waits until `done` says so.
+/// Waits until `done` returns true.
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
@@ -106,10 +106,10 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// What lies below a port of the library whose device runs in this process. One port of a guest is open at a time.
+/// The backing of a library port whose device runs in this process. A guest has one port open at a time.
 struct InProcess {
     name: String,
-    /// Of any card: this one has regions, and those that have none refuse them.
+    /// A port of any card. Cards without regions refuse calls for them.
     port: ListPort,
 }
 
@@ -157,7 +157,7 @@ impl InProcess {
         })
     }
 
-    /// Takes the events that are there, and offers their buffers again; how often the port was meant.
+    /// Takes all pending events, and offers their buffers again. Returns the number of interrupts of this port.
     fn take_events(&self) -> u64 {
         let events = self.guest().take_events().expect("a ring");
         self.guest().offer_event_buffers(events.len() as u16).expect("a ring");
@@ -207,7 +207,7 @@ impl Backing for InProcess {
     }
 
     fn register(&self, memory: &Memory) -> Result<u32, Error> {
-        // A guest's memory is one mapping: what is so far from a known place here, is so far from it there.
+        // A guest's memory is one mapping, so the distance from a known address is the same in both address spaces.
         let (known, _) = self.port.port().addresses();
         let words = self.guest().memory().atomics::<AtomicU64>(known, 1).expect("the port's own");
         let distance = (memory.words().as_ptr().addr() as u64).wrapping_sub(words.as_ptr().addr() as u64);
@@ -235,12 +235,12 @@ impl Backing for InProcess {
 impl Drop for InProcess {
     fn drop(&mut self) {
         let name = PortName { port: self.port.port().number(), reserved: 0 };
-        // A daemon that is gone has closed it.
+        // A daemon that has ended has closed the port.
         let _ = self.ask("close", |port| port.port().guest().command(OP_PORT_CLOSE, &name));
     }
 }
 
-/// Whole pages of a guest's memory that nothing else uses, for so many bytes.
+/// Unused pages of a guest's memory, for at least `bytes` bytes.
 fn pages(guest: &ClusterGuest, bytes: usize) -> &[AtomicU64] {
     let bytes = bytes.next_multiple_of(4096);
     let address = guest.memory().allocate(bytes as u64, 4096).expect("the guest's memory is large enough");
@@ -251,6 +251,6 @@ fn pages(guest: &ClusterGuest, bytes: usize) -> &[AtomicU64] {
 fn shared(guest: &Arc<ClusterGuest>, words: &[AtomicU64]) -> Memory {
     let keep = Arc::clone(guest);
     // SAFETY: the words are shared integers of the guest's memory or of its BAR, mapped for writing as long as the
-    // guest lives, and the device too accesses them by atomics.
+    // guest lives. The device accesses them as atomics, too.
     unsafe { Memory::from_raw(NonNull::from(words).cast(), words.len(), keep) }
 }

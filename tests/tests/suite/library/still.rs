@@ -1,5 +1,5 @@
-//! Ports over memory in which nothing happens but what a test writes: what the library does without a device's help,
-//! and what no sound device gives it to read.
+//! Ports over memory that only the test writes: what the library does without a device, and how it handles values that
+//! no valid device writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use niclab_user::{Address, Backing, Error, Memory};
 
 use super::{TIMEOUT, node};
 
-/// Counts rings; agrees to whatever it is asked.
+/// Counts doorbells, and accepts every request.
 #[derive(Default)]
 struct Bell(Arc<AtomicU64>);
 
@@ -47,7 +47,7 @@ impl Backing for Bell {
     }
 }
 
-/// A port of eight slices, the information page, the status line, the slices, and the count of rings.
+/// A port of eight slices with its information page, status line, slices and doorbell count.
 struct Still {
     port: Port,
     info: Memory,
@@ -78,7 +78,7 @@ impl Still {
         store(&self.info.words()[(INFO_DOORBELL_OFFSET / 8) as usize], word);
     }
 
-    /// Slice `number` is there, of node 1 and without words, but for these bits of its status.
+    /// Writes slice `number` of node 1 without payload words, and with these bits of its status flipped.
     fn write(&self, number: u32, flipped: u64) {
         let status = SliceStatus {
             words: 0,
@@ -98,7 +98,7 @@ impl Still {
 }
 
 #[test]
-fn the_doorbell_is_rung_only_where_it_is_wanted() {
+fn the_doorbell_is_rung_only_with_notification_enabled() {
     let mut still = Still::new();
     still.want_doorbell(DOORBELL_SPARED);
     still.port.send(&[], [0; 2], Flags::NONE, TIMEOUT).expect("room");
@@ -106,10 +106,10 @@ fn the_doorbell_is_rung_only_where_it_is_wanted() {
     still.want_doorbell(DOORBELL_WANTED);
     still.port.send(&[], [0; 2], Flags::NONE, TIMEOUT).expect("room");
     assert_eq!(still.rings(), 1);
-    // Releases are announced too: a quarter of eight slices is two.
+    // The port also rings for releases: a quarter of eight slices is two.
     (1..=2).for_each(|number| still.write(number, 0));
     assert!(still.port.try_receive().is_some());
-    assert_eq!(still.rings(), 1, "one slice is not worth a release");
+    assert_eq!(still.rings(), 1, "one slice is too few for a release");
     assert!(still.port.try_receive().is_some());
     assert_eq!(still.rings(), 2);
 }
@@ -123,7 +123,7 @@ fn a_status_line_that_contradicts_itself_is_an_error() {
 }
 
 #[test]
-fn a_status_that_is_none_is_an_error_and_the_port_goes_on() {
+fn an_invalid_status_is_an_error_and_the_port_continues() {
     let mut still = Still::new();
     // Fifteen payload words: no packet has more than eight.
     still.write(1, 0xf);

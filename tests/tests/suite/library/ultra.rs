@@ -1,4 +1,4 @@
-//! Ports of slices: every claim of the library's two halves, against the card itself.
+//! Ports of slices: every documented property of the library's two halves, on the card itself.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use super::{Cluster, SHORT, TIMEOUT, node, until};
 
 pub(super) const POLICIES: [WaitPolicy; 3] = [WaitPolicy::Spin, WaitPolicy::Block, WaitPolicy::ADAPTIVE];
 
-/// Two nodes with a port each, of so many slices; each may be so many messages ahead of the other.
+/// Two nodes with a port each. A port has `slices` slices, and may be `credits` messages ahead of the other.
 pub(super) fn pair_with(
     slices: u32,
     credits: u32,
@@ -34,24 +34,24 @@ fn pair(slices: u32, credits: u32) -> (Cluster, [Port; 2]) {
     pair_with(slices, credits, |_| {})
 }
 
-/// The record for which the port of this node waits.
+/// The number of the record that this node's port is armed for.
 pub(super) fn armed(cluster: &Cluster, node: usize) -> u64 {
     let guest = &cluster.guests[node];
     let page = guest.bar().page(guest.page_of(WINDOW_COMPLETER, 0).expect("an open port's page"));
     u64::from_le(page[(COMPLETER_ARMED_OFFSET / 8) as usize].load(Ordering::Acquire))
 }
 
-/// Launches from node 0 until its page stays full, because node 1, which receives nothing, gave so many credits. How
-/// many.
+/// Posts at node 0 until its page stays full, because node 1 receives nothing and gave only `credits` credits. Returns
+/// the number of posts.
 fn fill(cluster: &Cluster, port: &mut Port, credits: u64) -> u64 {
     let mut launched = 0;
     until("the page stays full", || {
-        while port.try_send(&[], [launched; 2], Flags::NOTIFY).expect("a sound device").is_some() {
+        while port.try_send(&[], [launched; 2], Flags::NOTIFY).expect("a valid status").is_some() {
             launched += 1;
         }
         let is_spent = cluster.figures(1).messages_received == credits;
         cluster.settle(0);
-        let more = port.try_send(&[], [launched; 2], Flags::NOTIFY).expect("a sound device");
+        let more = port.try_send(&[], [launched; 2], Flags::NOTIFY).expect("a valid status");
         launched += u64::from(more.is_some());
         is_spent && more.is_none()
     });
@@ -89,12 +89,12 @@ fn flags_of(number: u8) -> Flags {
 /// Payload, tag and flags of a message.
 type Content = (Vec<u64>, [u64; 2], Flags);
 
-/// Sends and expects, so that any loss, duplicate, reordering or damage shows at once.
+/// Sends messages and compares the received ones, so that each loss, duplicate, reordering or damage fails at once.
 struct Checker {
     cluster: Cluster,
     ports: [Port; 2],
     count: u64,
-    /// What each node is to receive.
+    /// The messages that each node must receive.
     expected: [VecDeque<Content>; 2],
 }
 
@@ -115,7 +115,7 @@ impl Checker {
     fn send(&mut self, from: usize, words: usize, flags: Flags) {
         let payload: Vec<u64> = (0..words as u64).map(|word| self.count << 8 | word).collect();
         let tag = [self.count, !self.count];
-        if self.ports[from].try_send(&payload, tag, flags).expect("a sound device").is_some() {
+        if self.ports[from].try_send(&payload, tag, flags).expect("a valid status").is_some() {
             self.count += 1;
             self.expected[1 - from].push_back((payload, tag, flags));
         }
@@ -134,10 +134,9 @@ impl Checker {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever the order of steps: every message arrives once, whole and in order, and neither page nor queue locks
-    /// up.
+    /// For any order of steps: every message arrives once, complete and in order, and neither page nor queue locks up.
     #[test]
-    fn nothing_is_lost_duplicated_or_reordered(
+    fn messages_are_not_lost_duplicated_or_reordered(
         steps in steps(),
         slices in prop_oneof![Just(8_u32), Just(64)],
     ) {
@@ -148,7 +147,7 @@ proptest! {
         }
         for at in 0..2 {
             while !checker.expected[at].is_empty() {
-                let message = checker.ports[at].receive(TIMEOUT).expect("a message under way");
+                let message = checker.ports[at].receive(TIMEOUT).expect("a message in flight");
                 checker.check(at, &message);
             }
         }
@@ -167,7 +166,7 @@ fn a_payload_of_nine_words_is_refused() {
 }
 
 #[test]
-fn a_full_page_takes_no_more_until_the_status_line_says_so() {
+fn a_full_page_accepts_posts_after_the_next_status_line() {
     let (cluster, [mut a, mut b]) = pair(64, 8);
     let launched = fill(&cluster, &mut a, 8);
     assert!(launched >= u64::from(SLOTS));
@@ -176,13 +175,13 @@ fn a_full_page_takes_no_more_until_the_status_line_says_so() {
     for number in 0..8 {
         assert_eq!(b.receive(TIMEOUT).expect("stored").tag(), [number; 2]);
     }
-    let number = a.send(&[], [launched; 2], Flags::NONE, TIMEOUT).expect("the card goes on");
+    let number = a.send(&[], [launched; 2], Flags::NONE, TIMEOUT).expect("the card continues");
     assert_eq!(number, launched + 1);
 }
 
-/// A sender with two credits of sixty-four slices must not wait for a release of sixteen.
+/// A sender with two credits of a queue of 64 slices must not wait until the receiver releases 16 at once.
 #[test]
-fn small_credits_make_for_frequent_releases() {
+fn small_credits_cause_frequent_releases() {
     let (_cluster, [mut a, mut b]) = pair(64, 2);
     for number in 0..8 {
         a.send(&[], [number; 2], Flags::NONE, TIMEOUT).expect("room");
@@ -224,25 +223,25 @@ fn an_acknowledgement_can_be_awaited() {
 }
 
 #[test]
-fn a_refused_launch_is_told_once_with_its_reason() {
+fn a_refused_post_is_reported_once_with_its_reason() {
     let cluster = Cluster::new(1, "ultra", |_| {});
     let mut port = Port::from_parts(cluster.open(0, 8)).expect("a port");
     port.send(&[], [0; 2], Flags::NOTIFY, TIMEOUT).expect("room");
-    // By the first flush or a later one: `launched` is stored before `refused`.
-    let mut told = None;
-    until("a refusal is told", || {
-        told = port.flush(TIMEOUT).err();
-        told.is_some()
+    // The first flush or a later one reports it: the card stores `launched` before `refused`.
+    let mut reported = None;
+    until("a refusal is reported", || {
+        reported = port.flush(TIMEOUT).err();
+        reported.is_some()
     });
-    let error = told.expect("told");
-    let is_told = matches!(error, Error::Launch { count: 1, .. }) && error.to_string().contains("route");
-    assert!(is_told, "{error}");
-    port.flush(TIMEOUT).expect("told already");
+    let error = reported.expect("reported");
+    let is_reported = matches!(error, Error::Launch { count: 1, .. }) && error.to_string().contains("route");
+    assert!(is_reported, "{error}");
+    port.flush(TIMEOUT).expect("reported already");
     assert_eq!(port.sender().status().refusal, Some(Refusal::NoRoute));
 }
 
 #[test]
-fn what_a_revoked_source_sends_is_discarded() {
+fn messages_of_a_revoked_source_are_discarded() {
     let (cluster, [mut a, mut b]) = pair(8, 4);
     b.revoke(node(0)).expect("it was authorized");
     assert!(matches!(b.revoke(node(0)), Err(Error::Refused { .. })));
@@ -262,7 +261,7 @@ fn receive_times_out_while_the_device_lives() {
     }
 }
 
-/// None of these waits may last until its deadline, which would be another error.
+/// No wait may last until its deadline, which would be another error.
 #[test]
 fn a_dead_device_ends_every_wait() {
     for policy in POLICIES {
@@ -278,20 +277,20 @@ fn a_dead_device_ends_every_wait() {
     }
 }
 
-/// A program that polls in short waits of its own must learn it as well.
+/// A program that polls in a loop of short waits must get the error, too.
 #[test]
 fn a_dead_device_ends_a_loop_of_short_waits() {
     let (mut cluster, [_, mut port]) = pair(8, 4);
     cluster.end();
     let mut last = None;
-    until("it is noticed", || {
+    until("the loop notices it", || {
         last = port.receive(SHORT).err();
         !matches!(last, Some(Error::TimedOut { .. }))
     });
     assert!(matches!(last, Some(Error::DeviceGone { .. })), "{last:?}");
 }
 
-/// The register is one-shot: each sleep must ask for the slice that is next.
+/// The register is one-shot: each sleep must request the next slice.
 #[test]
 fn receiver_arms_again_before_each_sleep() {
     let (cluster, [mut a, mut b]) = pair(8, 4);
@@ -305,8 +304,8 @@ fn receiver_arms_again_before_each_sleep() {
     }
 }
 
-/// Sender, device and receiver race; the device sleeps by the doorbell protocol and the receiver by the armed register,
-/// so that a missing barrier or a lost wake-up shows as a wait for the next look.
+/// Sender, device and receiver race. The device sleeps by the doorbell protocol, and the receiver by the armed
+/// register. A missing barrier or a lost wake-up shows as a wait until the next periodic check.
 #[test]
 fn no_wake_up_is_lost_between_threads() {
     const MESSAGES: u64 = 4_000;
@@ -314,7 +313,7 @@ fn no_wake_up_is_lost_between_threads() {
         let (_cluster, [mut a, mut b]) = pair(64, 32);
         a.set_wait_policy(policy);
         b.set_wait_policy(policy);
-        // Closed with the last message received: what has not left a closed port is discarded.
+        // The port closes only after the last message is received: a closed port discards messages that have not left.
         let a = &mut a;
         std::thread::scope(|scope| {
             scope.spawn(move || {

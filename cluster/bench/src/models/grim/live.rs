@@ -252,8 +252,8 @@ impl LiveFigures {
         Ok((median(&short)?, median(&gap)?, rates, guests.interrupts()?))
     }
 
-    /// Whether the interrupts are the requested ones, a message for an I/O card crosses the bus once and no host, and
-    /// in model time the longest messages are faster in segments than stored completely, as the paper says.
+    /// Whether three properties hold: the interrupts are the requested ones, a message for an I/O card crosses the bus
+    /// once and no host, and in model time the longest messages are faster in segments than stored (as in the paper).
     #[must_use]
     pub fn hold(&self) -> bool {
         let Interrupts { expected, raised, guest, while_polling, .. } = self.interrupts;

@@ -1,5 +1,5 @@
-# A stream over Debian's MPICH, with niclab-perf's barriers. Runs on both nodes. Arguments: bytes of a message, number of
-# messages, number of warm-up messages, and the program's source.
+# A stream over Debian's MPICH, with niclab-perf's barriers. Runs on both nodes. Arguments: bytes of a message,
+# number of messages, number of warm-up messages, and the program's source.
 set -e
 folder=${TMPDIR:-/tmp}/niclab-mpi
 rm -rf $folder

@@ -248,8 +248,8 @@ impl MatchFigures {
         Self { version: MATCH_FIGURES_VERSION, measured }
     }
 
-    /// The paper's numbers of the match unit next to the engine's, and those of processors next to the set with items,
-    /// locks and headers in the memories of its figures.
+    /// The paper's numbers next to ours. The match unit's are compared with the engine, and the processors' with the
+    /// set whose items, locks and headers are in the memories of the paper's figures.
     #[must_use]
     pub fn compared(&self) -> Vec<Compared> {
         let mut rows = self.match_unit();
@@ -348,8 +348,8 @@ impl Measurements {
     }
 }
 
-/// Number of traversed items, and how much longer than ideal hardware the match unit takes, in percent (section 6.1,
-/// section 7), with the value of the last printed digit.
+/// Number of traversed items, the match unit's overhead over ideal hardware in percent, and the value of the last
+/// printed digit (section 6.1, section 7).
 const PUBLISHED_OVERHEADS: [(u32, f64, f64); 3] = [(1, 19.0, 1.0), (10, 6.0, 1.0), (30, 2.3, 0.1)];
 
 /// Reasons for given and fitted rows.

@@ -1,4 +1,4 @@
-//! The attacks, each by the guest of node 0 alone, with the help of node 1 where it takes somebody to receive.
+//! The attacks. The guest of node 0 attacks alone; node 1 receives if an attack needs a receiver.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::frontend::{ClusterGuest, DriverRing, EthernetGuest, FrontendError, Gu
 use crate::lab::connect_ports;
 use crate::ring::Buffer;
 
-/// Nobody's.
+/// No attack.
 pub const NOTHING: Attack =
     Attack { name: "nothing", features: FEATURE_SLICES, parameters: &[], run: nothing };
 
-/// Those that a card with slices is enough for. The first is nobody's: what a request takes when nothing goes on.
+/// The attacks that need only a card with slices. The first one is none: the waits without other traffic.
 pub const ATTACKS: &[Attack] = &[
     NOTHING,
-    Attack { name: "launches without end", features: FEATURE_SLICES, parameters: &[], run: launches },
+    Attack { name: "posts without end", features: FEATURE_SLICES, parameters: &[], run: launches },
     Attack { name: "doorbells without end", features: FEATURE_SLICES, parameters: &[], run: doorbells },
     Attack { name: "control requests without end", features: FEATURE_SLICES, parameters: &[], run: requests },
     Attack {
@@ -51,7 +51,12 @@ pub const ATTACKS: &[Attack] = &[
         parameters: &[],
         run: little_room,
     },
-    Attack { name: "frames to a queue of crumbs", features: FEATURE_SLICES, parameters: &[], run: crumbs },
+    Attack {
+        name: "frames to a queue of one-byte buffers",
+        features: FEATURE_SLICES,
+        parameters: &[],
+        run: crumbs,
+    },
     Attack {
         name: "64 KiB in segments of 1 byte",
         features: FEATURE_SLICES,
@@ -64,7 +69,7 @@ pub const ATTACKS: &[Attack] = &[
         parameters: &[],
         run: segments_of_64,
     },
-    Attack { name: "64 KiB to everybody", features: FEATURE_SLICES, parameters: &[], run: broadcasts },
+    Attack { name: "broadcasts of 64 KiB", features: FEATURE_SLICES, parameters: &[], run: broadcasts },
     Attack { name: "short frames without end", features: FEATURE_SLICES, parameters: &[], run: short_frames },
 ];
 
@@ -79,14 +84,14 @@ fn nothing(scene: &Scene<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Two guests with ports that may send to one another.
+/// Two guests with ports that may send to each other.
 fn partners(scene: &Scene<'_>) -> Result<[(Arc<ClusterGuest>, GuestPort); 2], BenchError> {
     let (here, there) = (scene.lab.guest(0)?, scene.lab.guest(1)?);
     let [a, b] = connect_ports([&here, &there], 64)?;
     Ok([(here, a), (there, b)])
 }
 
-/// Takes whatever has arrived, and frees its slices.
+/// Takes all messages that have arrived, and releases their slices.
 fn receive_all(port: &mut GuestPort) {
     while port.try_receive().is_some() {
         if port.release_lazily() {
@@ -95,7 +100,7 @@ fn receive_all(port: &mut GuestPort) {
     }
 }
 
-/// Takes back the chains that the device has given back, and says how many.
+/// Frees the chains that the device has returned, and returns their number.
 fn take_back(ring: &mut DriverRing) -> Result<u64, FrontendError> {
     let mut chains = 0;
     while let Some((head, _)) = ring.poll_used().map_err(|_| OUTSIDE)? {
@@ -161,7 +166,7 @@ fn ports(scene: &Scene<'_>) -> Result<(), BenchError> {
     while scene.goes_on() {
         match GuestPort::open(&guest, 8) {
             Ok(port) => port.close()?,
-            // Memory is given out once and never taken back: a new guest each time it is used up.
+            // A front end never frees memory, so a new guest replaces one whose memory is used up.
             Err(FrontendError::OutOfMemory { .. }) => {
                 drop(guest);
                 guest = scene.lab.guest(0)?;
@@ -199,7 +204,7 @@ fn connections(scene: &Scene<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// A header that a switch sends to `to`, and behind it an IPv4 and a TCP header.
+/// A frame for `to` with a valid Ethernet header, and an IPv4 and a TCP header after it.
 fn tcp_frame(from: [u8; 6], to: [u8; 6], bytes: usize) -> Vec<u8> {
     let mut frame = vec![0; bytes];
     let ipv4 = [0x08, 0x00, 0x45];
@@ -213,7 +218,7 @@ fn tcp_frame(from: [u8; 6], to: [u8; 6], bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// Has node 0 send frames of `bytes` to `to` as fast as it can; `between` is done after each look.
+/// Has node 0 send frames of `bytes` to `to` as fast as it can, and calls `between` whenever its queue is full.
 fn flood_frames(
     scene: &Scene<'_>,
     offload: Offload,
@@ -233,13 +238,13 @@ fn flood_frames(
     Ok(())
 }
 
-/// The guest of node 1, with a receive queue of buffers of `buffer_bytes`, of which it gives none back.
+/// The guest of node 1, whose receive queue has buffers of `buffer_bytes`. It never refills the queue by itself.
 fn receiver(scene: &Scene<'_>, buffer_bytes: u32) -> Result<EthernetGuest, BenchError> {
     Ok(scene.lab.ethernet_with(1, 256, buffer_bytes, 1 << VIRTIO_NET_F_MRG_RXBUF)?)
 }
 
 fn little_room(scene: &Scene<'_>) -> Result<(), BenchError> {
-    // 256 buffers of 64 bytes hold ten frames of 1,500 bytes and the begin of an eleventh.
+    // 256 buffers of 64 bytes have room for ten frames of 1,500 bytes and the begin of an eleventh.
     let _receiver = receiver(scene, 64)?;
     flood_frames(scene, Offload::default(), scene.lab.mac(1), 1_500, || Ok(()))
 }
@@ -249,7 +254,7 @@ fn crumbs(scene: &Scene<'_>) -> Result<(), BenchError> {
     let address = receiver.memory().end() - 4_096;
     let mut head = 0;
     flood_frames(scene, Offload::default(), scene.lab.mac(1), LONG_FRAME, || {
-        // One byte in each descriptor, all of them in one chain, or in as many as there are.
+        // Each descriptor has one byte. All of them are in chains of eight.
         let ring = receiver.receive_ring();
         let size = ring.size();
         for descriptor in 0..size {
@@ -296,4 +301,4 @@ fn short_frames(scene: &Scene<'_>) -> Result<(), BenchError> {
     })
 }
 
-const OUTSIDE: FrontendError = FrontendError::Malformed("a ring outside of memory");
+const OUTSIDE: FrontendError = FrontendError::Malformed("a ring is outside the guest's memory");

@@ -1,12 +1,12 @@
-//! What one guest can do to all others: how long bystanders wait while another guest attacks.
+//! How long bystanders wait while another guest attacks.
 //!
-//! Everything goes through the daemon's own sockets, rings and pages. The attacker does what it does as fast as it can,
-//! on a core of its own. One bystander, a node that has nothing to do with it, asks for its statistics once a
-//! millisecond. Another one connects and disconnects, and the monitor is asked for a sign of life. Drivers give up
-//! after five seconds.
+//! The benchmark uses the daemon's real sockets, rings and pages. The attacker runs as fast as it can, on its own
+//! core. One bystander, a node that does not communicate with the attacker, requests its statistics once per
+//! millisecond. Another bystander connects and disconnects, and sends heartbeat requests to the monitor. Drivers give
+//! up after five seconds.
 //!
-//! The machine has its part in every wait. So each attack has a control beside it in the same run: the same cards,
-//! connections and requests, and nobody attacks.
+//! The machine itself contributes to every wait. So each attack has a control in the same run: the same cards,
+//! connections and requests, without an attack.
 
 mod attacks;
 
@@ -30,19 +30,19 @@ use crate::lab::Lab;
 /// Version of [`Report`] as JSON.
 pub const REPORT_VERSION: u32 = 2;
 
-/// Within which 99 of 100 requests are answered, whatever another guest does.
+/// The time in which 99 of 100 requests must be answered during any attack of another guest.
 pub const GOAL_P99: Duration = Duration::from_millis(10);
 
-/// Within which every request is answered.
+/// The time in which every request must be answered.
 pub const GOAL_MOST: Duration = Duration::from_millis(100);
 
-/// Between two requests of the bystander. It sleeps: one that asks without a pause would be an attacker itself.
+/// Between two requests of the bystander. A bystander that requests without a pause would itself be an attacker.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Nodes: the attacker, somebody whom it may send to, and two bystanders.
+/// Nodes: the attacker, a node that it may send to, and two bystanders.
 pub(super) const NODES: u16 = 4;
 
-/// The bystander that asks.
+/// The bystander that sends requests.
 const BYSTANDER: usize = 2;
 
 /// The bystander that connects.
@@ -58,34 +58,35 @@ pub struct Waits {
     pub requests: u64,
     /// Wall time from request to answer: the median.
     pub wall_p50_us: f64,
-    /// 99 of 100.
+    /// The 99th percentile of the same.
     pub wall_p99_us: f64,
-    /// The longest.
+    /// The maximum of the same.
     pub wall_most_us: f64,
-    /// The longest wall time in which another node connected, its card's first answer included.
+    /// The maximum wall time in which the second bystander connected, including its card's first answer.
     pub wall_connect_most_us: f64,
-    /// The longest wall time from a request to the monitor to its answer.
+    /// The maximum wall time from a request to the monitor to its answer.
     pub wall_monitor_most_us: f64,
-    /// A request or connection that was not answered before a driver gives up, or what the attack achieved, in words.
+    /// A request or connection without an answer in the time limit of drivers, or the success of the attack, in
+    /// words.
     pub failure: Option<String>,
 }
 
 /// How long bystanders waited while a guest attacked.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What the attacker did.
+    /// The name of the attack.
     pub attack: &'static str,
-    /// How often it did so. An attack that did nothing shows nothing.
+    /// How often the attacker repeated it. An attack that did nothing shows nothing.
     pub attempts: u64,
-    /// How long others waited meanwhile.
+    /// How long bystanders waited meanwhile.
     #[serde(flatten)]
     pub waits: Waits,
-    /// How long they waited on the same cards when nobody attacked, in the same run.
+    /// How long bystanders waited with the same cards in the same run, without an attack.
     pub control: Option<Waits>,
 }
 
 impl Waits {
-    /// Whether the bystanders were served as they should be.
+    /// Whether the bystanders' waits are within the limits.
     pub fn is_held(&self) -> bool {
         let most_us = GOAL_MOST.as_secs_f64() * 1e6;
         self.failure.is_none()
@@ -103,40 +104,40 @@ pub struct Report {
     pub version: u32,
     /// Cores of the host.
     pub cores: usize,
-    /// One row for each attack; the first is nobody's.
+    /// One row for each attack. In the first one no guest attacks.
     pub rows: Vec<Row>,
 }
 
 /// Measures each attack, and its control, for `duration`; only those whose name contains `only`.
 ///
 /// # Errors
-/// [`BenchError`] when an attack cannot be set up. That a bystander is not answered is a result.
+/// [`BenchError`] if an attack cannot be set up. A bystander without an answer is a result, not an error.
 pub fn run(duration: Duration, only: &str) -> Result<Report, BenchError> {
     let attacks = ATTACKS.iter().chain(attacks_by_feature()).filter(|attack| attack.name.contains(only));
     Ok(Report {
         version: REPORT_VERSION,
         cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        rows: attacks.map(|attack| beside_control(attack, duration)).collect::<Result<_, _>>()?,
+        rows: attacks.map(|attack| measure_with_control(attack, duration)).collect::<Result<_, _>>()?,
     })
 }
 
-/// Measures an attack, and before it what the same cards do when nobody attacks.
-fn beside_control(attack: &Attack, duration: Duration) -> Result<Row, BenchError> {
+/// Measures the same cards without an attack, and then the attack.
+fn measure_with_control(attack: &Attack, duration: Duration) -> Result<Row, BenchError> {
     let quiet = Attack { parameters: attack.parameters, features: attack.features, ..NOTHING };
     let control = measure(&quiet, |asked, _| asked >= duration)?.waits;
     let row = measure(attack, |asked, _| asked >= duration)?;
     Ok(Row { control: Some(control), ..row })
 }
 
-/// One way to hurt others.
+/// One attack.
 pub(super) struct Attack {
-    /// In the table.
+    /// Its name in the table.
     pub name: &'static str,
-    /// What the cards of all nodes can do: bits of [`niclab_abi::config`].
+    /// Features of the cards of all nodes, bits of [`niclab_abi::config`].
     pub features: u64,
-    /// Parameters of all cards that are not at their defaults.
+    /// Parameters of all cards with other values than their defaults.
     pub parameters: &'static [(&'static str, Setting)],
-    /// Attacks until the scene is over, and counts how often it did.
+    /// Attacks until the scene is over, and counts its attempts.
     pub run: fn(&Scene<'_>) -> Result<(), BenchError>,
 }
 
@@ -187,7 +188,7 @@ impl MonitorClient {
     }
 }
 
-/// What an attacker gets: a laboratory, and until when.
+/// The surroundings of an attack: a laboratory, and whether the time is over.
 pub(super) struct Scene<'a> {
     pub lab: &'a Lab,
     is_over: AtomicBool,
@@ -196,23 +197,23 @@ pub(super) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Whether to go on.
+    /// Whether the attack must continue.
     pub fn goes_on(&self) -> bool {
         !self.is_over.load(Ordering::Relaxed)
     }
 
-    /// It was done again, so many times.
+    /// Counts attempts of the attack.
     pub fn count(&self, attempts: u64) {
         self.attempts.fetch_add(attempts, Ordering::Relaxed);
     }
 
-    /// So many frames of the cluster arrived that no card sent.
+    /// Counts received frames of the cluster that no card sent.
     pub fn count_forged(&self, frames: u64) {
         self.forged.fetch_add(frames, Ordering::Relaxed);
     }
 }
 
-/// Attacks until it is enough: that is said by how long the bystander has asked, and how often the attacker has tried.
+/// Attacks until `is_enough`, by the bystander's time so far and the attacker's number of attempts.
 fn measure(attack: &Attack, is_enough: impl Fn(Duration, u64) -> bool) -> Result<Row, BenchError> {
     let mut card = NicConfig::of(card_with(attack.features));
     for (key, setting) in attack.parameters {
@@ -229,7 +230,7 @@ fn measure(attack: &Attack, is_enough: impl Fn(Duration, u64) -> bool) -> Result
     let attempts = || scene.attempts.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
         let attacker = scope.spawn(|| (attack.run)(&scene));
-        let newcomer = scope.spawn(|| come_and_go(&scene));
+        let newcomer = scope.spawn(|| connect_repeatedly(&scene));
         let asked = ask(&bystander, |asked| attacker.is_finished() || is_enough(asked, attempts()));
         scene.is_over.store(true, Ordering::Relaxed);
         let died = |_| BenchError::Attacker { attack: attack.name };
@@ -244,8 +245,8 @@ fn measure(attack: &Attack, is_enough: impl Fn(Duration, u64) -> bool) -> Result
     })
 }
 
-/// The longest waits of a node that connects and of a request to the monitor, or why there was no answer.
-fn come_and_go(scene: &Scene<'_>) -> Result<[Duration; 2], BenchError> {
+/// The maximum waits of a node that connects and of a request to the monitor, or the error of one without an answer.
+fn connect_repeatedly(scene: &Scene<'_>) -> Result<[Duration; 2], BenchError> {
     let mut monitor = MonitorClient::connect(scene.lab)?;
     let mut most = [Duration::ZERO; 2];
     loop {
@@ -263,7 +264,7 @@ fn come_and_go(scene: &Scene<'_>) -> Result<[Duration; 2], BenchError> {
     }
 }
 
-/// Asks for statistics, once at least, until it is over: the waits, and why there are no more.
+/// Requests statistics at least once, until it is over. Returns the waits, and the error that ended them.
 fn ask(
     bystander: &ClusterGuest,
     is_over: impl Fn(Duration) -> bool,
@@ -309,14 +310,14 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "How long bystanders wait, wall time in us, on {} cores; c: the same when nobody attacks\n",
+            "How long bystanders wait, wall time in us, on {} cores; c: the control without an attack\n",
             self.cores
         )?;
         let width = self.rows.iter().map(|row| row.attack.len()).max().unwrap_or(0);
         writeln!(
             f,
             "{:width$}  {:>10} {:>8} {:>7} {:>7} {:>7} {:>8} {:>8} {:>7} {:>7}",
-            "attack", "attempts", "requests", "p50", "p99", "most", "connect", "monitor", "c p99", "c most"
+            "attack", "attempts", "requests", "p50", "p99", "max", "connect", "monitor", "c p99", "c max"
         )?;
         for row in &self.rows {
             let Row { attack, attempts, waits, control } = row;
@@ -326,8 +327,8 @@ impl fmt::Display for Report {
                 control.as_ref().map_or([0.0; 2], |control| [control.wall_p99_us, control.wall_most_us]);
             write!(
                 f,
-                "{attack:width$}  {attempts:>10} {requests:>8} {wall_p50_us:>7.0} {wall_p99_us:>7.0} {wall_most_us:>7.0} \
-                 {connect:>8.0} {monitor:>8.0} {p99:>7.0} {most:>7.0}"
+                "{attack:width$}  {attempts:>10} {requests:>8} {wall_p50_us:>7.0} {wall_p99_us:>7.0} \
+                 {wall_most_us:>7.0} {connect:>8.0} {monitor:>8.0} {p99:>7.0} {most:>7.0}"
             )?;
             match &waits.failure {
                 Some(failure) => writeln!(f, "  FAILED: {failure}")?,
@@ -338,7 +339,7 @@ impl fmt::Display for Report {
         let held = self.rows.iter().filter(|row| row.waits.is_held()).count();
         writeln!(
             f,
-            "\n{held} of {} within {} ms (p99) and {} ms (most)",
+            "\n{held} of {} within {} ms (p99) and {} ms (max)",
             self.rows.len(),
             GOAL_P99.as_millis(),
             GOAL_MOST.as_millis()
@@ -351,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_holds_only_when_all_were_answered_in_time() {
+    fn row_is_held_only_if_all_waits_are_within_the_limits() {
         let ms = Duration::from_millis;
         let asked = |late: u64| (0..200).map(|index| if index == 7 { ms(late) } else { ms(1) }).collect();
         let quick = || Ok([ms(1); 2]);
@@ -365,10 +366,10 @@ mod tests {
     }
 
     #[test]
-    fn every_attack_attacks_and_the_bystander_is_answered() {
+    fn bystanders_are_answered_during_every_attack() {
         const NEVER: Duration = Duration::from_mins(1);
         for attack in ATTACKS.iter().chain(attacks_by_feature()) {
-            // However long the first attempt takes on this host. One that never comes is seen after a minute.
+            // The first attempt may take long on this host. A missing one fails after a minute.
             let is_tried = |asked, attempts| attempts > 0 || asked >= NEVER;
             let row = measure(attack, is_tried).unwrap();
             assert!(row.attempts > 0, "{}: nothing was tried", row.attack);

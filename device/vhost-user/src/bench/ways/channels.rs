@@ -1,4 +1,4 @@
-//! What a guest that pushes messages into channels may do to others.
+//! Attacks of a guest that pushes messages into channels.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::bench::hostile::{Attack, Scene, Setting};
 use crate::frontend::lists::ChannelPort;
 use crate::frontend::{ClusterGuest, FrontendError};
 
-/// All of them.
+/// All attacks.
 pub const ATTACKS: &[Attack] = &[
     Attack {
         name: "short messages that interrupt, without end",
@@ -49,7 +49,7 @@ pub const ATTACKS: &[Attack] = &[
         run: closed_regions,
     },
     Attack {
-        name: "slots that are no messages",
+        name: "slots with invalid messages",
         features: FEATURE_CHANNELS,
         parameters: &[],
         run: no_messages,
@@ -74,18 +74,18 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// The channel of a card on the node's bus.
+/// The channel of a peer device on the node's bus.
 const CARD: u16 = 1;
 
 const LONG_BYTES: u32 = CHANNEL_MAX_BULK_BYTES as u32;
-/// Of a payload region, in which several long messages have room.
+/// Bytes of a payload region, with room for several long messages.
 const PAYLOAD_BYTES: u64 = 4 * CHANNEL_MAX_BULK_BYTES;
-/// Who helps.
+/// The node that helps the attacker.
 const PARTNER: u16 = 1;
-/// Words of a slot, at whose end a header stands.
+/// Words of a slot, whose last words are a header.
 const WORDS: usize = 10;
 
-/// A guest with an open channel, and room for the payload of what comes.
+/// A guest with an open channel, and room for the payload of received messages.
 struct Program {
     node: usize,
     guest: Arc<ClusterGuest>,
@@ -105,7 +105,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Says where payload goes.
+    /// Registers the payload region, and announces it to the card.
     fn take_payload(&mut self) -> Result<(), BenchError> {
         self.region = self.port.register(self.address, PAYLOAD_BYTES)?;
         let (port, region) = (self.port.port().number(), self.region);
@@ -114,13 +114,13 @@ impl Program {
         Ok(())
     }
 
-    /// Closes the port, whatever is under way, and opens another.
-    fn begin_anew(self, scene: &Scene<'_>) -> Result<Self, BenchError> {
+    /// Closes the port with its messages in flight, and opens another.
+    fn reopen(self, scene: &Scene<'_>) -> Result<Self, BenchError> {
         let Self { node, guest, port, address, .. } = self;
         port.close()?;
         let port = match ChannelPort::open(&guest, 64) {
             Ok(port) => port,
-            // Memory is given out once and never taken back: a new guest each time it is used up.
+            // A front end never frees memory, so a new guest replaces one whose memory is used up.
             Err(FrontendError::OutOfMemory { .. }) => {
                 drop(guest);
                 return Self::new(scene, node);
@@ -132,7 +132,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Launches a slot, if the page has room.
+    /// Posts a slot, if the page has room.
     fn launch(&mut self, scene: &Scene<'_>, code: u32, header: &impl ToBytes) {
         fn words_of<T: ToBytes>(header: &T) -> [u64; WORDS] {
             let mut words = to_words(header);
@@ -145,13 +145,13 @@ impl Program {
         }
     }
 
-    /// Sends a message of which so much is pushed. What stands in the payload region is nobody's concern.
+    /// Sends a message whose first `pushed` bytes are pushed. The contents of the payload region do not matter.
     fn send(&mut self, scene: &Scene<'_>, bytes: u32, pushed: u32) {
         let header = BulkHeader { node: PARTNER, handler: 20, bytes, pushed, ..BulkHeader::default() };
         self.launch(scene, CHANNEL_BULK, &header);
     }
 
-    /// Takes whatever has come.
+    /// Takes the messages that have arrived.
     fn receive(&mut self) {
         while self.port.port_mut().try_receive().is_some() {}
         self.port.announce();
@@ -181,9 +181,9 @@ fn long_messages(scene: &Scene<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Has the card beside the attacker's own handle messages.
+/// Has the peer device on the attacker's bus handle messages.
 fn to_card(scene: &Scene<'_>, handler: u32) -> Result<(), BenchError> {
-    /// Blocks of a request to load some: as many as an answer takes.
+    /// Blocks of a request to load some: the maximum of an answer.
     const BLOCKS: u32 = CHANNEL_MAX_BULK_BYTES as u32 / STORAGE_BLOCK_BYTES;
     let mut from = Program::new(scene, 0)?;
     while scene.goes_on() {
@@ -221,7 +221,7 @@ fn closed_ports(scene: &Scene<'_>) -> Result<(), BenchError> {
         from.send(scene, LONG_BYTES, LONG_BYTES / 2);
         from.port.announce();
         to.receive();
-        from = from.begin_anew(scene)?;
+        from = from.reopen(scene)?;
     }
     Ok(())
 }
@@ -234,7 +234,7 @@ fn crumbs(scene: &Scene<'_>) -> Result<(), BenchError> {
         if pushed == 1 {
             from.send(scene, LONG_BYTES, pushed);
         } else {
-            // One for which the page has no room is made up for by the next.
+            // If the page has no room for a segment, the next segment replaces it.
             from.launch(scene, CHANNEL_SEGMENT, &Segment { pushed, reserved: 0 });
         }
         to.receive();
@@ -247,7 +247,7 @@ fn closed_regions(scene: &Scene<'_>) -> Result<(), BenchError> {
     while scene.goes_on() {
         (0..8).for_each(|_| from.send(scene, LONG_BYTES, LONG_BYTES));
         to.port.deregister(to.region)?;
-        to = to.begin_anew(scene)?;
+        to = to.reopen(scene)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! For each way of using a card: how fast it is here, and how a guest with such a card may hurt others.
+//! For each card interface: its speed in process, and how a guest with such a card may delay others.
 
 mod channels;
 mod lists;
@@ -16,24 +16,24 @@ use super::BenchError;
 use super::hostile::Attack;
 use super::work::Work;
 
-/// What is measured of one way.
+/// The benchmark of one card interface.
 pub struct Benches {
-    /// What its figures are called in the report.
+    /// The key of its figures in the report.
     pub key: fn() -> &'static str,
-    /// Measures it, each figure for a while.
+    /// Measures each figure for this time.
     pub measure: fn(Duration) -> Result<Measured, BenchError>,
 }
 
-/// All ways.
+/// All benchmarks.
 pub const ALL: &[Benches] = &[slices::BENCHES, lists::BENCHES];
 
-/// What guests with such cards may do to others.
+/// Attacks of guests with such cards.
 pub const ATTACKS: &[&[Attack]] = &[channels::ATTACKS, lists::ATTACKS, posts::ATTACKS, rings::ATTACKS];
 
-/// Work that instructions are counted of.
+/// Kinds of work whose instructions are counted.
 pub const WORKS: &[&[Work]] = &[slices::WORKS, lists::WORKS];
 
-/// Figures of one way.
+/// Figures of one card interface.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub struct Measured {

@@ -1,4 +1,4 @@
-//! What a guest that posts messages may do to others.
+//! Attacks of a guest that posts messages.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::bench::{BenchError, card_with};
 use crate::frontend::ClusterGuest;
 use crate::frontend::lists::PostPort;
 
-/// All of them.
+/// All attacks.
 pub const ATTACKS: &[Attack] = &[
     Attack {
-        name: "rooms posted and the port closed",
+        name: "buffers posted and the port closed",
         features: FEATURE_POSTS,
         parameters: &[],
         run: closed_rooms,
@@ -28,7 +28,7 @@ pub const ATTACKS: &[Attack] = &[
         run: long_messages,
     },
     Attack {
-        name: "messages for which nobody posts room",
+        name: "messages without a posted buffer",
         features: FEATURE_POSTS,
         parameters: &[],
         run: unwanted,
@@ -45,7 +45,7 @@ pub const ATTACKS: &[Attack] = &[
         parameters: &[],
         run: closed_regions,
     },
-    Attack { name: "commands that are none", features: FEATURE_POSTS, parameters: &[], run: no_commands },
+    Attack { name: "invalid commands", features: FEATURE_POSTS, parameters: &[], run: no_commands },
     Attack {
         name: "16 MiB in packets of 4 bytes",
         features: FEATURE_POSTS,
@@ -59,7 +59,7 @@ pub const ATTACKS: &[Attack] = &[
         run: long_messages,
     },
     Attack {
-        name: "packets of 4 bytes for which room comes late",
+        name: "packets of 4 bytes whose buffers are posted late",
         features: FEATURE_POSTS,
         parameters: &[SHORT_PACKETS, UNRELIABLE],
         run: late_rooms,
@@ -90,9 +90,9 @@ pub const ATTACKS: &[Attack] = &[
 const SHORT_PACKETS: (&str, Setting) = ("packet_bytes", Setting::Number(4));
 const UNRELIABLE: (&str, Setting) = ("assembly", Setting::Word("unreliable_ordered"));
 
-/// The longest message that cards take unless they are told.
+/// The maximum message of a card with default parameters.
 const LONG_BYTES: u64 = 16 << 20;
-/// Who helps.
+/// The node that helps the attacker.
 const PARTNER: u32 = 1;
 
 /// A guest that posts messages, with an open port, and a region of its memory.
@@ -121,7 +121,7 @@ impl Program {
         while self.port.try_event().is_some() {}
     }
 
-    /// Posts its memory as room, as often as the page has room, and forgets what came.
+    /// Posts its memory as a buffer until the page is full, and drops received messages. Returns the number of posts.
     fn receive(&mut self) -> u64 {
         let mut posted = 0;
         while posted < 64 && self.port.try_launch(&Receive::new(self.part).interrupt()).is_some() {
@@ -136,7 +136,7 @@ impl Program {
 fn closed_rooms(scene: &Scene<'_>) -> Result<(), BenchError> {
     while scene.goes_on() {
         let mut program = Program::new(scene, 0, PAGE_BYTES)?;
-        // More than its queue has places for events: some are still in the page.
+        // More than its queue has slots for events: some posts are still in the page.
         for _ in 0..8 {
             scene.count(program.receive());
         }
@@ -154,7 +154,7 @@ fn long_messages(scene: &Scene<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// As many packets as the card's memory takes wait for room, and then all of it comes.
+/// Packets fill the card's memory while they wait for buffers, which then come all at once.
 fn late_rooms(scene: &Scene<'_>) -> Result<(), BenchError> {
     const ROUNDS: u64 = 1_000;
     let (mut from, mut to) = (Program::new(scene, 0, LONG_BYTES)?, Program::new(scene, 1, LONG_BYTES)?);
@@ -165,7 +165,7 @@ fn late_rooms(scene: &Scene<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Loads an assembly again and again, while a guest does something else.
+/// Loads an assembly repeatedly, while a guest does something else.
 fn load(scene: &Scene<'_>, meanwhile: fn(&Scene<'_>) -> Result<(), BenchError>) -> Result<(), BenchError> {
     let mut random = Random::new(1, 0);
     let programs = card_with(FEATURE_POSTS).programs.as_ref();
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_attacks_post_is_what_cards_take() {
+    fn attacks_send_the_maximum_message_of_the_card() {
         let model = crate::bench::card_with(FEATURE_POSTS);
         let longest = model.parameter("max_message_bytes").map(|parameter| parameter.default_value());
         assert_eq!(longest, Some(niclab_model::nic::registry::Value::Number(LONG_BYTES)));

@@ -1,4 +1,4 @@
-//! What a guest whose card walks rings in its memory may do to others.
+//! Attacks of a guest whose card walks rings in its memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::ethernet::header::HEADER_BYTES;
 use crate::frontend::{ClusterGuest, FrontendError};
 use crate::ring::Buffer;
 
-/// All of them.
+/// All attacks.
 pub const ATTACKS: &[Attack] = &[
     Attack {
         name: "rings walked without end",
@@ -41,7 +41,7 @@ pub const ATTACKS: &[Attack] = &[
 
 /// Descriptors of a ring.
 const DESCRIPTORS: usize = 256;
-/// Words of a descriptor and of what lies behind it.
+/// Words of a descriptor and of the skipped bytes after it.
 const WORDS: usize = 3;
 const SKIP_BYTES: u32 = 8;
 /// A short frame of another protocol.
@@ -63,8 +63,8 @@ fn words(guest: &ClusterGuest, first: u64) -> Result<&[AtomicU64], FrontendError
     guest.memory().atomics(first, DESCRIPTORS * WORDS).map_err(|_| OUTSIDE)
 }
 
-/// Gives all descriptors of a ring to the card, as the driver does: by their first words. Says how many it had given
-/// back.
+/// Gives all descriptors of a ring to the card by their first words, as the driver does. Returns the number of those
+/// that the card had returned.
 fn give(words: &[AtomicU64], word: u64) -> u64 {
     let mut given = 0;
     for (number, descriptor) in words.chunks(WORDS).enumerate() {
@@ -78,8 +78,8 @@ fn give(words: &[AtomicU64], word: u64) -> u64 {
     given
 }
 
-/// Has the card walk both rings: all descriptors are its own again as soon as it has given them back. Frames have so
-/// many bytes.
+/// Has the card walk both rings: the guest gives it each descriptor again as soon as it has returned it. Frames have
+/// `bytes` bytes.
 fn walk(scene: &Scene<'_>, bytes: u64) -> Result<(), BenchError> {
     let guest = scene.lab.guest(0)?;
     let buffer = guest.memory().allocate(2_048, 64)?;
@@ -98,14 +98,14 @@ fn walk(scene: &Scene<'_>, bytes: u64) -> Result<(), BenchError> {
     Ok(())
 }
 
-const OUTSIDE: FrontendError = FrontendError::Malformed("a ring outside of memory");
+const OUTSIDE: FrontendError = FrontendError::Malformed("a ring is outside the guest's memory");
 
-/// Sends frames to all MAC endpoints, and changes them meanwhile into frames of the cluster in the name of node 2. A
-/// card counts those that it gets: no card sends any.
+/// Sends frames to all MAC endpoints, and at the same time changes them into frames of the cluster in the name of
+/// node 2. The victim's card counts frames of the cluster; no card sends any.
 fn changed_frames(scene: &Scene<'_>) -> Result<(), BenchError> {
     const FRAME_BYTES: usize = 64;
     let victim = scene.lab.guest(1)?;
-    // A card whose receive ring is walked hears ordinary frames. There is no descriptor in it for any.
+    // A card that walks its receive ring receives ordinary frames. The ring has no descriptor for them.
     let first = victim.memory().allocate(PAGE_BYTES, PAGE_BYTES)?;
     victim.command(
         OP_RING_START,

@@ -23,7 +23,7 @@ pub const WORKS: &[Work] = &[
     Work { name: "slices", unit: "message of 16 bytes", run: |messages| stream(messages, false) },
     Work {
         name: "slices-rules",
-        unit: "message of 16 bytes, held to rules",
+        unit: "message of 16 bytes, with rule checks",
         run: |messages| stream(messages, true),
     },
 ];
@@ -31,29 +31,29 @@ pub const WORKS: &[Work] = &[
 /// Payload of a message: 16 bytes.
 const PAYLOAD: [u64; 2] = [0x0123_4567, 0x89ab_cdef];
 
-/// Messages launched before the device looks.
+/// Messages that are posted before the device polls.
 const BATCH: u32 = 16;
 
-/// Most latencies that are kept.
+/// Maximum latencies that are kept.
 const SAMPLES: usize = 1 << 20;
 
-/// What was measured: messages through requester pages.
+/// Figures of messages through requester pages.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Figures {
-    /// Bytes of payload; the tag's 16 are not counted.
+    /// Bytes of payload, without the 16 of the tag.
     payload_bytes: u32,
-    /// Messages a second, from the sender's store to the receiver's load.
+    /// Messages per second, from the sender's store to the receiver's load.
     wall_messages_per_s: f64,
-    /// The message rate with ledgers over that without, measured in turns: the median of the turns.
+    /// The message rate with ledgers over that without: the median of alternating rounds.
     wall_rate_ledger_on_over_off: f64,
-    /// From the sender's first store to the receiver's last load, one message under way; the median.
+    /// From the sender's first store to the receiver's last load, with one message in flight: the median.
     wall_one_way_p50_ns: u64,
-    /// The same, 99 of 100.
+    /// The 99th percentile of the same.
     wall_one_way_p99_ns: u64,
-    /// Messages a second of two pairs of nodes that have nothing to do with one another, each on a core of its own,
-    /// over those of one pair, measured in turns: the median of the turns.
+    /// Messages per second of two independent pairs of nodes, each on its own core, over those of one pair: the
+    /// median of alternating rounds.
     wall_rate_two_pairs_over_one: f64,
-    /// The same over those of two pairs in laboratories of their own, which share nothing but the machine.
+    /// The same over two pairs in separate laboratories, which share nothing but the machine.
     wall_rate_two_pairs_over_apart: f64,
 }
 
@@ -80,7 +80,7 @@ fn measure(duration: Duration) -> Result<Figures, BenchError> {
     let shell = lab.daemon().shell();
     let mut latencies = pair.latencies(shell, duration)?;
     let wall_messages_per_s = pair.rate(shell, duration)?;
-    let wall_rate_ledger_on_over_off = ledger_on_over_off(shell, duration, |turn| pair.rate(shell, turn))?;
+    let wall_rate_ledger_on_over_off = ledger_on_over_off(shell, duration, |time| pair.rate(shell, time))?;
     latencies.sort_unstable();
     let [wall_rate_two_pairs_over_one, wall_rate_two_pairs_over_apart] = two_pairs(duration)?;
     let percentile = |percent: usize| latencies.get(latencies.len() * percent / 100).copied().unwrap_or(0);
@@ -102,7 +102,7 @@ struct Pair {
     to: GuestPort,
 }
 
-/// A laboratory of so many pairs of nodes. Each node is looked at by who asks for it.
+/// A laboratory of `PAIRS` pairs of nodes. The benchmark itself polls the nodes.
 fn connected<const PAIRS: usize>() -> Result<(Lab, [Pair; PAIRS]), BenchError> {
     let lab = Lab::new(2 * PAIRS as u16, |config| {
         for node in &mut config.nodes {
@@ -121,7 +121,7 @@ fn connected<const PAIRS: usize>() -> Result<(Lab, [Pair; PAIRS]), BenchError> {
     Ok((lab, pairs))
 }
 
-/// A stream of so many messages, whose guests are held to the manual's rules or not.
+/// Streams `messages` messages, with or without checks of the manual's rules.
 fn stream(messages: u64, rules: bool) -> Result<u64, BenchError> {
     let (lab, [mut pair]) = connected()?;
     let shell = lab.daemon().shell();
@@ -129,20 +129,20 @@ fn stream(messages: u64, rules: bool) -> Result<u64, BenchError> {
     work::repeat(messages, "the stream of messages", || Ok(pair.batch(lab.daemon().shell())))
 }
 
-/// Turns of the comparison of two pairs with one.
-const TURNS: u32 = 9;
+/// Rounds of the comparison of two pairs with one.
+const ROUNDS: u32 = 9;
 
-/// Two pairs of a laboratory at the same time over one, and over two of different laboratories: medians of turns.
+/// The rate of two pairs of a laboratory together over one, and over two of separate laboratories: medians of rounds.
 fn two_pairs(duration: Duration) -> Result<[f64; 2], BenchError> {
     let (lab, [mut one, mut other]) = connected()?;
     let (lab_apart, [mut apart]) = connected()?;
     let (shell, shell_apart) = (lab.daemon().shell(), lab_apart.daemon().shell());
-    let duration = duration / (3 * TURNS);
+    let duration = duration / (3 * ROUNDS);
     let mut ratios = [Vec::new(), Vec::new()];
-    for turn in 0..TURNS as usize {
+    for round in 0..ROUNDS as usize {
         let mut rates = [0.0; 3];
-        // Who is first changes, so that a drift of the machine favours none.
-        for which in (0..3).map(|place| (place + turn) % 3) {
+        // The order rotates, so that a drift of the machine favours none.
+        for which in (0..3).map(|index| (index + round) % 3) {
             rates[which] = match which {
                 0 => one.rate(shell, duration)?,
                 1 => both_of((&mut one, shell), (&mut other, shell), duration)?,
@@ -159,7 +159,7 @@ fn two_pairs(duration: Duration) -> Result<[f64; 2], BenchError> {
     }))
 }
 
-/// The rates of two pairs at the same time, added up.
+/// The sum of the rates of two pairs that run at the same time.
 fn both_of(
     (one, shell): (&mut Pair, &Shell),
     (other, of_other): (&mut Pair, &Shell),
@@ -212,7 +212,7 @@ impl Pair {
         }
     }
 
-    /// Launches some messages, and takes what has arrived. Returns how many.
+    /// Posts up to [`BATCH`] messages, and takes those that have arrived. Returns their number.
     fn batch(&mut self, shell: &Shell) -> u64 {
         for _ in 0..BATCH {
             if !self.from.try_launch(&PAYLOAD, [1, 2], 0) {

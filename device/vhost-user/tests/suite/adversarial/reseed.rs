@@ -76,8 +76,8 @@ fn delayed_replies_keep_their_times_after_a_reseed() {
 
 fn kind(node: &str) -> String {
     format!(
-        "the card of node `{node}` is kind, and stays so: start the cluster with `--adversarial 8`, or with \
-         `adversarial = 8` in its file"
+        "the card of node `{node}` is not adversarial, and cannot become so while it runs: start the cluster with \
+         `--adversarial 8`, or with `adversarial = 8` in its file"
     )
 }
 
@@ -92,7 +92,7 @@ fn reseed_needs_adversarial_cards_and_changes_all_or_none() {
         (Some(SEED), 0)
     );
     let Answer::Error { message } = set_seed(&desk, &["node7"], 8) else { panic!("node7 exists") };
-    assert!(message.contains("no node `node7`; there are node0, node1"), "{message}");
+    assert!(message.contains("there is no node `node7`; the nodes are node0, node1"), "{message}");
     adversarial::make_adversarial(&mut desk.shell().lock_all(), 1, SEED);
     assert_eq!(set_seed(&desk, &[], 8), Answer::Done);
     assert_eq!(set_seed(&desk, &["node1"], 9), Answer::Done);

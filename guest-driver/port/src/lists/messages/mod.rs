@@ -31,7 +31,7 @@ const MEMORY: u32 = 1;
 /// Portal of credits.
 const CREDITS: u32 = 2;
 
-/// Match bits: the message is long, and its header data says how to fetch it.
+/// Match bits: the message is long, and its header data describes how to fetch it.
 const LONG: u64 = 1 << 63;
 /// Match bits of the tag.
 const TAG: u64 = 0xffff_ffff;

@@ -29,7 +29,7 @@ enum Greeting {
     #[default]
     None,
     /// A greeting is in flight.
-    UnderWay,
+    InFlight,
     /// It was not open; it will be greeted again.
     Due,
     /// It is open.
@@ -105,7 +105,7 @@ impl<B: Buffer> Messages<B> {
     /// Greets `node`: an empty credit with acknowledgement shows whether its port is open.
     fn greet(&mut self, node: u32) {
         let Some(peer) = self.peers.get_mut(node as usize) else { return };
-        peer.greeting = Greeting::UnderWay;
+        peer.greeting = Greeting::InFlight;
         let credit = self.credit(node);
         self.push(&credit.user(OF_GREETING | u64::from(node)).ack());
     }

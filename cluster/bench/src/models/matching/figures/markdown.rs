@@ -10,7 +10,7 @@ use super::{
 use crate::figures::compared::{self, Compared};
 
 const ABOUT: &str = "\
-# The match unit beside other machines
+# The match unit and other machines
 
 The benchmark of the paper's Figure 5: 64 identical headers against lists of 10, 30, 100 and 300 items. The first pass
 goes to the end of the list and fills caches; the next passes match from the first item to the last in tenths. All times

@@ -112,7 +112,8 @@ impl Xmit {
         }
     }
 
-    /// Sends a packet without data, because its message failed. A retransmission needs no data in the card's memory.
+    /// Sends a packet without data, because its message failed. The card's memory gets an empty frame, so that a
+    /// retransmission has no data either.
     fn finish_void(&mut self, at: Time, pinfo: &Pinfo, ack: Option<AckInfo>, io: &mut Io<'_>) {
         let frame = FrameBytes::from_elem(0, head_bytes(self.dialect.format));
         if pinfo.is_kept && !pinfo.is_again {

@@ -1,4 +1,4 @@
-//! What a guest with lists on its card may do to others.
+//! Attacks of a guest whose card has lists.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::bench::hostile::{Attack, Scene};
 use crate::frontend::lists::ListPort;
 use crate::frontend::{ClusterGuest, FrontendError};
 
-/// All of them.
+/// All attacks.
 pub const ATTACKS: &[Attack] = &[
     Attack {
         name: "entries appended and the port closed",
@@ -37,7 +37,7 @@ pub const ATTACKS: &[Attack] = &[
     Attack { name: "regions registered without end", features: FEATURE_LISTS, parameters: &[], run: regions },
 ];
 
-/// Entries of a long list: more than a card takes.
+/// Entries of a long list: more than the maximum of a card.
 const MANY_ENTRIES: u32 = 1 << 18;
 
 /// A guest of a card with lists, with an open port, and a region of its memory.
@@ -53,12 +53,12 @@ fn match_port(
     Ok((guest, port, region))
 }
 
-/// Where puts to this port of node 1 go.
+/// The target of puts to this port of node 1.
 const fn first_portal(port: &ListPort) -> Target {
     Target { port: Address { node: 1, port: port.port().number() }, portal: 0 }
 }
 
-/// Appends so many entries, and says so of each.
+/// Appends `entries` entries, and calls `on_appended` after each.
 fn append(
     scene: &Scene<'_>,
     port: &mut ListPort,
@@ -121,7 +121,7 @@ fn puts(
     let address = guest.memory().allocate(bytes, PAGE_BYTES)?;
     let region = match region(&from, address) {
         Ok(region) => region,
-        // Refused, as it should be: there is nothing to attack with but the asking.
+        // The card refuses the region, as it should. So the attack only repeats the request.
         Err(FrontendError::Refused { .. }) => return ask_again(scene, || region(&from, address)),
         Err(error) => return Err(error.into()),
     };
@@ -153,7 +153,7 @@ fn long_puts(scene: &Scene<'_>) -> Result<(), BenchError> {
 
 fn short_extents(scene: &Scene<'_>) -> Result<(), BenchError> {
     const BYTES: u64 = 64 << 10;
-    // Every second byte, so that no two extents are one.
+    // Overlapping extents of one byte, which the card cannot merge.
     let extents =
         |address: u64| (0..BYTES).map(|n| Extent { address: address + n / 2, bytes: 1 }).collect::<Vec<_>>();
     puts(scene, |port, address| port.register_extents(&extents(address)), BYTES)

@@ -2,6 +2,7 @@
 
 mod attacks;
 
+use crate::shell::wait;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,6 @@ use crate::frontend::ClusterGuest;
 use crate::frontend::lists::ListPort;
 use crate::lab::Lab;
 use crate::shell::Shell;
-use crate::shell::wait;
 
 pub use attacks::ATTACKS;
 
@@ -43,32 +43,32 @@ const SHORT_BYTES: u64 = 64;
 /// Bytes of a long put.
 const LONG_BYTES: u64 = 1 << 20;
 
-/// Regions of so many long puts, one after the other: more than the caches of a core hold.
-const LONG_PLACES: u64 = 32;
+/// Number of consecutive regions for long puts: together they exceed the caches of a core.
+const LONG_REGIONS: u64 = 32;
 
-/// Most latencies that are kept.
+/// Maximum latencies that are kept.
 const SAMPLES: usize = 1 << 20;
 
-/// Most looks at a page for one put.
-const MAX_LOOKS: usize = 1 << 16;
+/// Maximum polls of a page for one put.
+const MAX_POLLS: usize = 1 << 16;
 
-/// What was measured.
+/// The figures.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Figures {
     /// Bytes of a short put.
     short_bytes: u64,
-    /// From the sender's first store to the receiver's load of the event, one put under way, one entry posted for all
-    /// of them; the median.
+    /// From the sender's first store to the receiver's load of the event, with one put in flight, and one entry for
+    /// all puts: the median.
     wall_one_way_p50_ns: u64,
-    /// The same, 99 of 100.
+    /// The 99th percentile of the same.
     wall_one_way_p99_ns: u64,
     /// Bytes of a long put.
     long_bytes: u64,
-    /// Bytes a second of long puts, one behind the other, on links of 9,000 bytes.
+    /// Bytes per second of consecutive long puts, on links of 9,000 bytes.
     wall_bytes_per_s_mtu_9000: f64,
     /// The same on links of 1,500 bytes.
     wall_bytes_per_s_mtu_1500: f64,
-    /// For comparison: the same memory copied from place to place by one `memcpy` each.
+    /// For comparison: the same memory, copied region by region by one `memcpy` each.
     wall_bytes_per_s_memcpy: f64,
 }
 
@@ -123,7 +123,7 @@ impl Pair {
                 node.link.mtu_bytes = mtu_bytes;
             }
         })?;
-        let memory_bytes = bytes * LONG_PLACES;
+        let memory_bytes = bytes * LONG_REGIONS;
         let guest = |node| -> Result<_, BenchError> {
             let guest = ClusterGuest::connect(lab.cluster_socket(node)?, memory_bytes + (4 << 20))?.into();
             let port = ListPort::open(&guest, 256)?;
@@ -137,28 +137,28 @@ impl Pair {
         let target = Target { port: Address { node: 1, port: to.port().number() }, portal: 0 };
         let part = Part { region, offset: 0, bytes };
         let shell = lab.daemon().shell();
-        wait::start_polling(shell, 0);
-        wait::start_polling(shell, 1);
-        wait::poll_once(shell, 1);
+        wait::start_polling(&shell, 0);
+        wait::start_polling(&shell, 1);
+        wait::poll_once(&shell, 1);
         Ok(Self { lab, from, to, target, part })
     }
 
-    /// So many short puts, one behind the other.
+    /// Sends `puts` consecutive short puts.
     fn short(&mut self, puts: u64) -> Result<u64, BenchError> {
         work::repeat(puts, "the stream of puts", || {
             self.put(0)?;
-            wait::poll_once(self.lab.daemon().shell(), 1);
+            wait::poll_once(&self.lab.daemon().shell(), 1);
             Ok(1)
         })
     }
 
-    /// Long puts of so many KiB altogether.
+    /// Sends long puts of `kib` KiB together.
     fn long(&mut self, kib: u64) -> Result<u64, BenchError> {
-        let mut place = 0;
+        let mut region = 0;
         work::repeat(kib, "the stream of puts", || {
-            self.put(place % LONG_PLACES * self.part.bytes)?;
-            wait::poll_once(self.lab.daemon().shell(), 1);
-            place += 1;
+            self.put(region % LONG_REGIONS * self.part.bytes)?;
+            wait::poll_once(&self.lab.daemon().shell(), 1);
+            region += 1;
             Ok(self.part.bytes / 1024)
         })
     }
@@ -170,13 +170,13 @@ impl Pair {
             let sent = Instant::now();
             self.put(0)?;
             latencies.push(sent.elapsed().as_nanos() as u64);
-            wait::poll_once(self.lab.daemon().shell(), 1);
+            wait::poll_once(&self.lab.daemon().shell(), 1);
         }
         Ok(latencies)
     }
 
     fn bandwidth(&mut self, duration: Duration) -> Result<f64, BenchError> {
-        // Memory is touched for the first time.
+        // The first round touches all memory.
         self.put_everywhere()?;
         let begin = Instant::now();
         let mut moved = 0;
@@ -186,22 +186,22 @@ impl Pair {
         Ok(moved as f64 / begin.elapsed().as_secs_f64())
     }
 
-    /// One put from each place to the same place of the other guest. Returns the bytes.
+    /// Sends one put from each region to the same region of the other guest. Returns their bytes.
     fn put_everywhere(&mut self) -> Result<u64, BenchError> {
-        for place in 0..LONG_PLACES {
-            self.put(place * self.part.bytes)?;
+        for region in 0..LONG_REGIONS {
+            self.put(region * self.part.bytes)?;
         }
-        wait::poll_once(self.lab.daemon().shell(), 1);
-        Ok(LONG_PLACES * self.part.bytes)
+        wait::poll_once(&self.lab.daemon().shell(), 1);
+        Ok(LONG_REGIONS * self.part.bytes)
     }
 
-    /// Launches one put from an offset to the same, and looks at the pages until its event is there.
+    /// Posts one put from an offset to the same offset, and polls the pages until its event has arrived.
     fn put(&mut self, offset: u64) -> Result<(), BenchError> {
         let shell: &Shell = self.lab.daemon().shell();
         let put = Put::new(self.target, Part { offset, ..self.part }).remote_offset(offset);
         let launched = self.from.try_launch(&put).is_some();
-        for _ in 0..MAX_LOOKS {
-            wait::poll_once(shell, 0);
+        for _ in 0..MAX_POLLS {
+            wait::poll_once(&shell, 0);
             if let Some(event) = self.to.try_event() {
                 let is_put = launched && event.kind == Kind::Put;
                 return is_put.then_some(()).ok_or(STALLED);
@@ -213,10 +213,10 @@ impl Pair {
 
 const STALLED: BenchError = BenchError::Stalled { what: "the stream of puts", wall_ms: 0 };
 
-/// Copies as much memory as the long puts, place by place.
+/// Copies the memory of the long puts region by region. Returns the rate in bytes per second.
 fn memcpy_rate(duration: Duration) -> f64 {
     let bytes = LONG_BYTES as usize;
-    let from = vec![1_u8; bytes * LONG_PLACES as usize];
+    let from = vec![1_u8; bytes * LONG_REGIONS as usize];
     let mut to = vec![2_u8; from.len()];
     let begin = Instant::now();
     let mut moved = 0;
