@@ -119,6 +119,76 @@
 #define GRIM_MAX_BULK_BYTES 49152
 
 /**
+ * Event: the card has all data of a message, and needs its memory no more.
+ */
+#define NICLAB_INIC_SENT 1
+
+/**
+ * Event: a message is in the memory that was posted for it.
+ */
+#define NICLAB_INIC_RECEIVED 2
+
+/**
+ * Event: a command was refused.
+ */
+#define NICLAB_INIC_REFUSED 3
+
+/**
+ * Event: a message was not delivered, and the card has given up.
+ */
+#define NICLAB_INIC_FAILED 4
+
+/**
+ * Event: a barrier, a multicast or a reduction is over; the result says whether it is done.
+ */
+#define NICLAB_INIC_DONE 5
+
+/**
+ * A reduction's operator: the sum. Integers wrap.
+ */
+#define NICLAB_INIC_SUM 1
+
+/**
+ * The least.
+ */
+#define NICLAB_INIC_MIN 2
+
+/**
+ * The greatest.
+ */
+#define NICLAB_INIC_MAX 3
+
+/**
+ * A reduction's values: int32_t.
+ */
+#define NICLAB_INIC_SIGNED_32 1
+
+/**
+ * int64_t.
+ */
+#define NICLAB_INIC_SIGNED_64 2
+
+/**
+ * uint32_t.
+ */
+#define NICLAB_INIC_UNSIGNED_32 3
+
+/**
+ * uint64_t.
+ */
+#define NICLAB_INIC_UNSIGNED_64 4
+
+/**
+ * double.
+ */
+#define NICLAB_INIC_DOUBLE 5
+
+/**
+ * niclab_inic_set_rules: messages of any node.
+ */
+#define NICLAB_INIC_ANY_NODE 4294967295
+
+/**
  * Source of a match entry: any node.
  */
 #define NICLAB_MATCH_ANY UINT32_MAX
@@ -234,76 +304,6 @@
 #define NICLAB_MATCH_REFUSED 9
 
 /**
- * Event: the card has all data of a message, and needs its memory no more.
- */
-#define NICLAB_INIC_SENT 1
-
-/**
- * Event: a message is in the memory that was posted for it.
- */
-#define NICLAB_INIC_RECEIVED 2
-
-/**
- * Event: a command was refused.
- */
-#define NICLAB_INIC_REFUSED 3
-
-/**
- * Event: a message was not delivered, and the card has given up.
- */
-#define NICLAB_INIC_FAILED 4
-
-/**
- * Event: a barrier, a multicast or a reduction is over; the result says whether it is done.
- */
-#define NICLAB_INIC_DONE 5
-
-/**
- * A reduction's operator: the sum. Integers wrap.
- */
-#define NICLAB_INIC_SUM 1
-
-/**
- * The least.
- */
-#define NICLAB_INIC_MIN 2
-
-/**
- * The greatest.
- */
-#define NICLAB_INIC_MAX 3
-
-/**
- * A reduction's values: int32_t.
- */
-#define NICLAB_INIC_SIGNED_32 1
-
-/**
- * int64_t.
- */
-#define NICLAB_INIC_SIGNED_64 2
-
-/**
- * uint32_t.
- */
-#define NICLAB_INIC_UNSIGNED_32 3
-
-/**
- * uint64_t.
- */
-#define NICLAB_INIC_UNSIGNED_64 4
-
-/**
- * double.
- */
-#define NICLAB_INIC_DOUBLE 5
-
-/**
- * niclab_inic_set_rules: messages of any node.
- */
-#define NICLAB_INIC_ANY_NODE 4294967295
-
-/**
  * An active port.
  */
 typedef struct gamma_port gamma_port;
@@ -324,14 +324,14 @@ typedef struct grim_queue grim_queue;
 typedef struct niclab_device niclab_device;
 
 /**
- * An open port of a Match NIC.
- */
-typedef struct niclab_match_port niclab_match_port;
-
-/**
  * The open port of a NIC that posts messages.
  */
 typedef struct niclab_inic_port niclab_inic_port;
+
+/**
+ * An open port of a Match NIC.
+ */
+typedef struct niclab_match_port niclab_match_port;
 
 /**
  * Memory registered for a port.
@@ -465,6 +465,40 @@ typedef struct {
  * with the handle that is polled.
  */
 typedef void (*grim_handler)(grim_queue *send_queue, const grim_message *message, void *user);
+
+/**
+ * An event.
+ */
+typedef struct {
+  /**
+   * User value of the command.
+   */
+  uint64_t user;
+  /**
+   * Bytes of the message.
+   */
+  uint64_t bytes;
+  /**
+   * Bytes that were moved.
+   */
+  uint64_t moved_bytes;
+  /**
+   * Number of the message among those between both nodes, from 1; 0 where the card does not count them.
+   */
+  uint64_t message;
+  /**
+   * Node that sent what was received; of NICLAB_INIC_DONE the group; else the node that it was for.
+   */
+  uint32_t node;
+  /**
+   * NICLAB_INIC_SENT and the others.
+   */
+  uint32_t kind;
+  /**
+   * 0: done; 1: done, but cut; anything else: not done, niclab_inic_result_text() says why.
+   */
+  uint32_t result;
+} niclab_inic_event;
 
 /**
  * A match entry to append.
@@ -640,40 +674,6 @@ typedef struct {
   uint32_t portal;
 } niclab_match_event;
 
-/**
- * An event.
- */
-typedef struct {
-  /**
-   * User value of the command.
-   */
-  uint64_t user;
-  /**
-   * Bytes of the message.
-   */
-  uint64_t bytes;
-  /**
-   * Bytes that were moved.
-   */
-  uint64_t moved_bytes;
-  /**
-   * Number of the message among those between both nodes, from 1; 0 where the card does not count them.
-   */
-  uint64_t message;
-  /**
-   * Node that sent what was received; of NICLAB_INIC_DONE the group; else the node that it was for.
-   */
-  uint32_t node;
-  /**
-   * NICLAB_INIC_SENT and the others.
-   */
-  uint32_t kind;
-  /**
-   * 0: done; 1: done, but cut; anything else: not done, niclab_inic_result_text() says why.
-   */
-  uint32_t result;
-} niclab_inic_event;
-
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -717,8 +717,8 @@ void niclab_close(niclab_device *device);
 int niclab_get_info(const niclab_device *device, niclab_info *info);
 
 /**
- * Opens port `number`, or any free one for NICLAB_ANY_PORT, with a receive queue of `slices` (a power of two from 8 on;
- * 0 for 256).
+ * Opens port `number`, or any free one for NICLAB_ANY_PORT, with a receive queue of `slices` (a power of two from 8
+ * on; 0 for 256).
  *
  * # Safety
  *
@@ -789,8 +789,8 @@ int niclab_ultra_revoke(niclab_ultra_port *port, uint32_t node, uint32_t node_po
  *
  * # Safety
  *
- * `port` must be null or from niclab_ultra_open, `payload` valid for `words` words or `words` zero, `tag` null or valid
- * for two.
+ * `port` must be null or from niclab_ultra_open, `payload` valid for `words` words or `words` zero, `tag` null or
+ * valid for two.
  */
 int niclab_ultra_send(niclab_ultra_port *port,
                       const uint64_t *payload,
@@ -863,8 +863,8 @@ int gamma_send(gamma_port *port,
  *
  * # Safety
  *
- * `port` must be null or from gamma_open, `handler` null or a function that takes `user`, `handled` null or valid for a
- * store.
+ * `port` must be null or from gamma_open, `handler` null or a function that takes `user`, `handled` null or valid for
+ * a store.
  */
 int gamma_poll(gamma_port *port,
                gamma_handler handler,
@@ -1034,18 +1034,19 @@ int grim_expose(grim *handle,
                 uint32_t *name);
 
 /**
- * As grim_send_short(), from a handler: what finds no room waits, and there is a bound for that (NICLAB_ERROR_REFUSED).
+ * As grim_send_short(), from a handler: what finds no room waits, and there is a bound for that
+ * (NICLAB_ERROR_REFUSED).
  *
  * # Safety
  *
  * `send_queue` must be null or what the handler was given, `arguments` null or valid for four integers.
  */
 int grim_queue_short(grim_queue *send_queue,
-                      uint32_t channel,
-                      uint32_t node,
-                      uint32_t port,
-                      uint32_t handler,
-                      const uint32_t *arguments);
+                     uint32_t channel,
+                     uint32_t node,
+                     uint32_t port,
+                     uint32_t handler,
+                     const uint32_t *arguments);
 
 /**
  * As grim_send_bulk(), from a handler.
@@ -1055,13 +1056,204 @@ int grim_queue_short(grim_queue *send_queue,
  * As grim_queue_short; `payload` must be null or valid for reads of `bytes`.
  */
 int grim_queue_bulk(grim_queue *send_queue,
-                     uint32_t channel,
+                    uint32_t channel,
+                    uint32_t node,
+                    uint32_t port,
+                    uint32_t handler,
+                    const uint32_t *arguments,
+                    const void *payload,
+                    uint64_t bytes);
+
+/**
+ * What a result of an event means, in English; never null. Valid for ever.
+ */
+const char *niclab_inic_result_text(uint32_t result);
+
+/**
+ * Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for
+ * 256).
+ *
+ * # Safety
+ *
+ * `device` must be null or from niclab_open, `port` null or valid for a store.
+ */
+int niclab_inic_open(const niclab_device *device,
+                     uint32_t number,
+                     uint32_t events,
+                     niclab_inic_port **port);
+
+/**
+ * Closes a port, as soon as its regions are released too. Null is ignored.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_inic_open, and is not to be used again.
+ */
+void niclab_inic_close(niclab_inic_port *port);
+
+/**
+ * The port's number.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_inic_open; null has the number NICLAB_ANY_PORT.
+ */
+uint32_t niclab_inic_number(const niclab_inic_port *port);
+
+/**
+ * Sets how the port waits: NICLAB_SPIN, NICLAB_BLOCK or NICLAB_ADAPTIVE.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_inic_open.
+ */
+int niclab_inic_set_wait_policy(niclab_inic_port *port, int policy);
+
+/**
+ * Allocates and registers at least `bytes` of memory, zeros all of them. niclab_region_memory() says where they are.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_inic_open, `region` null or valid for a store.
+ */
+int niclab_inic_allocate(const niclab_inic_port *port,
+                         uint64_t bytes,
+                         niclab_region **region);
+
+/**
+ * Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed
+ * before niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_inic_open, `region` null or valid for a store, `memory` null or valid for reads
+ * and writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
+ */
+int niclab_inic_register(const niclab_inic_port *port,
+                         void *memory,
+                         uint64_t bytes,
+                         niclab_region **region);
+
+/**
+ * Sends `bytes` of a region from `offset` on to `node`: a multiple of 4, and not 0. With `tells`, NICLAB_INIC_SENT
+ * tells when the memory may be used again. Waits for room up to `timeout_us`; 0 does not wait, and fails with
+ * NICLAB_ERROR_AGAIN.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_inic_open, `region` null or from this library.
+ */
+int niclab_inic_send(niclab_inic_port *port,
                      uint32_t node,
-                     uint32_t port,
-                     uint32_t handler,
-                     const uint32_t *arguments,
-                     const void *payload,
-                     uint64_t bytes);
+                     const niclab_region *region,
+                     uint64_t offset,
+                     uint64_t bytes,
+                     uint64_t user,
+                     bool tells,
+                     int64_t timeout_us);
+
+/**
+ * Posts `bytes` of a region from `offset` on, a multiple of 4 and not 0, for one message from whichever node. With
+ * `interrupts`, the NIC interrupts once the event of the message is there. Waits for room as niclab_inic_send does.
+ *
+ * # Safety
+ *
+ * As niclab_inic_send.
+ */
+int niclab_inic_receive(niclab_inic_port *port,
+                        const niclab_region *region,
+                        uint64_t offset,
+                        uint64_t bytes,
+                        uint64_t user,
+                        bool interrupts,
+                        int64_t timeout_us);
+
+/**
+ * Changes when the NIC interrupts, beside receives that ask for it: for so many bytes that came; `at_end` of a message
+ * for those that are pooled; for each message of so many bytes or more; of `node`, or NICLAB_INIC_ANY_NODE. 0 turns a
+ * rule off.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_inic_open.
+ */
+int niclab_inic_set_rules(const niclab_inic_port *port,
+                          uint64_t chunk_bytes,
+                          bool at_end,
+                          uint64_t min_message_bytes,
+                          uint32_t node);
+
+/**
+ * Makes a group of `count` nodes, this one among them, in the same order at every member. Without nodes drops it.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_inic_open, `nodes` valid for reads of `count` numbers, or null where there are
+ * none.
+ */
+int niclab_inic_group(const niclab_inic_port *port,
+                      uint32_t group,
+                      const uint32_t *nodes,
+                      uint32_t count);
+
+/**
+ * Waits for all members of a group: NICLAB_INIC_DONE tells that all have come. With `interrupts`, the NIC interrupts
+ * then. Waits for room as niclab_inic_send does.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_inic_open.
+ */
+int niclab_inic_barrier(niclab_inic_port *port,
+                        uint32_t group,
+                        uint64_t user,
+                        bool interrupts,
+                        int64_t timeout_us);
+
+/**
+ * Sends `bytes` of a region from `offset` on to all other members of a group, each of which must have posted room:
+ * NICLAB_INIC_DONE tells that all have it. Otherwise as niclab_inic_barrier.
+ *
+ * # Safety
+ *
+ * As niclab_inic_send.
+ */
+int niclab_inic_multicast(niclab_inic_port *port,
+                          uint32_t group,
+                          const niclab_region *region,
+                          uint64_t offset,
+                          uint64_t bytes,
+                          uint64_t user,
+                          bool interrupts,
+                          int64_t timeout_us);
+
+/**
+ * Combines `bytes` of values of a region from `offset` on with those of all other members, by NICLAB_INIC_SUM and the
+ * others: NICLAB_INIC_DONE tells that the result stands in their place. Otherwise as niclab_inic_barrier.
+ *
+ * # Safety
+ *
+ * As niclab_inic_send.
+ */
+int niclab_inic_reduce(niclab_inic_port *port,
+                       uint32_t group,
+                       const niclab_region *region,
+                       uint64_t offset,
+                       uint64_t bytes,
+                       uint32_t operator_,
+                       uint32_t element,
+                       uint64_t user,
+                       bool interrupts,
+                       int64_t timeout_us);
+
+/**
+ * Receives an event; waits for it up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_inic_open, `event` null or valid for a store.
+ */
+int niclab_inic_next_event(niclab_inic_port *port, niclab_inic_event *event, int64_t timeout_us);
 
 /**
  * What a result of an event means, in English; never null. Valid for ever.
@@ -1192,8 +1384,8 @@ int niclab_match_get(niclab_match_port *port,
 int niclab_match_next_event(niclab_match_port *port, niclab_match_event *event, int64_t timeout_us);
 
 /**
- * Reads a counter; waits until it has `successes`, or another failure, up to `timeout_us`; 0 does not wait. Each result
- * goes where it is wanted, unless that is null.
+ * Reads a counter; waits until it has `successes`, or another failure, up to `timeout_us`; 0 does not wait. Each
+ * result goes where it is wanted, unless that is null.
  *
  * # Safety
  *
@@ -1205,197 +1397,6 @@ int niclab_match_counter(niclab_match_port *port,
                          uint64_t *found,
                          uint64_t *failures,
                          int64_t timeout_us);
-
-/**
- * What a result of an event means, in English; never null. Valid for ever.
- */
-const char *niclab_inic_result_text(uint32_t result);
-
-/**
- * Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for
- * 256).
- *
- * # Safety
- *
- * `device` must be null or from niclab_open, `port` null or valid for a store.
- */
-int niclab_inic_open(const niclab_device *device,
-                      uint32_t number,
-                      uint32_t events,
-                      niclab_inic_port **port);
-
-/**
- * Closes a port, as soon as its regions are released too. Null is ignored.
- *
- * # Safety
- *
- * `port` must be null or from niclab_inic_open, and is not to be used again.
- */
-void niclab_inic_close(niclab_inic_port *port);
-
-/**
- * The port's number.
- *
- * # Safety
- *
- * `port` must be null or from niclab_inic_open; null has the number NICLAB_ANY_PORT.
- */
-uint32_t niclab_inic_number(const niclab_inic_port *port);
-
-/**
- * Sets how the port waits: NICLAB_SPIN, NICLAB_BLOCK or NICLAB_ADAPTIVE.
- *
- * # Safety
- *
- * `port` must be null or from niclab_inic_open.
- */
-int niclab_inic_set_wait_policy(niclab_inic_port *port, int policy);
-
-/**
- * Allocates and registers at least `bytes` of memory, zeros all of them. niclab_region_memory() says where they are.
- *
- * # Safety
- *
- * `port` must be null or from niclab_inic_open, `region` null or valid for a store.
- */
-int niclab_inic_allocate(const niclab_inic_port *port,
-                          uint64_t bytes,
-                          niclab_region **region);
-
-/**
- * Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed
- * before niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
- *
- * # Safety
- *
- * `port` must be null or from niclab_inic_open, `region` null or valid for a store, `memory` null or valid for reads
- * and writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
- */
-int niclab_inic_register(const niclab_inic_port *port,
-                          void *memory,
-                          uint64_t bytes,
-                          niclab_region **region);
-
-/**
- * Sends `bytes` of a region from `offset` on to `node`: a multiple of 4, and not 0. With `tells`, NICLAB_INIC_SENT
- * tells when the memory may be used again. Waits for room up to `timeout_us`; 0 does not wait, and fails with
- * NICLAB_ERROR_AGAIN.
- *
- * # Safety
- *
- * `port` must be null or from niclab_inic_open, `region` null or from this library.
- */
-int niclab_inic_send(niclab_inic_port *port,
-                      uint32_t node,
-                      const niclab_region *region,
-                      uint64_t offset,
-                      uint64_t bytes,
-                      uint64_t user,
-                      bool tells,
-                      int64_t timeout_us);
-
-/**
- * Posts `bytes` of a region from `offset` on, a multiple of 4 and not 0, for one message from whichever node. With
- * `interrupts`, the NIC interrupts once the event of the message is there. Waits for room as niclab_inic_send does.
- *
- * # Safety
- *
- * As niclab_inic_send.
- */
-int niclab_inic_receive(niclab_inic_port *port,
-                         const niclab_region *region,
-                         uint64_t offset,
-                         uint64_t bytes,
-                         uint64_t user,
-                         bool interrupts,
-                         int64_t timeout_us);
-
-/**
- * Changes when the NIC interrupts, beside receives that ask for it: for so many bytes that came; `at_end` of a message
- * for those that are pooled; for each message of so many bytes or more; of `node`, or NICLAB_INIC_ANY_NODE. 0 turns a
- * rule off.
- *
- * # Safety
- *
- * `port` must be null or from niclab_inic_open.
- */
-int niclab_inic_set_rules(const niclab_inic_port *port,
-                           uint64_t chunk_bytes,
-                           bool at_end,
-                           uint64_t min_message_bytes,
-                           uint32_t node);
-
-/**
- * Makes a group of `count` nodes, this one among them, in the same order at every member. Without nodes drops it.
- *
- * # Safety
- *
- * `port` must be null or from niclab_inic_open, `nodes` valid for reads of `count` numbers, or null where there are
- * none.
- */
-int niclab_inic_group(const niclab_inic_port *port,
-                       uint32_t group,
-                       const uint32_t *nodes,
-                       uint32_t count);
-
-/**
- * Waits for all members of a group: NICLAB_INIC_DONE tells that all have come. With `interrupts`, the NIC interrupts
- * then. Waits for room as niclab_inic_send does.
- *
- * # Safety
- *
- * `port` must be null or from niclab_inic_open.
- */
-int niclab_inic_barrier(niclab_inic_port *port,
-                         uint32_t group,
-                         uint64_t user,
-                         bool interrupts,
-                         int64_t timeout_us);
-
-/**
- * Sends `bytes` of a region from `offset` on to all other members of a group, each of which must have posted room:
- * NICLAB_INIC_DONE tells that all have it. Otherwise as niclab_inic_barrier.
- *
- * # Safety
- *
- * As niclab_inic_send.
- */
-int niclab_inic_multicast(niclab_inic_port *port,
-                           uint32_t group,
-                           const niclab_region *region,
-                           uint64_t offset,
-                           uint64_t bytes,
-                           uint64_t user,
-                           bool interrupts,
-                           int64_t timeout_us);
-
-/**
- * Combines `bytes` of values of a region from `offset` on with those of all other members, by NICLAB_INIC_SUM and the
- * others: NICLAB_INIC_DONE tells that the result stands in their place. Otherwise as niclab_inic_barrier.
- *
- * # Safety
- *
- * As niclab_inic_send.
- */
-int niclab_inic_reduce(niclab_inic_port *port,
-                        uint32_t group,
-                        const niclab_region *region,
-                        uint64_t offset,
-                        uint64_t bytes,
-                        uint32_t operator_,
-                        uint32_t element,
-                        uint64_t user,
-                        bool interrupts,
-                        int64_t timeout_us);
-
-/**
- * Receives an event; waits for it up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
- *
- * # Safety
- *
- * `port` must be null or from niclab_inic_open, `event` null or valid for a store.
- */
-int niclab_inic_next_event(niclab_inic_port *port, niclab_inic_event *event, int64_t timeout_us);
 
 /**
  * Deregisters memory: once this returns, the NIC touches it no more. Its entries are unlinked without events. Null is
