@@ -299,7 +299,7 @@ fn source_change_rebuilds_and_reruns_a_watched_driver() {
 
 /// A driver that dereferences a null pointer or frees memory twice when it is told so.
 fn planted() -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("watching/planted");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("debug_kernel/planted");
     folder.canonicalize().expect("it is in the tree").display().to_string()
 }
 
