@@ -81,7 +81,11 @@ fn chains_go_to_the_model_and_come_back_with_what_it_wrote() {
     until("a poll demand for each notification", || {
         lab.daemon().shell().world().nodes[0].card.nic.unordered() >= 2
     });
-    assert_eq!(lab.daemon().shell().world().nodes[0].card.doorbells(), 2, "a notify of each descriptor queue");
+    assert_eq!(
+        lab.daemon().shell().world().nodes[0].card.doorbells(),
+        2,
+        "a notify of each descriptor queue"
+    );
     // Two descriptors of each chain are fetched, and one is written back.
     assert_eq!(crossings(&lab, Crossing::DescriptorFetch), (2 * CHAINS, 2 * CHAINS * 2 * 16));
     assert_eq!(crossings(&lab, Crossing::DescriptorWriteBack), (2 * CHAINS, 2 * CHAINS * 16));
