@@ -223,7 +223,7 @@ mod tests {
         let warnings = load("a.txt", b"nop\n").unwrap().warnings().to_owned();
         assert!(warnings.contains("a.txt:1:1: warning[falls_through]"), "{warnings}");
         let error = load("a.nmi", b"in\n").unwrap_err();
-        assert!(error.contains("a.nmi: this is no match unit firmware"), "{error}");
+        assert!(error.contains("a.nmi: this is not match unit firmware"), "{error}");
         let error = load("a.nma", b"inn\n").unwrap_err();
         assert!(error.contains("a.nma:1:1: error") && error.contains("an error"), "{error}");
         let error = load("a.nma", "inn\n".repeat(1_000).as_bytes()).unwrap_err();

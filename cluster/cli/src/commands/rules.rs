@@ -44,7 +44,7 @@ fn explain(rule: &Rule) -> String {
     let mut text = String::new();
     let title = rules::section_title(rule.section);
     let check = match rule.check {
-        Check::Live(proof) => format!("yes, where {proof}"),
+        Check::Live(proof) => format!("yes, if {proof}"),
         Check::No(why) => format!("no, {why}"),
     };
     let _ = writeln!(text, "{} (docs/driver/DEVICE.md, chapter {}: {title})\n", rule.name, rule.section);

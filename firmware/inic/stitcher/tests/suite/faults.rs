@@ -132,7 +132,7 @@ fn invalid_connections_are_found() {
             "dup_find",
             [
                 "`build_acks.headers` has two drivers: `order_pkts.headers` and `dup_find.headers`",
-                "leave one",
+                "remove one of the connections",
             ],
         ),
         (
@@ -142,7 +142,7 @@ fn invalid_connections_are_found() {
                 "dup_find.verdicts = [\"drop_pkt.verdicts\", \"drop_pkt.verdicts\"]",
             )],
             "dup_find",
-            ["`dup_find.verdicts` and `dup_find.verdicts`", "leave one"],
+            ["`dup_find.verdicts` and `dup_find.verdicts`", "remove one of the connections"],
         ),
         (
             "conf4",
