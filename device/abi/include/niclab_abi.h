@@ -15,137 +15,135 @@
 #endif
 
 /*
- * What a host and a niclab NIC agree on, and nothing else.
+ * The contract between a host and a niclab NIC.
  *
- * Every layout that crosses the boundary between a guest and the device is defined here once: the kernel driver
- * uses it through the generated C header (`include/niclab_abi.h`), the user library and the device daemon directly.
- * All fields are little-endian; all structures are `repr(C)` without implicit padding, and their sizes are asserted
- * at compile time.
+ * This crate defines every layout that crosses the boundary between a guest and the device, once. The kernel driver
+ * uses the generated C header (`include/niclab_abi.h`); the user library and the device daemon use the crate itself.
+ * All fields are little-endian. All structures are `repr(C)` without implicit padding, with sizes asserted at compile
+ * time.
  *
  * Read in this order:
  *
- * 1. [`config`]: what a driver reads first, in the virtio configuration space;
+ * 1. [`config`]: the virtio configuration space, which a driver reads first;
  * 2. [`bar`]: the information page and its table of windows, and the requester and completer pages of a port;
  * 3. [`receive`]: slices and the status line, which the device writes into host memory;
  * 4. [`control`]: requests on the control queue;
- * 5. [`event`]: what an interrupt tells;
- * 6. what cards with these features add: [`region`], memory that a program registers; [`lists`], posted receives, with
- * commands and events; [`posts`], messages to any node, the same; [`channels`], active messages that are pushed;
- * [`rings`], frames by descriptors, and [`active_ports`], what drivers send in them; [`firmware`];
+ * 5. [`event`]: the events that explain interrupts;
+ * 6. extensions of cards with these features: [`region`], memory that a program registers; [`lists`], posted receives,
+ * with commands and events; [`posts`], the same for messages to any node; [`channels`], active messages that are
+ * pushed; [`rings`], frames by descriptors, and [`active_ports`], the drivers' protocol in these frames;
+ * [`firmware`];
  * 7. [`ioctl`]: the character device between the kernel driver and a user program;
- * 8. [`rules`]: what a driver must do, by name.
+ * 8. [`rules`]: the rules for drivers, by name.
  *
- * `docs/driver/DEVICE.md` is the prose of this crate: the device programmer's manual.
+ * `docs/driver/DEVICE.md` is the device programmer's manual, which explains this crate.
  */
 
-/* Version of everything in this crate. A driver refuses a device that speaks another version. */
+/* Version of this crate's contract. A driver refuses a device of another version. */
 #define NICLAB_ABI_VERSION 2U
 
 /*
  * First word of the configuration space and of the BAR's information page: the bytes `niclab\0\x01`.
  *
- * The virtio identity 38 is not ours alone, so that the driver must recognise the device by this word.
+ * Virtio identity 38 is not reserved for niclab, so the driver must recognise the device by this word.
  */
 #define NICLAB_MAGIC 0x10062616c63696eULL
 
-/* Virtio device identity of the cluster function: one that QEMU's name table knows and no Linux driver claims. */
+/* Virtio device identity of the cluster function. QEMU's name table knows it, and no Linux driver claims it. */
 #define NICLAB_VIRTIO_ID 38U
 
-/* Bytes of a page: of the BAR, and of a queue-notify register's own page. */
+/* Bytes of a page of the BAR, and of the page of a queue-notify register. */
 #define NICLAB_PAGE_BYTES 4096U
 
-/* Virtqueues of the cluster function; `num_vqs` on QEMU's command line. */
+/* Number of virtqueues of the cluster function; `num_vqs` on QEMU's command line. */
 #define NICLAB_QUEUES 5U
 
-/* Descriptors of each virtqueue; `vq_size` on QEMU's command line. */
+/* Maximum number of descriptors of each virtqueue; `vq_size` on QEMU's command line. */
 #define NICLAB_QUEUE_SIZE 256U
 
-/* Requests and replies, [`control`]. Interrupts for each reply. */
+/* Queue of requests and replies, [`control`]. The device interrupts for each reply. */
 #define NICLAB_QUEUE_CONTROL 0U
 
-/* Buffers that the device fills with an [`event::Event`] each. Interrupts for each event. */
+/* Queue of buffers for events; the device fills each with one [`event::Event`]. It interrupts for each event. */
 #define NICLAB_QUEUE_EVENT 1U
 
 /*
- * Transmit descriptor ring of the models that send by descriptor; the others leave it idle. Interrupts for chains that
- * come back.
+ * Transmit descriptor queue of models that send by descriptor. Other models leave it idle. The device interrupts for
+ * returned chains.
  */
 #define NICLAB_QUEUE_TRANSMIT 2U
 
 /*
- * Receive descriptor ring of the models that receive by descriptor; the others leave it idle. Interrupts for chains
- * that come back.
+ * Receive descriptor queue of models that receive by descriptor. Other models leave it idle. The device interrupts for
+ * returned chains.
  */
 #define NICLAB_QUEUE_RECEIVE 3U
 
 /*
- * Never holds a descriptor and never interrupts: its notify register, which has a page of its own, is the doorbell of
- * all requester and completer pages, mapped into user programs.
+ * Doorbell queue, which never has a descriptor and never interrupts. Its notify register has a page of its own, which
+ * drivers map into user programs. It is the doorbell of all requester and completer pages.
  */
 #define NICLAB_QUEUE_DOORBELL 4U
 
 /*
- * The virtio configuration space of the cluster function: what a driver reads before anything else.
+ * The virtio configuration space of the cluster function, which a driver reads first.
  */
 
-/* Bytes of configuration space; `config_size` on QEMU's command line, which aborts above 256. */
+/* Bytes of configuration space; `config_size` on QEMU's command line. QEMU aborts above 256. */
 #define NICLAB_CONFIG_BYTES 256U
 
-/* Bytes of a model's name, filled up with zeros. */
+/* Bytes of a model's name, padded with zeros. */
 #define NICLAB_NAME_BYTES 16U
 
-/* A receive queue of slices, written by whom the port authorizes and where it routes. */
+/* Each port has a receive queue of slices. It authorizes its senders, and has a route to its receiver. */
 #define NICLAB_FEATURE_SLICES 1U
 
-/* Lists of posted receives: slots carry commands, and a queue of events tells what became of them ([`crate::lists`]). */
+/* Lists of posted receives: slots carry commands, and a queue of events reports their results ([`crate::lists`]). */
 #define NICLAB_FEATURE_LISTS 2U
 
-/* Host memory is registered as regions ([`crate::region`]). */
+/* Programs register host memory as regions ([`crate::region`]). */
 #define NICLAB_FEATURE_REGIONS 4U
 
-/* Firmware can be loaded ([`crate::firmware`]). */
+/* A driver can load firmware ([`crate::firmware`]). */
 #define NICLAB_FEATURE_FIRMWARE 8U
 
-/* List entries that the card does not hold go on in host memory ([`crate::lists::OP_SPILL_OPEN`]). */
+/* List entries beyond the card's memory are in host memory ([`crate::lists::OP_SPILL_OPEN`]). */
 #define NICLAB_FEATURE_SPILL 16U
 
 /*
- * Programs take turns in model time ([`crate::bar::CompleterPage::turn`]): a device that is told to do so says it, of
- * whatever model.
+ * Programs run in lockstep ([`crate::bar::CompleterPage::turn`]). Any model has this feature if the device is
+ * configured so.
  */
 #define NICLAB_FEATURE_TURNS 32U
 
-/*
- * Messages out of registered memory to any node, from the card's one port, into memory that is posted there
- * ([`crate::posts`]).
- */
+/* Messages from registered memory to any node, from the card's one port, into memory posted there ([`crate::posts`]). */
 #define NICLAB_FEATURE_POSTS 64U
 
-/* Firmware is handed over while the card runs: loading is told by an event ([`crate::firmware::OP_FIRMWARE_LOAD`]). */
+/* Firmware reload while the card runs; an event reports its end ([`crate::firmware::OP_FIRMWARE_LOAD`]). */
 #define NICLAB_FEATURE_HAND_OVER 128U
 
 /*
- * Barriers, multicasts and reductions of groups of nodes, which cards carry out among themselves
- * ([`crate::posts::PostGroup`]). With [`FEATURE_POSTS`].
+ * Barriers, multicasts and reductions in groups of nodes, which the cards carry out without the hosts
+ * ([`crate::posts::PostGroup`]). Requires [`FEATURE_POSTS`].
  */
 #define NICLAB_FEATURE_COLLECTIVES 256U
 
-/* Active messages over logical channels, pushed into the card, from each port to any ([`crate::channels`]). */
+/* Active messages on logical channels, which programs push into the card, from each port to any ([`crate::channels`]). */
 #define NICLAB_FEATURE_CHANNELS 512U
 
 /*
- * Frames by rings of descriptors in the host's memory ([`crate::rings`]). The card has no ports of its own: they are
- * the driver's.
+ * Frames by descriptor rings in host memory ([`crate::rings`]). The card has no ports of its own: the driver
+ * implements them.
  */
 #define NICLAB_FEATURE_RINGS 1024U
 
 /*
- * Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand
- * where they stood in every version.
+ * Configuration space, read-only for the guest. Bytes after the structure are zero. Magic word and version have
+ * the same position in every version.
  */
 struct niclab_device_config {
 
-	/* [`crate::MAGIC`]; anything else is a foreign device with the same virtio identity. */
+	/* [`crate::MAGIC`]; any other value is another device with the same virtio identity. */
 	__u64 magic;
 
 	/* [`crate::ABI_VERSION`]. */
@@ -154,57 +152,57 @@ struct niclab_device_config {
 	/* This node's number, from 0. It is the node part of an address on the cluster network. */
 	__u32 node;
 
-	/* Name of the NIC model, first byte lowest: for people. What a driver may ask of the card, `features` says. */
+	/* Name of the NIC model for people, first byte lowest. `features` says what the card can do. */
 	__u64 name_first;
 
 	/* The other half of the name. */
 	__u64 name_rest;
 
-	/* `FEATURE_` bits. A driver ignores those that it does not know. */
+	/* `FEATURE_` bits. A driver ignores bits that it does not know. */
 	__u64 features;
 
-	/* Nodes of the cluster. */
+	/* Number of nodes of the cluster. */
 	__u32 nodes;
 
-	/* Ports that can be open at a time. */
+	/* Maximum number of open ports. */
 	__u32 ports;
 
-	/* Most slices of one port's receive queue, or events. */
+	/* Maximum number of slices or events of one port's receive queue. */
 	__u32 max_slices;
 
-	/* Authorization entries of one port; zero where senders need none. */
+	/* Authorization entries of one port; zero if senders need none. */
 	__u32 authorizations;
 
 	/*
-	 * Pages of the BAR: the information page, then the windows of which it has a table, then spare; at most
+	 * Pages of the BAR: the information page, then the windows in its table, then unused pages; at most
 	 * [`crate::bar::MAX_BAR_PAGES`].
 	 */
 	__u32 bar_pages;
 
 	/*
-	 * Longest time a control request may take, milliseconds of wall time. A driver that waited longer takes the
-	 * device for dead.
+	 * Longest time that a control request may take, in milliseconds of wall time. After a longer wait a driver
+	 * treats the device as dead.
 	 */
 	__u32 control_timeout_ms;
 
-	/* [`FEATURE_LISTS`]: entries that fit into device memory. Otherwise zero. */
+	/* [`FEATURE_LISTS`]: number of entries that fit into device memory. Otherwise zero. */
 	__u32 list_entries;
 
-	/* A message is a multiple of so many bytes. */
+	/* The length of a message is a multiple of this number of bytes. */
 	__u32 message_unit_bytes;
 
-	/* Most bytes of a message. */
+	/* Maximum length of a message in bytes. */
 	__u64 max_message_bytes;
 
 	/* Ethernet address of the card, first byte lowest; the upper two bytes are zero. */
 	__u64 mac;
 
-	/* [`FEATURE_CHANNELS`]: bytes of a channel's payload region that the card offers. Otherwise zero. */
+	/* [`FEATURE_CHANNELS`]: bytes of each channel's payload region that the card offers. Otherwise zero. */
 	__u32 channel_payload_bytes;
 
 	/*
-	 * [`FEATURE_CHANNELS`]: bytes of a message that programs push first, before segments that double; zero: they
-	 * push whole messages.
+	 * [`FEATURE_CHANNELS`]: length of the first segment of a message in bytes; each further segment doubles. Zero:
+	 * programs push complete messages.
 	 */
 	__u32 channel_segment_bytes;
 };
@@ -213,43 +211,43 @@ NICLAB_ASSERT_SIZE(struct niclab_device_config, 96);
 /*
  * The BAR: shared-memory region [`REGION`] of the cluster function.
  *
- * Page 0 is the information page. All else is windows, which the card's model declares, and of which the information
- * page has a table ([`Window`]). Most belong to ports: each port has its own part of such a window, which the kernel
- * driver maps to the port's owner alone, so that the device takes the place of a store as the identity of the sender.
- * A window of the card is the same for all. Two windows of a port are common to all models: its requester page
- * ([`WINDOW_REQUESTER`]), from which it sends, and its completer page ([`WINDOW_COMPLETER`]), in which it says what it
- * has received.
+ * Page 0 is the information page. All other pages belong to windows, which the card's model declares. The information
+ * page has a table of them ([`Window`]). Most windows belong to ports: each port has its own part of such a window.
+ * The kernel driver maps the part only to the port's owner, so the device identifies the sender by the address of a
+ * store. A window of the card is the same for all ports. Two windows are common to all models: the port's requester
+ * page ([`WINDOW_REQUESTER`]), from which it sends, and its completer page ([`WINDOW_COMPLETER`]), where it reports
+ * what it has received.
  *
- * The requester page is that of Fröning, Litz and Brüning (2007), whose section 3.3 codes length and flags into the
- * twelve address bits of the store. This BAR is memory, where a device cannot see the address of a store, so that the
- * page is a ring of [`SLOTS`] slots and the twelve bits travel in the slot's launch word, which is stored last.
+ * The requester page is that of Fröning, Litz and Brüning (2007). Their section 3.3 encodes length and flags in the
+ * twelve address bits of the store. This BAR is memory, where a device cannot see the address of a store. So the page
+ * is a ring of [`SLOTS`] slots, and the twelve bits are in the slot's launch word, which the program stores last.
  */
 
 /* Shared-memory region (virtio `shmid`) of the BAR. */
 #define NICLAB_REGION 0U
 
 /*
- * Page 0, read-only for user programs. The device writes [`InfoPage::magic`] last: a driver waits for it, bounded
- * in time, because the region is mapped a moment after the driver announced itself.
+ * Page 0, read-only for user programs. The device writes [`InfoPage::magic`] last, and a driver waits for it with
+ * a time limit: the device maps the region shortly after the driver's start.
  */
 struct niclab_info_page {
 
-	/* [`crate::MAGIC`] once all else is valid, zero before. */
+	/* [`crate::MAGIC`] when all other fields are valid, zero before. */
 	__u64 magic;
 
 	/* [`crate::ABI_VERSION`]. */
 	__u32 abi_version;
 
-	/* Pages of the BAR, this one included. */
+	/* Number of pages of the BAR, including this one. */
 	__u32 pages;
 
-	/* Ports. */
+	/* Number of ports. */
 	__u32 ports;
 
-	/* Slots of a requester page: [`SLOTS`]. */
+	/* Number of slots of a requester page: [`SLOTS`]. */
 	__u32 slots;
 
-	/* Windows: so many rows of the table at [`INFO_WINDOWS_OFFSET`]. */
+	/* Number of windows: rows of the table at [`INFO_WINDOWS_OFFSET`]. */
 	__u32 windows;
 
 	/* Zero. */
@@ -268,11 +266,11 @@ struct niclab_info_page {
 	__u64 reserved4;
 
 	/*
-	 * [`DOORBELL_WANTED`] when the device sleeps and a launch or a register write must be followed by a doorbell;
-	 * [`DOORBELL_SPARED`] while it polls the pages. On a cache line of its own.
+	 * [`DOORBELL_WANTED`] while the device sleeps: a post or a register store must be followed by a doorbell.
+	 * [`DOORBELL_SPARED`] while it polls the pages. The word has a cache line of its own.
 	 *
-	 * A sender stores, executes a full memory barrier, and only then reads this word; the device writes it,
-	 * executes a full barrier, and looks at the pages once more before it sleeps.
+	 * A sender stores, executes a full memory barrier, and only then reads this word. The device writes it,
+	 * executes a full barrier, and checks the pages once more before it sleeps.
 	 */
 	__u64 doorbell;
 };
@@ -288,63 +286,62 @@ NICLAB_ASSERT_SIZE(struct niclab_info_page, 72);
 #define NICLAB_DOORBELL_WANTED 1U
 
 /*
- * One row of the table of windows. Page `n` of port `p`'s part is page `first_page + stride * p + n` of the BAR.
- * From the first port's part to the end of the last one's, a window has nothing of another window in it. Kinds are
- * all different.
+ * A row of the table of windows. Page `n` of port `p`'s part is page `first_page + stride * p + n` of the BAR.
+ * From the first port's part to the end of the last one's, no other window has a page. All kinds differ.
  */
 struct niclab_window {
 
 	/*
-	 * What it is for: [`WINDOW_REQUESTER`], [`WINDOW_COMPLETER`], or a number of the model's from
-	 * [`WINDOW_OF_MODEL`] on.
+	 * The purpose: [`WINDOW_REQUESTER`], [`WINDOW_COMPLETER`], or a number of the model, from [`WINDOW_OF_MODEL`]
+	 * on.
 	 */
 	__u32 kind;
 
-	/* How it is to be mapped, a `CACHING_`. */
+	/* The required caching, a `CACHING_` constant. */
 	__u32 caching;
 
-	/* What programs may do there, an `ACCESS_`. */
+	/* The access that programs have, an `ACCESS_` constant. */
 	__u32 access;
 
-	/* Page of the BAR where it begins; never page 0. */
+	/* First page in the BAR; never page 0. */
 	__u32 first_page;
 
-	/* Pages of each port's part, or of the whole where it is the card's; at least one. */
+	/* Number of pages of each port's part, or of the whole window if it belongs to the card; at least one. */
 	__u32 pages;
 
 	/*
-	 * Pages from one port's part to the next one's, at least `pages`. Zero: there is one part, the card's, for any
-	 * open port.
+	 * Distance in pages from one port's part to the next one's, at least `pages`. Zero: the window has one part,
+	 * which belongs to the card, for any open port.
 	 */
 	__u32 stride;
 };
 NICLAB_ASSERT_SIZE(struct niclab_window, 24);
 
-/* Byte offset of the table of windows in the information page; on cache lines of its own. */
+/* Byte offset of the table of windows in the information page. The table has cache lines of its own. */
 #define NICLAB_INFO_WINDOWS_OFFSET 128U
 
-/* Most windows of a BAR. */
+/* Maximum number of windows of a BAR. */
 #define NICLAB_MAX_WINDOWS 8U
 
-/* Most pages of a BAR: 16 MiB, half of the room that a virtual PCI slot sets aside for a card that is plugged in. */
+/* Maximum number of pages of a BAR: 16 MiB, half of the room that a virtual PCI slot reserves for a hot-plugged card. */
 #define NICLAB_MAX_BAR_PAGES 4096U
 
-/* [`Window::kind`]: the port's requester page. One page of each port. */
+/* [`Window::kind`]: the port's requester page. Each port has one page. */
 #define NICLAB_WINDOW_REQUESTER 1U
 
-/* [`Window::kind`]: the port's completer page, [`CompleterPage`]. One page of each port. */
+/* [`Window::kind`]: the port's completer page, [`CompleterPage`]. Each port has one page. */
 #define NICLAB_WINDOW_COMPLETER 2U
 
-/* [`Window::kind`]: from here on a model says what a number means. */
+/* [`Window::kind`]: first number that the model defines. */
 #define NICLAB_WINDOW_OF_MODEL 16U
 
-/* [`Window::caching`]: every store goes out by itself, and every load comes from the device. */
+/* [`Window::caching`]: uncached. Every store leaves separately, and every load comes from the device. */
 #define NICLAB_CACHING_UNCACHED 1U
 
-/* [`Window::caching`]: stores may be joined, and go out in any order up to the next fence. */
+/* [`Window::caching`]: write-combining. Stores may be merged, and leave in any order up to the next fence. */
 #define NICLAB_CACHING_WRITE_COMBINING 2U
 
-/* [`Window::caching`]: as ordinary memory. */
+/* [`Window::caching`]: write-back, like ordinary memory. */
 #define NICLAB_CACHING_WRITE_BACK 3U
 
 /* [`Window::access`]: programs read, the device writes. */
@@ -353,116 +350,119 @@ NICLAB_ASSERT_SIZE(struct niclab_window, 24);
 /* [`Window::access`]: programs read and write. */
 #define NICLAB_ACCESS_READ_WRITE 2U
 
-/* Slots of a requester page. */
+/* Number of slots of a requester page. */
 #define NICLAB_SLOTS 32U
 
 /* Bytes of a slot. */
 #define NICLAB_SLOT_BYTES 128U
 
-/* 64-bit words of a slot. */
+/* Number of 64-bit words of a slot. */
 #define NICLAB_SLOT_WORDS 16U
 
-/* Most payload words of a packet: one cache line (section 3.3). */
+/* Maximum number of payload words of a packet: one cache line (section 3.3). */
 #define NICLAB_PAYLOAD_WORDS 8U
 
-/* Tag words; every packet carries them (section 4). */
+/* Number of tag words, which every packet has (section 4). */
 #define NICLAB_TAG_WORDS 2U
 
 /*
- * Word of the slot where the tag begins. The payload ends right before it: `n` payload words take the words
- * `8 - n .. 8`, so that payload and tag are one burst of consecutive addresses that always ends at the same place.
+ * First tag word of the slot. The payload ends before it: `n` payload words are the words `8 - n .. 8`. So payload and
+ * tag are one burst of consecutive addresses that always ends at the same word.
  */
 #define NICLAB_SLOT_TAG_WORD 8U
 
 /*
- * Word of the slot that says what the program had received when it launched: [`RECEIVED_KNOWN`] and, in bits 0..32,
- * the low half of the number of slices that it had consumed. Zero: not said.
+ * Word of the slot with the number of slices that the program had consumed when it posted: [`RECEIVED_KNOWN`], and the
+ * low half of the number in bits 0..32. Zero: unknown.
  *
- * No hardware needs it. A device outside of the guest looks at the pages when it gets to it, and learns from this word
- * whether it carries the launch out in the place that it has among the port's other events, which is what makes the
- * model time of a live run exact (docs/use/LEDGER.md).
+ * No hardware needs this word. A device outside the guest polls the pages later than the post. From this word it
+ * learns whether it processes the post in its right order among the port's other events. That makes the model time of
+ * a live run exact (docs/use/LEDGER.md).
  */
 #define NICLAB_SLOT_RECEIVED_WORD 14U
 
-/* Bit of [`SLOT_RECEIVED_WORD`]: the count is said. */
+/* Bit of [`SLOT_RECEIVED_WORD`]: the number is known. */
 #define NICLAB_RECEIVED_KNOWN 0x8000000000000000ULL
 
-/* Word of the slot that launches it, stored last with release ordering. */
+/* Launch word of the slot: the program stores it last, with release ordering, and so posts the slot. */
 #define NICLAB_SLOT_LAUNCH_WORD 15U
 
 /* Lowest bit of the sequence number in a launch word. */
 #define NICLAB_LAUNCH_SEQUENCE_SHIFT 32U
 
 /*
- * Page-offset code, lowest bit of the length field (bits 3..7). The field holds the word of the slot where the burst
- * begins: `8 - payload words`, that is 8 for a packet of the tag alone and 0 for a whole cache line; 9..16 are not
- * valid.
+ * Page-offset code: lowest bit of the length field (bits 3..7). The field has the first word of the burst in the slot,
+ * `8 - payload words`: 8 for a packet of the tag alone, and 0 for a whole cache line. 9..16 are invalid.
  *
- * The paper says that the field counts up during the burst, so that zero means seven and the reverse: with one to
- * eight words coded as 0..=7 that is exactly this field's lower three bits, and the carry into its fourth bit is the
- * step from the payload to the "additional tag".
+ * The paper says that the field counts up during the burst, so that zero means seven and the reverse. With one to
+ * eight words encoded as 0..=7, that is exactly the lower three bits of this field. The carry into its fourth bit is
+ * the step from the payload to the "additional tag".
  */
 #define NICLAB_CODE_LENGTH_SHIFT 3U
 
-/* Page-offset code: the requester writes the status line as soon as the packet left it (local completion). */
+/* Page-offset code: the requester writes the status line when the packet has left it (local completion). */
 #define NICLAB_CODE_NOTIFY 128U
 
-/* Page-offset code: the receiving NIC interrupts its host once the slice is stored. */
+/* Page-offset code: the receiving NIC interrupts its host when the slice is stored. */
 #define NICLAB_CODE_INTERRUPT 256U
 
 /*
- * Page-offset code: the receiving NIC returns an acknowledgement once the slice is stored; the sender's status line
- * counts it.
+ * Page-offset code: the receiving NIC returns an acknowledgement when the slice is stored, and the sender's status
+ * line counts it.
  */
 #define NICLAB_CODE_ACKNOWLEDGE 512U
 
-/* Bits of the code that must be zero: alignment (0..3) and the two unused of the five upper bits (10, 11). */
+/* Bits of the code that must be zero: alignment (0..3) and the two unused ones of the five upper bits (10, 11). */
 #define NICLAB_CODE_RESERVED 3079U
 
 /*
- * Registers of a completer page, stored by the owner of the port (posted writes; followed by a doorbell when
- * [`InfoPage::doorbell`] wants one), and the words by which programs take turns. All else on the page is spare.
+ * Registers of a completer page, and the words for lockstep grants. The owner of the port stores to them (posted
+ * writes), and rings a doorbell if [`InfoPage::doorbell`] wants one. The rest of the page is unused.
  *
- * Turns are how a live run has the simulator's model time ([`crate::config::FEATURE_TURNS`]). No hardware has
- * them, and they have no price. A program uses them on one port, the first that it opens.
+ * In lockstep a live run has the simulator's model time ([`crate::config::FEATURE_TURNS`]). No hardware has
+ * grants, and they have no price. A program uses them on the first port that it opens.
  */
 struct niclab_completer_page {
 
 	/*
-	 * Slices that the program has consumed since the port was opened. Frees them for new packets. Written once for
-	 * every quarter of the queue, not for every message. A value that falls, or runs ahead of what was stored, is
-	 * a violation and is ignored.
+	 * Number of slices that the program has consumed since the port was opened. It frees them for new packets. A
+	 * program stores it once for every quarter of the queue, not for every message. A value that decreases, or
+	 * exceeds the number of stored slices, is a violation and is ignored.
 	 */
 	__u64 released;
 
 	/*
-	 * Number of a slice (the first is 1): one interrupt is raised as soon as that slice is stored, at once when it
-	 * is already. Zero: no interrupt. One shot: write a new number to arm again.
+	 * Number of a slice (the first is 1). The device raises one interrupt when that slice is stored, or at once if
+	 * it is stored already. Zero: no interrupt. Each interrupt needs a new store.
 	 */
 	__u64 armed;
 
 	/*
-	 * How many slices the program consumes between two stores of [`CompleterPage::released`], where it keeps to an
-	 * interval; zero: not said. Stored before a sender is authorized whose credits need it, and without a price:
-	 * with it the device knows in model time when each release is due, however late it looks at the register.
+	 * Number of slices that the program consumes between two stores of [`CompleterPage::released`], if it keeps to
+	 * an interval; zero: unknown. The program stores it before it authorizes a sender whose credits need it, and
+	 * without a price. From it the device knows when each release is due in model time, even if it polls the
+	 * register late.
 	 */
 	__u64 release_interval;
 
-	/* Stored by the device: how many turns the program had, [`TURN_OVER`] set while it may go on without. */
+	/*
+	 * Stored by the device: number of grants to the program. [`TURN_OVER`] is set while the program may run
+	 * freely.
+	 */
 	__u64 turn;
 
-	/* Stored by the device before [`CompleterPage::turn`]: model time of the turn, in picoseconds. */
+	/* Stored by the device before [`CompleterPage::turn`]: model time of the grant, in picoseconds. */
 	__u64 turn_time_ps;
 
 	/*
-	 * Stored by the program: what it did of its last turn, a `REPORT_` in bits 0..2, and the number of that turn
-	 * above.
+	 * Stored by the program: the result of its last grant, a `REPORT_` constant in bits 0..2, and the number of
+	 * that grant above.
 	 */
 	__u64 report;
 
 	/*
-	 * Stored by the program before [`CompleterPage::report`]: model time, in picoseconds, before which an idle
-	 * program wants no turn unless something comes; zero: none until something comes.
+	 * Stored by the program before [`CompleterPage::report`]: model time, in picoseconds, until which an idle
+	 * program needs no grant unless a message arrives; zero: it needs none until a message arrives.
 	 */
 	__u64 wake_ps;
 };
@@ -489,107 +489,107 @@ NICLAB_ASSERT_SIZE(struct niclab_completer_page, 56);
 /* Byte offset of [`CompleterPage::wake_ps`]. */
 #define NICLAB_COMPLETER_WAKE_OFFSET 48U
 
-/* [`CompleterPage::turn`]: nothing is under way, no program has anything to do, and none waits for a turn. */
+/* [`CompleterPage::turn`]: no frame is in flight, no program has work, and none waits for a grant. */
 #define NICLAB_TURN_OVER 0x8000000000000000ULL
 
 /*
- * [`CompleterPage::report`]: the program begins something, and waits for its first turn. All nodes' programs begin
+ * [`CompleterPage::report`]: the program begins, and waits for its first grant. The programs of all nodes begin
  * together.
  */
 #define NICLAB_REPORT_READY 1U
 
-/* [`CompleterPage::report`]: it did one operation, and wants another turn. */
+/* [`CompleterPage::report`]: the program did one operation, and needs another grant. */
 #define NICLAB_REPORT_ACTED 2U
 
-/* [`CompleterPage::report`]: it found nothing to do. */
+/* [`CompleterPage::report`]: the program had nothing to do. */
 #define NICLAB_REPORT_IDLE 3U
 
-/* Bits of a `REPORT_`. */
+/* Number of bits of a `REPORT_` constant. */
 #define NICLAB_REPORT_BITS 2U
 
 /*
- * What the device writes into host memory: the slices of a port's receive queue, and its status line.
+ * Host memory that the device writes: the slices of a port's receive queue, and its status line.
  */
 
-/* 64-bit words of a slice: payload, tag, status (Fröning, Litz, Brüning 2007, section 3.4 and figure 5). */
+/* Number of 64-bit words of a slice: payload, tag, status (Fröning, Litz, Brüning 2007, section 3.4 and figure 5). */
 #define NICLAB_SLICE_WORDS 11U
 
 /* Bytes of a slice. */
 #define NICLAB_SLICE_BYTES 88U
 
-/* Word of the slice with its status, written last; the payload and the tag end right before it. */
+/* Status word of the slice, which the device writes last. The payload and the tag end before it. */
 #define NICLAB_SLICE_STATUS_WORD 10U
 
-/* Word of the slice where the tag begins; `n` payload words take the words `8 - n .. 8`. */
+/* First tag word of the slice; `n` payload words are the words `8 - n .. 8`. */
 #define NICLAB_SLICE_TAG_WORD 8U
 
-/* Fewest slices of a receive queue. A queue's slices are a power of two. */
+/* Minimum number of slices of a receive queue. The number is a power of two. */
 #define NICLAB_MIN_SLICES 8U
 
-/* Most slices of a receive queue. */
+/* Maximum number of slices of a receive queue. */
 #define NICLAB_MAX_SLICES 4096U
 
-/* Slice status: payload words, bits 0..4. */
+/* Slice status: number of payload words, bits 0..4. */
 #define NICLAB_SLICE_WORDS_MASK 15U
 
-/* Slice status: the sender asked for an interrupt. */
+/* Slice status: the sender requested an interrupt. */
 #define NICLAB_SLICE_INTERRUPT 16U
 
-/* Slice status: the sender asked for an acknowledgement. */
+/* Slice status: the sender requested an acknowledgement. */
 #define NICLAB_SLICE_ACKNOWLEDGE 32U
 
-/* Slice status: set in every slice that was ever written. */
+/* Slice status: set in every slice that the device has written. */
 #define NICLAB_SLICE_VALID 128U
 
-/* Slice status: the sender's port, eight bits from here. */
+/* Slice status: lowest of the eight bits of the sender's port. */
 #define NICLAB_SLICE_PORT_SHIFT 8U
 
-/* Slice status: the sender's node, sixteen bits from here. */
+/* Slice status: lowest of the sixteen bits of the sender's node. */
 #define NICLAB_SLICE_NODE_SHIFT 16U
 
 /*
- * Slice status: number of the slice, 32 bits from here: 1 for the first since the port was opened, wrapping.
+ * Slice status: lowest of the 32 bits of the slice's number: 1 for the first since the port was opened, wrapping.
  *
- * The paper has a valid bit that the host must clear. The number makes clearing unnecessary: a slice is new exactly
- * when it carries the number that the reader expects.
+ * The paper has a valid bit that the host must clear. With the number no clearing is necessary: a slice is new exactly
+ * if it has the number that the reader expects.
  */
 #define NICLAB_SLICE_NUMBER_SHIFT 32U
 
 /*
- * Launches after which the device writes the status line unasked: a quarter of the requester page, so that a sender
- * that fills the page always learns of free slots.
+ * Number of posts after which the device writes the status line without a request: a quarter of the requester page. So
+ * a sender that fills the page always learns of free slots.
  */
 #define NICLAB_STATUS_LINE_INTERVAL 8U
 
 /*
- * A port's status line: one burst, written by the device every [`STATUS_LINE_INTERVAL`] launches, after a launch
- * with [`crate::bar::CODE_NOTIFY`], on an acknowledgement and on a violation. Every word only grows.
+ * A port's status line, which the device writes as one burst: every [`STATUS_LINE_INTERVAL`] posts, after a post
+ * with [`crate::bar::CODE_NOTIFY`], on an acknowledgement and on a violation. No word ever decreases.
  */
 struct niclab_status_line {
 
 	/*
-	 * Slots taken out of the requester page since the port was opened: `launched + SLOTS` is the last number that
-	 * the program may launch.
+	 * Number of slots that the device has taken since the port was opened. `launched + SLOTS` is the highest
+	 * number that the program may post.
 	 */
 	__u64 launched;
 
-	/* Launches with the notification flag that left the requester. */
+	/* Number of posts with the notification flag that have left the requester. */
 	__u64 notified;
 
-	/* Acknowledgements that returned. */
+	/* Number of acknowledgements that have returned. */
 	__u64 acknowledged;
 
-	/* Packets that left for the network. */
+	/* Number of packets that have left for the network. */
 	__u64 sent;
 
 	/*
-	 * Why the last launch or register write was refused: a `REFUSED_` constant; zero when none was. The words are
-	 * stored in ascending order: whoever loads this one behind `refused` has the reason of that refusal, or of a
-	 * later one.
+	 * The reason for the last refused post or register store, a `REFUSED_` constant; zero if none was refused. The
+	 * device stores the words in ascending order. So a reader that loads `refused` first, and then this word, has
+	 * the reason of that refusal or of a later one.
 	 */
 	__u64 refusal;
 
-	/* Launches refused for a bad code or because the port has no route, and register writes refused. */
+	/* Number of posts refused for a bad code or a missing route, and of register stores refused. */
 	__u64 refused;
 
 	/* Zero. */
@@ -600,53 +600,53 @@ struct niclab_status_line {
 };
 NICLAB_ASSERT_SIZE(struct niclab_status_line, 64);
 
-/* [`StatusLine::refusal`]: reserved bits of the launch word were set. */
+/* [`StatusLine::refusal`]: reserved bits of the launch word are not zero. */
 #define NICLAB_REFUSED_RESERVED_BITS 1U
 
-/* [`StatusLine::refusal`]: the length field holds 9..16. */
+/* [`StatusLine::refusal`]: the length field is 9..16. */
 #define NICLAB_REFUSED_LENGTH 2U
 
 /* [`StatusLine::refusal`]: the port has no route. */
 #define NICLAB_REFUSED_NO_ROUTE 3U
 
-/* [`StatusLine::refusal`]: [`crate::bar::CompleterPage::released`] fell or ran ahead of what was stored. */
+/* [`StatusLine::refusal`]: [`crate::bar::CompleterPage::released`] decreased, or exceeds the number of stored slices. */
 #define NICLAB_REFUSED_RELEASE 4U
 
-/* [`StatusLine::refusal`]: the command was refused; the event says why. */
+/* [`StatusLine::refusal`]: the command was refused; its event has the reason. */
 #define NICLAB_REFUSED_COMMAND 5U
 
-/* [`StatusLine::refusal`]: there is no such command, or a reserved field of it is not zero. */
+/* [`StatusLine::refusal`]: the command is unknown, or a reserved field of it is not zero. */
 #define NICLAB_REFUSED_HEADER 6U
 
-/* [`StatusLine::refusal`]: there is no such node, or no such endpoint on a node. */
+/* [`StatusLine::refusal`]: the target node, or the endpoint on it, does not exist. */
 #define NICLAB_REFUSED_TARGET 7U
 
-/* [`StatusLine::refusal`]: the payload is empty, too long, or beyond the payload region. */
+/* [`StatusLine::refusal`]: the payload is empty, too long, or outside the payload region. */
 #define NICLAB_REFUSED_PAYLOAD 8U
 
 /*
- * [`StatusLine::refusal`]: a segment that runs backwards, goes past its message, or belongs to none; a message
- * launched before the one before it was pushed whole; or one of which no more was pushed for so long that the card
- * gave it up.
+ * [`StatusLine::refusal`]: a segment goes backwards, exceeds its message, or belongs to no message. Or a message was
+ * posted before the previous one was pushed completely. Or the card gave a message up, because nothing more was pushed
+ * for too long.
  */
 #define NICLAB_REFUSED_SEGMENT 9U
 
-/* [`StatusLine::refusal`]: no program has the target endpoint open. */
+/* [`StatusLine::refusal`]: no program has opened the target endpoint. */
 #define NICLAB_REFUSED_CLOSED 10U
 
-/* [`StatusLine::refusal`]: the target endpoint has no payload region, or a smaller one than the payload. */
+/* [`StatusLine::refusal`]: the target endpoint has no payload region, or one smaller than the payload. */
 #define NICLAB_REFUSED_NO_PAYLOAD 11U
 
-/* [`StatusLine::refusal`]: the target endpoint has not exposed the memory that a message was for. */
+/* [`StatusLine::refusal`]: the target endpoint has not exposed the memory that a message addressed. */
 #define NICLAB_REFUSED_MEMORY 12U
 
 /*
  * Requests on the control queue.
  *
- * A request is one descriptor chain: the driver's part, a [`Request`] header and the operation's body, then the
- * device's part, a [`Reply`] header and the answer's body. Bodies of another length than the operation's are refused.
- * The device completes every chain that it takes, with a status; a chain without room for a [`Reply`] is completed
- * with no bytes written and counted.
+ * A request is one descriptor chain. The driver's part has a [`Request`] header and the operation's body. The device's
+ * part follows, with a [`Reply`] header and the reply's body. The device refuses a body whose length is not the
+ * operation's. It completes every chain that it takes, with a status. It completes and counts a chain without room for
+ * a [`Reply`], with no bytes written.
  */
 
 /* Head of a request. */
@@ -655,7 +655,7 @@ struct niclab_request {
 	/* One of the `OP_` constants. */
 	__u32 operation;
 
-	/* Bytes of the body that follows. */
+	/* Length of the body in bytes. */
 	__u32 body_bytes;
 };
 NICLAB_ASSERT_SIZE(struct niclab_request, 8);
@@ -663,79 +663,79 @@ NICLAB_ASSERT_SIZE(struct niclab_request, 8);
 /* Head of a reply. */
 struct niclab_reply {
 
-	/* [`STATUS_OK`] or the reason of the refusal, a `STATUS_` constant. */
+	/* [`STATUS_OK`], or the reason of the refusal, a `STATUS_` constant. */
 	__u32 status;
 
-	/* Bytes of the body that follows; zero unless the status is [`STATUS_OK`]. */
+	/* Length of the body in bytes; zero unless the status is [`STATUS_OK`]. */
 	__u32 body_bytes;
 };
 NICLAB_ASSERT_SIZE(struct niclab_reply, 8);
 
-/* Does nothing: asks whether the device lives. No bodies. */
+/* Has no effect, and tests whether the device replies. No bodies. */
 #define NICLAB_OP_PING 1U
 
-/* Opens a port: [`PortOpen`], answered by [`PortOpened`]. */
+/* Opens a port: [`PortOpen`]. The reply is [`PortOpened`]. */
 #define NICLAB_OP_PORT_OPEN 2U
 
 /*
- * Closes a port: [`PortName`]. Packets not yet sent are discarded and counted. Once answered, the device writes no
- * more into the port's memory. The driver then zeroes the port's pages of the BAR, as it does with all pages when it
- * starts: the pages of a closed port hold no launch.
+ * Closes a port: [`PortName`]. The device discards and counts packets that are not sent yet, and does not write into
+ * the port's memory after the reply. The driver then zeroes the port's pages of the BAR, as it zeroes all pages at its
+ * start. So the pages of a closed port have no post.
  */
 #define NICLAB_OP_PORT_CLOSE 3U
 
-/* Sets where the port sends: [`Route`]. Fills the port's entry of the descriptor look-up table. */
+/* Sets the destination of a port: [`Route`]. Fills the port's entry of the descriptor look-up table. */
 #define NICLAB_OP_ROUTE 4U
 
-/* Lets a remote port send to this one: [`Authorize`]. Adds an entry to the port authorization table. */
+/* Allows a remote port to send to this one: [`Authorize`]. Adds an entry to the port authorization table. */
 #define NICLAB_OP_AUTHORIZE 5U
 
-/* Takes that right back: [`Revoke`]. */
+/* Revokes this right: [`Revoke`]. */
 #define NICLAB_OP_REVOKE 6U
 
 /*
- * Reads counters of the device, by name as `ethtool -S` does: [`CountersFrom`], answered by [`CountersHead`] and so
- * many [`Counter`]s.
+ * Reads the device's named counters, for example for `ethtool -S`: [`CountersFrom`]. The reply is [`CountersHead`] and
+ * [`COUNTERS_PER_REPLY`] times [`Counter`].
  */
 #define NICLAB_OP_COUNTERS 7U
 
-/* Closes every port, as a driver does before it goes. No bodies. */
+/* Closes every port; a driver sends it before it unloads. No bodies. */
 #define NICLAB_OP_RESET 8U
 
 /* Done. */
 #define NICLAB_STATUS_OK 0U
 
-/* The operation is not known to this model. */
+/* The model does not have this operation. */
 #define NICLAB_STATUS_BAD_OPERATION 1U
 
-/* The request is shorter than its header or body, or there is no room for the reply. */
+/* The request is shorter than its header or body, or has no room for the reply. */
 #define NICLAB_STATUS_BAD_LENGTH 2U
 
 /* The port does not exist or is not open. */
 #define NICLAB_STATUS_BAD_PORT 3U
 
-/* The port is open already, or with [`PORT_ANY`] all are. */
+/* The port is already open; with [`PORT_ANY`], all ports are. */
 #define NICLAB_STATUS_PORT_BUSY 4U
 
-/* The memory is not aligned, or not all of it is memory of this guest. */
+/* The memory is not aligned, or not completely memory of this guest. */
 #define NICLAB_STATUS_BAD_ADDRESS 5U
 
-/* A value is out of its range. */
+/* A value is out of range. */
 #define NICLAB_STATUS_BAD_VALUE 6U
 
 /* The table is full: authorizations, FIFO memory, or credits beyond the receive queue. */
 #define NICLAB_STATUS_NO_SPACE 7U
 
-/* There is no such entry. */
+/* The entry does not exist. */
 #define NICLAB_STATUS_NOT_FOUND 8U
 
-/* Counters of one answer to [`OP_COUNTERS`]. */
+/* Number of counters in one reply to [`OP_COUNTERS`]. */
 #define NICLAB_COUNTERS_PER_REPLY 16U
 
-/* Most counters of a device. */
+/* Maximum number of counters of a device. */
 #define NICLAB_MAX_COUNTERS 128U
 
-/* Bytes of a counter's name, its last zero included. */
+/* Bytes of a counter's name, including the terminating zero. */
 #define NICLAB_COUNTER_NAME_BYTES 32U
 
 /* [`PortOpen::port`]: any free port. */
@@ -744,11 +744,11 @@ NICLAB_ASSERT_SIZE(struct niclab_reply, 8);
 /* Body of [`OP_PORT_OPEN`]. */
 struct niclab_port_open {
 
-	/* The port wanted, or [`PORT_ANY`]. */
+	/* The port to open, or [`PORT_ANY`]. */
 	__u32 port;
 
 	/*
-	 * Slices of the receive queue: a power of two in [`crate::receive::MIN_SLICES`]..=
+	 * Number of slices of the receive queue: a power of two in [`crate::receive::MIN_SLICES`]..=
 	 * [`crate::config::DeviceConfig::max_slices`].
 	 */
 	__u32 slices;
@@ -762,7 +762,7 @@ struct niclab_port_open {
 	 */
 	__u64 status_address;
 
-	/* Share of the requester's FIFO memory in 64-bit words or zero for an equal share. */
+	/* Share of the requester's FIFO memory in 64-bit words, or zero for an equal share. */
 	__u32 fifo_words;
 
 	/* Zero. */
@@ -770,7 +770,7 @@ struct niclab_port_open {
 };
 NICLAB_ASSERT_SIZE(struct niclab_port_open, 32);
 
-/* Answer to [`OP_PORT_OPEN`]. */
+/* Reply to [`OP_PORT_OPEN`]. */
 struct niclab_port_opened {
 
 	/* The port that was opened. */
@@ -809,7 +809,7 @@ struct niclab_route {
 };
 NICLAB_ASSERT_SIZE(struct niclab_route, 16);
 
-/* Body of [`OP_AUTHORIZE`]. Repeating it for the same remote port changes nothing but the credits. */
+/* Body of [`OP_AUTHORIZE`]. A second request for the same remote port changes only the credits. */
 struct niclab_authorize {
 
 	/* The receiving port, on this node. */
@@ -822,8 +822,8 @@ struct niclab_authorize {
 	__u32 node_port;
 
 	/*
-	 * Slices of the receive queue set aside for this sender. The sum over a port is at most its slices, so that an
-	 * authorized sender never overruns the queue.
+	 * Slices of the receive queue that are reserved for this sender. Their sum over all senders is at most the
+	 * port's slices, so an authorized sender never overruns the queue.
 	 */
 	__u32 credits;
 };
@@ -849,7 +849,7 @@ NICLAB_ASSERT_SIZE(struct niclab_revoke, 16);
 /* Body of [`OP_COUNTERS`]. */
 struct niclab_counters_from {
 
-	/* Number of the first counter wanted, from 0. Numbers and names of a device do not change. */
+	/* Number of the first counter to read, from 0. Numbers and names of a device's counters do not change. */
 	__u32 first;
 
 	/* Zero. */
@@ -857,33 +857,33 @@ struct niclab_counters_from {
 };
 NICLAB_ASSERT_SIZE(struct niclab_counters_from, 8);
 
-/* Begin of the answer to [`OP_COUNTERS`]; [`COUNTERS_PER_REPLY`] times [`Counter`] follow. */
+/* Head of the reply to [`OP_COUNTERS`]; [`COUNTERS_PER_REPLY`] times [`Counter`] follow. */
 struct niclab_counters_head {
 
-	/* Counters of the device, at most [`MAX_COUNTERS`]. */
+	/* Number of counters of the device, at most [`MAX_COUNTERS`]. */
 	__u32 total;
 
-	/* How many of those that follow are counters; the others are zero. */
+	/* Number of valid counters in this reply; the others are zero. */
 	__u32 count;
 };
 NICLAB_ASSERT_SIZE(struct niclab_counters_head, 8);
 
-/* A counter: since the device was made, never reset by a driver. */
+/* A counter. It counts since the device was created, and no driver resets it. */
 struct niclab_counter {
 
 	/*
-	 * Name, first byte lowest, filled up with zeros, the last byte of them always zero: lower-case letters, digits
-	 * and underscores. No two counters of a device have the same.
+	 * Name, first byte lowest, padded with zeros, and always with a zero as the last byte: lower-case letters,
+	 * digits and underscores. No two counters of a device have the same name.
 	 */
 	__u64 name_0;
 
-	/* More of it. */
+	/* The next eight bytes of the name. */
 	__u64 name_1;
 
-	/* More of it. */
+	/* The next eight bytes of the name. */
 	__u64 name_2;
 
-	/* More of it. */
+	/* The last eight bytes of the name. */
 	__u64 name_3;
 
 	/* The count. */
@@ -892,23 +892,23 @@ struct niclab_counter {
 NICLAB_ASSERT_SIZE(struct niclab_counter, 40);
 
 /*
- * What an interrupt tells: one buffer of the event queue, one cause.
+ * Events: one buffer of the event queue for one cause of an interrupt.
  *
- * The card has one interrupt line, so that the cause travels in memory. The device fills one buffer for each interrupt
- * that it raises. When the driver has left no buffer, causes of the same kind and port are merged into one, which is
- * delivered as soon as there is one again: a cause is never lost.
+ * The card has one interrupt line, so the cause is in memory. The device fills one buffer for each interrupt that it
+ * raises. If the driver has left no buffer, the device merges causes of the same kind and port, and delivers them when
+ * there is a buffer. No cause is lost.
  */
 
-/* A buffer of [`crate::QUEUE_EVENT`], at least this long. */
+/* A buffer of [`crate::QUEUE_EVENT`]; it may be longer. */
 struct niclab_event {
 
 	/* One of the `CAUSE_` constants. */
 	__u32 cause;
 
-	/* The port it concerns. */
+	/* The port of the cause. */
 	__u32 port;
 
-	/* Causes that this event stands for: 1, or more when events were merged. */
+	/* Number of causes that this event reports: 1, or more if the device merged events. */
 	__u64 count;
 };
 NICLAB_ASSERT_SIZE(struct niclab_event, 16);
@@ -916,57 +916,58 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
 /* A packet with the interrupt flag was stored ([`crate::bar::CODE_INTERRUPT`]). */
 #define NICLAB_CAUSE_MESSAGE 1U
 
-/* The slice that [`crate::bar::CompleterPage::armed`] waits for was stored. */
+/* The slice that [`crate::bar::CompleterPage::armed`] names was stored. */
 #define NICLAB_CAUSE_ARMED 2U
 
 /*
- * A packet from a sender without authorization was discarded, and the NIC is configured to raise that (Fröning et
- * al., section 3.2: "a system interrupt is thrown").
+ * The card discarded a packet from an unauthorized sender, and is configured to raise this cause (Fröning et al.,
+ * section 3.2: "a system interrupt is thrown").
  */
 #define NICLAB_CAUSE_UNAUTHORIZED 3U
 
-/* The firmware misbehaved: the device has taken its built-in program and goes on with it. No port is meant. */
+/* The firmware misbehaved, and the device has replaced it with its built-in program. The event names no port. */
 #define NICLAB_CAUSE_FIRMWARE 4U
 
-/* The program that was loaded runs from now on ([`crate::config::FEATURE_HAND_OVER`]). No port is meant. */
+/* The firmware that was loaded runs from now on ([`crate::config::FEATURE_HAND_OVER`]). The event names no port. */
 #define NICLAB_CAUSE_HANDED_OVER 5U
 
-/* Frames were received ([`crate::config::FEATURE_RINGS`]). No port is meant: the driver looks into its ring. */
+/* Frames were received ([`crate::config::FEATURE_RINGS`]). The event names no port: the driver polls its ring. */
 #define NICLAB_CAUSE_FRAMES 6U
 
 /*
- * The link of a card with stations of its own was cut, and `port` is 1, or is whole again, and `port` is 0. Of the two
- * the later one alone waits for a buffer. A driver whose link is cut when it leaves its first buffers is told at once.
+ * The link of a card with MAC endpoints changed: `port` is 1 if it was cut, and 0 if it was restored. Only the latest
+ * change waits for a buffer. If the link is cut when a driver adds its first buffers, the device reports that at once.
  */
 #define NICLAB_CAUSE_LINK 7U
 
 /*
- * Regions of host memory ([`crate::config::FEATURE_REGIONS`]): what a program registers so that the card may read and
- * write it.
+ * Regions of host memory ([`crate::config::FEATURE_REGIONS`]).
+ *
+ * A program registers them, so that the card may read and write them.
  */
 
-/* Registers a region of host memory for a port: [`RegionOpen`] and its extents, answered by [`RegionOpened`]. */
+/* Registers a region of host memory for a port: [`RegionOpen`] and its extents. The reply is [`RegionOpened`]. */
 #define NICLAB_OP_REGION_OPEN 9U
 
-/* Adds extents to a region that has not all yet: [`RegionName`] with their number, and the extents. No answer's body. */
+/* Adds extents to an incomplete region: [`RegionName`] with their number, and the extents. The reply has no body. */
 #define NICLAB_OP_REGION_EXTEND 10U
 
 /*
- * Closes a region: [`RegionName`] with no extents. Its entries are unlinked without events; once answered, the device
- * touches the memory no more.
+ * Closes a region: [`RegionName`] without extents. The device unlinks the region's entries without events, and does
+ * not access the memory after the reply.
  */
 #define NICLAB_OP_REGION_CLOSE 11U
 
-/* Most extents in one request. */
+/* Maximum number of extents in one request. */
 #define NICLAB_MAX_EXTENTS 128U
 
-/* A stretch of host memory: part of a region. */
+/* A contiguous part of a region in host memory. */
 struct niclab_extent {
 
 	/* Guest-physical address. */
 	__u64 address;
 
-	/* Bytes. */
+	/* Length in bytes. */
 	__u64 bytes;
 };
 NICLAB_ASSERT_SIZE(struct niclab_extent, 16);
@@ -977,10 +978,10 @@ struct niclab_region_open {
 	/* The port. */
 	__u32 port;
 
-	/* Extents that follow in this request, 1..=[`MAX_EXTENTS`]. */
+	/* Number of extents in this request, 1..=[`MAX_EXTENTS`]. */
 	__u32 extents;
 
-	/* Bytes of the region, all extents together. Until so many are there no command may use it. */
+	/* Length of the region in bytes. No command may use the region until its extents add up to this length. */
 	__u64 bytes;
 
 	/* Zero. */
@@ -988,12 +989,12 @@ struct niclab_region_open {
 };
 NICLAB_ASSERT_SIZE(struct niclab_region_open, 24);
 
-/* Answer to [`OP_REGION_OPEN`]. */
+/* Reply to [`OP_REGION_OPEN`]. */
 struct niclab_region_opened {
 
 	/*
-	 * The region's name: 16 bits of number and, above, 16 bits that differ from those of earlier regions of the
-	 * number.
+	 * The region's name. Its lower 16 bits are a number. Its upper 16 bits differ from those of earlier regions
+	 * with this number.
 	 */
 	__u32 region;
 
@@ -1011,7 +1012,7 @@ struct niclab_region_name {
 	/* The region. */
 	__u32 region;
 
-	/* Extents that follow in this request. */
+	/* Number of extents in this request. */
 	__u32 extents;
 
 	/* Zero. */
@@ -1020,61 +1021,65 @@ struct niclab_region_name {
 NICLAB_ASSERT_SIZE(struct niclab_region_name, 16);
 
 /*
- * Lists of posted receives ([`crate::config::FEATURE_LISTS`]): commands in the requester page, events in the receive
- * queue, counters beside the status line.
+ * Lists of posted receives ([`crate::config::FEATURE_LISTS`]).
+ *
+ * Commands are in the requester page, events in the receive queue, and counters after the status line.
  *
  * Pages, slots, launch words, doorbell, receive queue, numbers and the status line are those of every card
- * ([`crate::bar`], [`crate::receive`]). A slot carries a command where that of a card with slices carries a packet,
- * and a slice carries an event in place of a message: the status word, which is written last, has the number of the
- * event in the same bits as a slice has its own, and is polled in the same way.
+ * ([`crate::bar`], [`crate::receive`]). A slot has a command in place of a packet, and a slice has an event in place
+ * of a message. The status word, which the device writes last, has the number of the event in the same bits as that of
+ * a slice. Programs poll it in the same way.
  *
- * Semantics are those of Portals 3.0: a port has [`PORTALS`] portal table entries, each with a list of posted match
- * entries and an overflow list behind it. A match entry and its memory descriptor are one here.
+ * The semantics are those of Portals 3.0. A port has [`PORTALS`] portal table entries, each with a list of posted
+ * match entries and an overflow list after it. Here a match entry and its memory descriptor are one object.
  */
 
-/* Portal table entries of each port. */
+/* Number of portal table entries of each port. */
 #define NICLAB_PORTALS 8U
 
-/* Counters of each port. */
+/* Number of counters of each port. */
 #define NICLAB_COUNTERS 32U
 
 /*
- * Most match entries of a device, over all lists of all ports, wherever they lie (Portals 4:
+ * Maximum number of match entries of a device, in all lists of all ports and in any memory (Portals 4:
  * `ptl_ni_limits_t.max_entries`).
  */
 #define NICLAB_MAX_ENTRIES 8192U
 
-/* Most match entries of a portal, posted and for overflow together (Portals 4: `ptl_ni_limits_t.max_list_size`). */
+/*
+ * Maximum number of match entries of a portal, posted and overflow together (Portals 4:
+ * `ptl_ni_limits_t.max_list_size`).
+ */
 #define NICLAB_MAX_LIST_SIZE 4096U
 
 /* Launch word, bits 0..8: the command, a `COMMAND_` constant. Bits 8..32 are its flags. */
 #define NICLAB_COMMAND_MASK 255U
 
 /*
- * Command, a [`TransferCommand`]: sends part of a region to a portal of another port. Words of the slot behind a
+ * Command, a [`TransferCommand`]: sends part of a region to a portal of another port. The words of the slot after a
  * command's layout are zero.
  */
 #define NICLAB_COMMAND_PUT 1U
 
-/* Command, a [`TransferCommand`]: fetches what a portal of another port has into part of a region. */
+/* Command, a [`TransferCommand`]: reads from a portal of another port into part of a region. */
 #define NICLAB_COMMAND_GET 2U
 
 /*
- * Command, an [`AppendCommand`]: appends a match entry to a list of this port. Its handle is the launch's sequence
- * number. Before it is linked, the unexpected messages of the portal are searched, oldest first: those that it matches
- * are its own at once ([`EVENT_PUT_OVERFLOW`]).
+ * Command, an [`AppendCommand`]: appends a match entry to a list of this port. Its handle is the post's sequence
+ * number. The device first searches the unexpected messages of the portal, oldest first. The entry takes those that it
+ * matches at once ([`EVENT_PUT_OVERFLOW`]). Then the device links the entry.
  */
 #define NICLAB_COMMAND_APPEND 3U
 
 /*
- * Command, an [`UnlinkCommand`]: unlinks a match entry. Answered by [`EVENT_UNLINKED`]. Messages that it has begun to
- * take are taken to their end.
+ * Command, an [`UnlinkCommand`]: unlinks a match entry. The device answers with [`EVENT_UNLINKED`]. The entry still
+ * takes the rest of messages that it has begun to take.
  */
 #define NICLAB_COMMAND_UNLINK 4U
 
 /*
- * Command, an [`ArmCounterCommand`]: one interrupt as soon as a counter has so many successes, at once when it has
- * them already.
+ * Command, an [`ArmCounterCommand`]: raises one interrupt when a counter has this number of successes, or at once if
+ * it has them already.
  */
 #define NICLAB_COMMAND_ARM_COUNTER 5U
 
@@ -1084,10 +1089,10 @@ struct niclab_transfer_command {
 	/* Match bits. */
 	__u64 match_bits;
 
-	/* Header data, given to the receiver with the event. */
+	/* Header data, passed to the receiver with the event. */
 	__u64 header_data;
 
-	/* User value, given back with every event of this command. */
+	/* User value, returned with every event of this command. */
 	__u64 user;
 
 	/* Region of the memory. */
@@ -1105,15 +1110,15 @@ struct niclab_transfer_command {
 	/* Offset in the region. */
 	__u64 offset;
 
-	/* Bytes; of none, region and offset are not looked at. */
+	/* Length in bytes. If it is zero, the card ignores region and offset. */
 	__u64 bytes;
 
 	/* Remote offset, for entries with [`ENTRY_REMOTE_OFFSET`]. */
 	__u64 remote_offset;
 
 	/*
-	 * Counter plus one, or zero: counts what would have been an event of [`EVENT_SENT`] and [`EVENT_ACK`], or of
-	 * [`EVENT_REPLY`].
+	 * Counter plus one, or zero. The counter counts whenever [`EVENT_SENT`], [`EVENT_ACK`] or [`EVENT_REPLY`]
+	 * would be due.
 	 */
 	__u64 counter;
 };
@@ -1125,10 +1130,10 @@ struct niclab_append_command {
 	/* Match bits. */
 	__u64 match_bits;
 
-	/* Ignore bits: those that are not compared. */
+	/* Ignore bits: match bits that the card does not compare. */
 	__u64 ignore_bits;
 
-	/* User value, given back with every event of this entry. */
+	/* User value, returned with every event of this entry. */
 	__u64 user;
 
 	/* Region of the memory. */
@@ -1146,18 +1151,18 @@ struct niclab_append_command {
 	/* Offset in the region. */
 	__u64 offset;
 
-	/* Bytes. */
+	/* Length in bytes. */
 	__u64 bytes;
 
-	/* Threshold: operations after which it is unlinked, 1.., or [`THRESHOLD_INFINITE`]. */
+	/* Threshold: number of operations after which the card unlinks the entry, 1.., or [`THRESHOLD_INFINITE`]. */
 	__u64 threshold;
 
-	/* Counter plus one, or zero: counts its operations. */
+	/* Counter plus one, or zero. The counter counts the entry's operations. */
 	__u64 counter;
 
 	/*
-	 * With [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left; with [`ENTRY_TRUNCATE`],
-	 * too, it says nothing. Otherwise zero.
+	 * With [`ENTRY_MAX_SIZE`]: the card unlinks the entry when fewer bytes than this are left. With
+	 * [`ENTRY_TRUNCATE`] as well, the value has no effect. Otherwise zero.
 	 */
 	__u64 max_size;
 };
@@ -1180,49 +1185,52 @@ struct niclab_arm_counter_command {
 	/* The counter. */
 	__u64 counter;
 
-	/* Successes; zero disarms. */
+	/* Number of successes; zero disarms. */
 	__u64 threshold;
 };
 NICLAB_ASSERT_SIZE(struct niclab_arm_counter_command, 16);
 
-/* Flag of [`COMMAND_PUT`]: the receiving NIC interrupts its host once the event is stored. */
+/* Flag of [`COMMAND_PUT`]: the receiving NIC interrupts its host when the event is stored. */
 #define NICLAB_COMMAND_INTERRUPT 256U
 
-/* Flag of [`COMMAND_PUT`]: [`EVENT_ACK`] tells what became of it at the receiver. */
+/* Flag of [`COMMAND_PUT`]: [`EVENT_ACK`] reports the result at the receiver. */
 #define NICLAB_COMMAND_ACK 512U
 
-/* Flag of [`COMMAND_PUT`]: [`EVENT_SENT`] tells when the memory may be used again. */
+/* Flag of [`COMMAND_PUT`]: [`EVENT_SENT`] reports when the memory may be used again. */
 #define NICLAB_COMMAND_SENT 1024U
 
 /*
- * Flag of [`COMMAND_PUT`], [`COMMAND_GET`] and [`COMMAND_APPEND`]: successes are counted and not told by events, but
- * for [`EVENT_UNLINKED`]. Failures are always told by events.
+ * Flag of [`COMMAND_PUT`], [`COMMAND_GET`] and [`COMMAND_APPEND`]: the card counts successes and reports no events of
+ * them, except [`EVENT_UNLINKED`]. It always reports failures by events.
  */
 #define NICLAB_COMMAND_COUNT_ONLY 2048U
 
-/* Flag of [`COMMAND_APPEND`]: answers puts. */
+/* Flag of [`COMMAND_APPEND`]: the entry accepts puts. */
 #define NICLAB_ENTRY_PUT 0x10000U
 
-/* Flag of [`COMMAND_APPEND`]: answers gets. */
+/* Flag of [`COMMAND_APPEND`]: the entry accepts gets. */
 #define NICLAB_ENTRY_GET 0x20000U
 
-/* Flag of [`COMMAND_APPEND`]: the initiator says the offset. Otherwise the entry keeps its own, which moves on. */
+/*
+ * Flag of [`COMMAND_APPEND`]: the initiator names the offset. Otherwise the entry has an offset of its own, which
+ * advances.
+ */
 #define NICLAB_ENTRY_REMOTE_OFFSET 0x40000U
 
 /*
- * Flag of [`COMMAND_APPEND`]: [`AppendCommand::max_size`] counts, unless a longer message is cut ([`ENTRY_TRUNCATE`]).
- * An entry whose offset the initiator says is not unlinked by it: a message at whose offset fewer bytes are left does
- * not match.
+ * Flag of [`COMMAND_APPEND`]: [`AppendCommand::max_size`] applies, unless longer messages are truncated
+ * ([`ENTRY_TRUNCATE`]). It does not unlink an entry whose offset the initiator names. Such an entry does not match a
+ * message at whose offset fewer bytes are left.
  */
 #define NICLAB_ENTRY_MAX_SIZE 0x80000U
 
-/* Flag of [`COMMAND_APPEND`]: a longer message is cut; otherwise it does not match. */
+/* Flag of [`COMMAND_APPEND`]: the entry truncates a longer message; otherwise it does not match one. */
 #define NICLAB_ENTRY_TRUNCATE 0x100000U
 
-/* Flag of [`COMMAND_APPEND`]: for the overflow list. */
+/* Flag of [`COMMAND_APPEND`]: appends to the overflow list. */
 #define NICLAB_ENTRY_OVERFLOW 0x200000U
 
-/* Flag of [`COMMAND_APPEND`]: no event when it unlinks itself. */
+/* Flag of [`COMMAND_APPEND`]: no event if the entry is unlinked automatically. */
 #define NICLAB_ENTRY_NO_UNLINK_EVENT 0x400000U
 
 /* Source of [`COMMAND_APPEND`]: from any node. */
@@ -1231,10 +1239,10 @@ NICLAB_ASSERT_SIZE(struct niclab_arm_counter_command, 16);
 /* Source of [`COMMAND_APPEND`]: from any port. */
 #define NICLAB_ANY_PORT 255U
 
-/* Threshold of [`COMMAND_APPEND`]: never unlinks itself for it. */
+/* Threshold of [`COMMAND_APPEND`]: no number of operations unlinks the entry. */
 #define NICLAB_THRESHOLD_INFINITE 0xffffffffU
 
-/* An event: what a slice of the receive queue carries. The words are stored in ascending order, the status last. */
+/* An event in a slice of the receive queue. The device stores the words in ascending order, the status last. */
 struct niclab_list_event {
 
 	/* User value of the entry, or of the command. */
@@ -1246,19 +1254,22 @@ struct niclab_list_event {
 	/* Header data of the put. */
 	__u64 header_data;
 
-	/* Bytes that the initiator asked for. */
+	/* Number of bytes that the initiator requested. */
 	__u64 requested_bytes;
 
-	/* Bytes that were stored or sent. */
+	/* Number of bytes that were stored or sent. */
 	__u64 moved_bytes;
 
-	/* Offset of the first of them in the entry's memory, or in the command's. */
+	/* Offset of these bytes in the entry's memory, or in the command's. */
 	__u64 offset;
 
-	/* Initiator: node, bits 48..64; port, 32..48. Handle of the entry, or of the command, 0..32. [`event_source`]. */
+	/*
+	 * The initiator's node, bits 48..64, and port, 32..48; handle of the entry or of the command, 0..32.
+	 * [`event_source`].
+	 */
 	__u64 source;
 
-	/* [`EVENT_PUT_OVERFLOW`]: the handle of the overflow entry in whose memory the message is. Otherwise zero. */
+	/* [`EVENT_PUT_OVERFLOW`]: the handle of the overflow entry whose memory has the message. Otherwise zero. */
 	__u64 overflow_handle;
 
 	/* [`EVENT_PUT_OVERFLOW`]: the user value of that entry. Otherwise zero. */
@@ -1281,98 +1292,98 @@ NICLAB_ASSERT_SIZE(struct niclab_list_event, 88);
 /* [`ListEvent::status`]: lowest bit of the portal. */
 #define NICLAB_EVENT_PORTAL_SHIFT 16U
 
-/* Kind: a put was stored in a posted entry. */
+/* Kind: a put was stored by a posted entry. */
 #define NICLAB_EVENT_PUT 1U
 
-/* Kind: a put was stored in an overflow entry: it was not expected. */
+/* Kind: a put was stored by an overflow entry, because no posted entry matched. */
 #define NICLAB_EVENT_PUT_UNEXPECTED 2U
 
-/* Kind: an entry that is appended takes a message that came before it. The data is in the overflow entry's memory. */
+/* Kind: an appended entry takes a message that arrived before it. The data is in the overflow entry's memory. */
 #define NICLAB_EVENT_PUT_OVERFLOW 3U
 
-/* Kind: a get has read a posted entry. */
+/* Kind: a get has read from a posted entry. */
 #define NICLAB_EVENT_GET 4U
 
 /*
- * Kind: all of a put has left the memory: the other card has it. Also tells that a put ended without, where it wants
- * no other event.
+ * Kind: all data of a put has left the memory, and the other card has it. Also reports that a put has failed, if the
+ * command requested no other event.
  */
 #define NICLAB_EVENT_SENT 5U
 
 /* Kind: a put was stored at the receiver, or was not. */
 #define NICLAB_EVENT_ACK 6U
 
-/* Kind: what a get asked for was stored, or could not be had. */
+/* Kind: the data of a get was stored, or was not available. */
 #define NICLAB_EVENT_REPLY 7U
 
 /*
- * Kind: an entry is not linked any more, and the last operation that it had begun is over: its memory is the
- * program's. With result [`RESULT_NOT_FOUND`] it was not when [`COMMAND_UNLINK`] came.
+ * Kind: an entry is not linked any more, and its last operation is complete. Its memory is the program's. With result
+ * [`RESULT_NOT_FOUND`], the entry was not linked when [`COMMAND_UNLINK`] arrived.
  */
 #define NICLAB_EVENT_UNLINKED 8U
 
-/* Kind: a command was refused; the result says why. Nothing of it was done. */
+/* Kind: a command was refused, for the reason in the result. It had no effect. */
 #define NICLAB_EVENT_REFUSED 9U
 
-/* Result: done. */
+/* Result: success. */
 #define NICLAB_RESULT_OK 0U
 
-/* Result: done, but cut: the entry had less room than the message is long. */
+/* Result: success, but the message was truncated, because it is longer than the entry's room. */
 #define NICLAB_RESULT_TRUNCATED 1U
 
-/* Result: no entry matched at the target, neither posted nor for overflow. */
+/* Result: no entry matched at the target, neither posted nor overflow. */
 #define NICLAB_RESULT_NO_MATCH 2U
 
-/* Result: the target had no room: for events, for unexpected messages, or the port does not read. */
+/* Result: the target had no room for events or unexpected messages, or its port does not read. */
 #define NICLAB_RESULT_NO_ROOM 3U
 
-/* Result: the target port is not open, or there is no such node or portal. */
+/* Result: the target port is not open, or the node or portal does not exist. */
 #define NICLAB_RESULT_NO_TARGET 4U
 
-/* Result: the region is closed, or never was one of this port; or memory of it went away meanwhile. */
+/* Result: the region is closed, or does not belong to this port; or memory of it was removed during the operation. */
 #define NICLAB_RESULT_BAD_REGION 5U
 
-/* Result: offset and bytes go beyond the region. */
+/* Result: offset and bytes exceed the region. */
 #define NICLAB_RESULT_BAD_RANGE 6U
 
-/* Result: reserved bits or words are not zero, or a value is out of its range. */
+/* Result: reserved bits or words are not zero, or a value is out of range. */
 #define NICLAB_RESULT_BAD_VALUE 7U
 
-/* Result: there is no such command. */
+/* Result: the command is unknown. */
 #define NICLAB_RESULT_BAD_COMMAND 8U
 
-/* Result: no such entry is linked. */
+/* Result: the entry is not linked. */
 #define NICLAB_RESULT_NOT_FOUND 9U
 
 /*
- * Result: no room for another match entry: device memory is full and so is the spill area, the device has
- * [`MAX_ENTRIES`], or the portal has [`MAX_LIST_SIZE`].
+ * Result: no room for another match entry. Device memory and spill area are full, the device has [`MAX_ENTRIES`], or
+ * the portal has [`MAX_LIST_SIZE`].
  */
 #define NICLAB_RESULT_LIST_FULL 10U
 
 /*
- * A counter, in the port's first page of receive memory: counter `c` is at [`COUNTERS_OFFSET`]` + 16 c`. Both only
- * grow. Written as one burst, `success` last.
+ * A counter, in the page of the port's status line: counter `c` is at [`COUNTERS_OFFSET`]` + 16 c`. Neither word
+ * ever decreases. The device writes both in one burst, `success` last.
  */
 struct niclab_list_counter {
 
-	/* Operations that failed. */
+	/* Number of operations that failed. */
 	__u64 failure;
 
-	/* Operations that were done. */
+	/* Number of operations that succeeded. */
 	__u64 success;
 };
 NICLAB_ASSERT_SIZE(struct niclab_list_counter, 16);
 
 /*
- * Byte offset, from the status line, of a port's counters. The memory that a port opens with the status line is a
- * whole page on such cards.
+ * Byte offset of a port's counters from the status line. On such cards, the memory of the status line that a port
+ * opens is a whole page.
  */
 #define NICLAB_COUNTERS_OFFSET 1024U
 
 /*
- * Gives the device host memory for match entries that its own does not hold: [`SpillOpen`], once, by the driver. The
- * device forgets it with [`crate::control::OP_RESET`], or with its own reset: then the memory is the driver's again.
+ * Gives the device host memory for match entries that do not fit into its own: [`SpillOpen`], once, by the driver. The
+ * device forgets the memory at [`crate::control::OP_RESET`] or at its own reset. Then it is the driver's again.
  */
 #define NICLAB_OP_SPILL_OPEN 13U
 
@@ -1382,74 +1393,78 @@ struct niclab_spill_open {
 	/* Guest-physical address, aligned to 64 bytes. */
 	__u64 address;
 
-	/* Bytes: 64 for each match entry. */
+	/* Length in bytes: 64 for each match entry. */
 	__u64 bytes;
 };
 NICLAB_ASSERT_SIZE(struct niclab_spill_open, 16);
 
 /*
- * Posts ([`crate::config::FEATURE_POSTS`]): messages that are sent out of registered memory to nodes, and received
- * into memory that is posted for whatever comes next.
+ * Posts ([`crate::config::FEATURE_POSTS`]).
+ *
+ * Messages are sent from registered memory to nodes, and received into posted memory, in the order of arrival.
  *
  * Pages, slots, launch words, doorbell, receive queue, numbers and the status line are those of every card
- * ([`crate::bar`], [`crate::receive`]); memory is part of regions ([`crate::region`]). A slot carries a command, and a
- * slice of the receive queue an event, whose status word is polled as a slice's is. A card has one port, which sends
- * to every node: the header on its network names nodes, and no ports (Jaganathan, Underwood, Sass 2003).
+ * ([`crate::bar`], [`crate::receive`]). Memory is part of regions ([`crate::region`]). A slot has a command, and a
+ * slice of the receive queue has an event, whose status word programs poll like that of a slice. A card has one port,
+ * which sends to every node: the header on its network names nodes and no ports (Jaganathan, Underwood, Sass 2003).
  *
- * The device takes a command only while the receive queue has a place for the event that it is due: until then the
- * launch waits in the page. A receive holds its place until its message is there, a send until the card has its data.
+ * The device takes a command only if the receive queue has a slice for its event. Until then the post waits in the
+ * page. A receive reserves its slice until its message has arrived, and a send until the card has its data.
  */
 
-/* Launch word, bits 0..8: the command, a `POST_SEND` or a `POST_RECEIVE`. Bits 8..32 are its flags. */
+/* Launch word, bits 0..8: the command, [`POST_SEND`] to [`POST_REDUCE`]. Bits 8..32 are its flags. */
 #define NICLAB_POST_MASK 255U
 
-/* Command, a [`SendCommand`]: sends part of a region to a node. Words of the slot behind a command's layout are zero. */
+/*
+ * Command, a [`SendCommand`]: sends part of a region to a node. The words of the slot after a command's layout are
+ * zero.
+ */
 #define NICLAB_POST_SEND 1U
 
 /*
- * Command, a [`ReceiveCommand`]: part of a region becomes room for one message, from whichever node. Room is taken in
- * the order in which it was posted, as the first packets of messages arrive.
+ * Command, a [`ReceiveCommand`]: posts part of a region as room for one message from any node. Messages take room in
+ * the order of posting, when their first packets arrive.
  */
 #define NICLAB_POST_RECEIVE 2U
 
-/* Command, a [`BarrierCommand`]: is done once every member of the group has asked for it. */
+/* Command, a [`BarrierCommand`]: is done when every member of the group has posted it. */
 #define NICLAB_POST_BARRIER 3U
 
 /*
  * Command, a [`MulticastCommand`]: sends part of a region to every other member of a group, where it is an ordinary
- * message ([`POST_EVENT_RECEIVED`]). Is done once all have it in their memory.
+ * message ([`POST_EVENT_RECEIVED`]). It is done when all members have it in their memory.
  */
 #define NICLAB_POST_MULTICAST 4U
 
 /*
- * Command, a [`ReduceCommand`]: every member names values in its memory, and has in their place what the operator
- * makes of those of all members.
+ * Command, a [`ReduceCommand`]: every member names values in its memory. The operator combines the values of all
+ * members, and the result replaces the values at every member.
  */
 #define NICLAB_POST_REDUCE 5U
 
 /*
- * Flag of [`POST_RECEIVE`]: one interrupt once the event of its message is stored. The network's header has no bit for
- * it, so that the receiver asks, and not the sender. Of [`POST_BARRIER`], [`POST_MULTICAST`] and [`POST_REDUCE`]: one
- * once [`POST_EVENT_DONE`] is stored.
+ * Flag of [`POST_RECEIVE`]: raises one interrupt when the event of its message is stored. The network's header has no
+ * bit for it, so the receiver requests the interrupt, and not the sender. Flag of [`POST_BARRIER`], [`POST_MULTICAST`]
+ * and [`POST_REDUCE`]: raises one interrupt when [`POST_EVENT_DONE`] is stored.
  */
 #define NICLAB_POST_INTERRUPT 256U
 
 /*
- * Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] tells when the card has the data: the memory may be used again. Messages
- * to several nodes may be sent in another order than that of their launches.
+ * Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] reports when the card has the data, and the memory may be used again.
+ * Messages to different nodes may be sent in another order than that of their posts.
  */
 #define NICLAB_POST_TELL_SENT 512U
 
-/* A message is a multiple of so many bytes, and not empty. */
+/* The length of a message is a multiple of this number of bytes, and not zero. */
 #define NICLAB_POST_UNIT_BYTES 4U
 
-/* The longest message of any card, in bytes; a card may be made for shorter ones. */
+/* The longest message of any card, in bytes. A card may have a lower limit. */
 #define NICLAB_POST_MAX_MESSAGE_BYTES 0x40000000U
 
 /* The words of [`POST_SEND`]. */
 struct niclab_send_command {
 
-	/* User value, given back with every event of this command. */
+	/* User value, returned with every event of this command. */
 	__u64 user;
 
 	/* Region of the memory. */
@@ -1464,7 +1479,7 @@ struct niclab_send_command {
 	/* Offset in the region. */
 	__u64 offset;
 
-	/* Bytes of the message. */
+	/* Length of the message in bytes. */
 	__u64 bytes;
 };
 NICLAB_ASSERT_SIZE(struct niclab_send_command, 32);
@@ -1472,7 +1487,7 @@ NICLAB_ASSERT_SIZE(struct niclab_send_command, 32);
 /* The words of [`POST_RECEIVE`]. */
 struct niclab_receive_command {
 
-	/* User value, given back with the event of this command. */
+	/* User value, returned with the event of this command. */
 	__u64 user;
 
 	/* Region of the memory. */
@@ -1484,7 +1499,7 @@ struct niclab_receive_command {
 	/* Offset in the region. */
 	__u64 offset;
 
-	/* Bytes of room: as those of a message. */
+	/* Length of the room in bytes, with the same limits as for a message. */
 	__u64 bytes;
 };
 NICLAB_ASSERT_SIZE(struct niclab_receive_command, 32);
@@ -1492,7 +1507,7 @@ NICLAB_ASSERT_SIZE(struct niclab_receive_command, 32);
 /* The words of [`POST_BARRIER`]. */
 struct niclab_barrier_command {
 
-	/* User value, given back with the event of this command. */
+	/* User value, returned with the event of this command. */
 	__u64 user;
 
 	/* The group. */
@@ -1506,7 +1521,7 @@ NICLAB_ASSERT_SIZE(struct niclab_barrier_command, 16);
 /* The words of [`POST_MULTICAST`]. */
 struct niclab_multicast_command {
 
-	/* User value, given back with the event of this command. */
+	/* User value, returned with the event of this command. */
 	__u64 user;
 
 	/* Region of the memory. */
@@ -1518,7 +1533,7 @@ struct niclab_multicast_command {
 	/* Offset in the region. */
 	__u64 offset;
 
-	/* Bytes, as those of a message, at most [`POST_MAX_COLLECTIVE_BYTES`]. */
+	/* Length in bytes, as of a message, at most [`POST_MAX_COLLECTIVE_BYTES`]. */
 	__u64 bytes;
 };
 NICLAB_ASSERT_SIZE(struct niclab_multicast_command, 32);
@@ -1526,10 +1541,10 @@ NICLAB_ASSERT_SIZE(struct niclab_multicast_command, 32);
 /* The words of [`POST_REDUCE`]. */
 struct niclab_reduce_command {
 
-	/* User value, given back with the event of this command. */
+	/* User value, returned with the event of this command. */
 	__u64 user;
 
-	/* Region of the values, and of what is made of them. */
+	/* Region of the values and of the result. */
 	__u32 region;
 
 	/* The group. */
@@ -1538,71 +1553,71 @@ struct niclab_reduce_command {
 	/* Offset in the region. */
 	__u64 offset;
 
-	/* Bytes of the values: a whole number of them, not none, at most [`POST_MAX_COLLECTIVE_BYTES`]. */
+	/* Length of the values in bytes: one or more complete values, at most [`POST_MAX_COLLECTIVE_BYTES`]. */
 	__u64 bytes;
 
 	/* [`POST_SUM`], [`POST_MIN`] or [`POST_MAX`]. */
 	__u32 operator;
 
-	/* What the values are: a `POST_` constant from [`POST_SIGNED_32`] to [`POST_DOUBLE`]. */
+	/* Type of the values: [`POST_SIGNED_32`] to [`POST_DOUBLE`]. */
 	__u32 element;
 };
 NICLAB_ASSERT_SIZE(struct niclab_reduce_command, 40);
 
-/* Most bytes of a multicast or a reduction. */
+/* Maximum length of a multicast or a reduction in bytes. */
 #define NICLAB_POST_MAX_COLLECTIVE_BYTES 0x10000U
 
 /*
- * Operator: the sum. Integers wrap; doubles are added in an order that the group's alone decides, so that every member
- * has the same bits. A sum that is no number is the one that [`POST_MIN`] names.
+ * Operator: the sum. Integers wrap. Doubles are added in an order that depends only on the group, so every member has
+ * the same bits. A sum that is not a number is the one of [`POST_MIN`].
  */
 #define NICLAB_POST_SUM 1U
 
 /*
- * Operator: the least. Of doubles, -0 is less than 0, and with any that is no number the result is the quiet one
+ * Operator: the minimum. Of doubles, -0 is less than 0. If any value is not a number, the result is the quiet NaN
  * without sign and payload, `0x7ff8000000000000`.
  */
 #define NICLAB_POST_MIN 2U
 
-/* Operator: the greatest, as [`POST_MIN`]. */
+/* Operator: the maximum, with the rules of [`POST_MIN`]. */
 #define NICLAB_POST_MAX 3U
 
-/* Values: integers of 32 bits with sign. */
+/* Values: signed integers of 32 bits. */
 #define NICLAB_POST_SIGNED_32 1U
 
-/* Values: integers of 64 bits with sign. */
+/* Values: signed integers of 64 bits. */
 #define NICLAB_POST_SIGNED_64 2U
 
-/* Values: integers of 32 bits without sign. */
+/* Values: unsigned integers of 32 bits. */
 #define NICLAB_POST_UNSIGNED_32 3U
 
-/* Values: integers of 64 bits without sign. */
+/* Values: unsigned integers of 64 bits. */
 #define NICLAB_POST_UNSIGNED_64 4U
 
 /* Values: IEEE 754 binary64. */
 #define NICLAB_POST_DOUBLE 5U
 
-/* An event: what a slice of the receive queue carries. The words are stored in ascending order, the status last. */
+/* An event in a slice of the receive queue. The device stores the words in ascending order, the status last. */
 struct niclab_post_event {
 
 	/* User value of the command. */
 	__u64 user;
 
-	/* Bytes of the message; of a refused command, those that it asked for. */
+	/* Length of the message in bytes; of a refused command, the requested length. */
 	__u64 bytes;
 
-	/* Bytes that were stored or sent. */
+	/* Number of bytes that were stored or sent. */
 	__u64 moved_bytes;
 
 	/*
-	 * [`POST_EVENT_RECEIVED`]: the node that sent the message. [`POST_EVENT_DONE`]: the group. Else the node that
-	 * it was for.
+	 * [`POST_EVENT_RECEIVED`]: the node that sent the message. [`POST_EVENT_DONE`]: the group. Otherwise: the node
+	 * to which the message was sent.
 	 */
 	__u64 source;
 
 	/*
-	 * Number of the message among those between this node and the other, as the card counts them, from 1; zero
-	 * where it does not, and of multicasts. [`POST_EVENT_DONE`]: zero.
+	 * Number of the message between this node and the other one, as the card counts them, from 1. Zero if the card
+	 * does not count, for multicasts, and for [`POST_EVENT_DONE`].
 	 */
 	__u64 message;
 
@@ -1629,88 +1644,88 @@ NICLAB_ASSERT_SIZE(struct niclab_post_event, 88);
 /* [`PostEvent::status`]: lowest bit of the result. */
 #define NICLAB_POST_RESULT_SHIFT 8U
 
-/* Kind: the card has all data of a message with [`POST_TELL_SENT`], or has given it up, and needs the memory no more. */
+/* Kind: the card has all data of a message with [`POST_TELL_SENT`], or has given it up, and does not need the memory. */
 #define NICLAB_POST_EVENT_SENT 1U
 
-/* Kind: a message is in the memory that was posted for it. */
+/* Kind: a message was stored in the memory that was posted for it. */
 #define NICLAB_POST_EVENT_RECEIVED 2U
 
-/* Kind: a command was refused; the result says why. Nothing of it was done. */
+/* Kind: a command was refused, for the reason in the result. It had no effect. */
 #define NICLAB_POST_EVENT_REFUSED 3U
 
 /*
- * Kind: a message was not delivered, as far as the card knows, and it has given up. Comes once the queue has a place,
- * as none is held for it.
+ * Kind: a message was not delivered, as far as the card knows, and the card has given up. The event waits until the
+ * queue has a slice, because none is reserved for it.
  */
 #define NICLAB_POST_EVENT_FAILED 4U
 
-/* Kind: a barrier, a multicast or a reduction that this member asked for is over; the result says whether it is done. */
+/* Kind: a barrier, a multicast or a reduction of this member has ended; the result says whether it succeeded. */
 #define NICLAB_POST_EVENT_DONE 5U
 
-/* Result: done. */
+/* Result: success. */
 #define NICLAB_POST_OK 0U
 
-/* Result: done, but cut: the message is longer than the room that was posted for it. */
+/* Result: success, but the message was truncated, because it is longer than the room posted for it. */
 #define NICLAB_POST_TRUNCATED 1U
 
-/* Result: the region is closed, or never was one of this port; or memory of it went away meanwhile. */
+/* Result: the region is closed, or does not belong to this port; or memory of it was removed during the operation. */
 #define NICLAB_POST_BAD_REGION 2U
 
-/* Result: offset and bytes go beyond the region. */
+/* Result: offset and bytes exceed the region. */
 #define NICLAB_POST_BAD_RANGE 3U
 
-/* Result: reserved bits or words are not zero, or a length is none of a message, or too long for the card. */
+/* Result: reserved bits or words are not zero, or the length is invalid for a message or too long for the card. */
 #define NICLAB_POST_BAD_VALUE 4U
 
-/* Result: there is no such command. */
+/* Result: the command is unknown. */
 #define NICLAB_POST_BAD_COMMAND 5U
 
-/* Result: there is no such node. */
+/* Result: the node does not exist. */
 #define NICLAB_POST_NO_TARGET 6U
 
-/* Result: the other card has not acknowledged it, as often as it was sent. */
+/* Result: the other card has not acknowledged the message after all retransmissions. */
 #define NICLAB_POST_UNREACHABLE 7U
 
-/* Result: parts of the message never came, and nobody sends them again. The memory holds those that came. */
+/* Result: parts of the message did not arrive, and no card retransmits them. The memory has the parts that arrived. */
 #define NICLAB_POST_INCOMPLETE 8U
 
-/* Result: the card was given another program before the message had arrived. */
+/* Result: the card's firmware was reloaded before the message had arrived. */
 #define NICLAB_POST_HANDED_OVER 9U
 
-/* Result: there is no such group here. */
+/* Result: this node has no such group. */
 #define NICLAB_POST_NO_GROUP 10U
 
-/* Result: the card's protocol loses messages. What cards do among themselves needs one that delivers. */
+/* Result: the card's protocol loses messages. Collectives need a protocol that delivers. */
 #define NICLAB_POST_NOT_RELIABLE 11U
 
-/* Result: a member has dropped the group, or its program is gone. */
+/* Result: a member has dropped the group, or its program has ended. */
 #define NICLAB_POST_LEFT 12U
 
-/* Result: members have asked for different things, or have made the group of different members. */
+/* Result: the members posted different operations, or made the group of different members. */
 #define NICLAB_POST_UNALIKE 13U
 
 /*
- * Changes when the card interrupts the host of a port, while it runs: [`PostRules`]. Refused where the card's protocol
- * has no component for it.
+ * Changes when the card interrupts the host of a port, while the card runs: [`PostRules`]. Refused if the card's
+ * protocol has no component for it.
  */
 #define NICLAB_OP_POST_RULES 14U
 
-/* Body of [`OP_POST_RULES`]. Zero turns a rule off. */
+/* Body of [`OP_POST_RULES`]. Zero disables a rule. */
 struct niclab_post_rules {
 
 	/* The port. */
 	__u32 port;
 
-	/* One: at the end of a message the host is interrupted for the bytes that are pooled. */
+	/* One: at the end of a message, the card interrupts the host for the bytes counted so far. */
 	__u32 at_end;
 
-	/* An interrupt for so many bytes that came. */
+	/* Interrupt after this number of received bytes. */
 	__u64 rcv_chunk_size;
 
-	/* An interrupt for each message of so many bytes or more. */
+	/* Interrupt for each message of at least this number of bytes. */
 	__u64 min_message_bytes;
 
-	/* The rules are about messages of this node; [`POST_ANY_SOURCE`]: of all. */
+	/* The rules apply to messages of this node; [`POST_ANY_SOURCE`]: of all nodes. */
 	__u64 source;
 };
 NICLAB_ASSERT_SIZE(struct niclab_post_rules, 32);
@@ -1719,20 +1734,20 @@ NICLAB_ASSERT_SIZE(struct niclab_post_rules, 32);
 #define NICLAB_POST_ANY_SOURCE 0xffffU
 
 /*
- * Makes a group of nodes, or drops it: [`PostGroup`]. Refused with [`crate::control::STATUS_BAD_VALUE`] where there is
- * a group of this name, or the members are none of a group; with [`crate::control::STATUS_NO_SPACE`] beyond
- * [`POST_GROUPS`]; with [`crate::control::STATUS_BAD_OPERATION`] where the card's protocol loses messages. To be
- * dropped there must be one, else [`crate::control::STATUS_NOT_FOUND`].
+ * Makes a group of nodes, or drops it: [`PostGroup`]. Refused with [`crate::control::STATUS_BAD_VALUE`] if the name is
+ * in use or the members are invalid; with [`crate::control::STATUS_NO_SPACE`] beyond [`POST_GROUPS`]; with
+ * [`crate::control::STATUS_BAD_OPERATION`] if the card's protocol loses messages; with
+ * [`crate::control::STATUS_NOT_FOUND`] if the group to drop does not exist.
  */
 #define NICLAB_OP_POST_GROUP 15U
 
-/* Most groups of a card at a time. */
+/* Maximum number of groups of a card. */
 #define NICLAB_POST_GROUPS 16U
 
-/* Most members of a group. */
+/* Maximum number of members of a group. */
 #define NICLAB_POST_MAX_MEMBERS 256U
 
-/* Body of [`OP_POST_GROUP`], which so many [`PostMember`]s follow. */
+/* Body of [`OP_POST_GROUP`]; `members` [`PostMember`]s follow. */
 struct niclab_post_group {
 
 	/* The port. */
@@ -1742,8 +1757,8 @@ struct niclab_post_group {
 	__u32 group;
 
 	/*
-	 * Members, at most [`POST_MAX_MEMBERS`], this node among them, none twice, in the same order at every member;
-	 * none: the group is dropped.
+	 * Number of members, at most [`POST_MAX_MEMBERS`]. This node is one of them, none occurs twice, and the order
+	 * is the same at every member. Zero: the group is dropped.
 	 */
 	__u32 members;
 
@@ -1763,31 +1778,31 @@ NICLAB_ASSERT_SIZE(struct niclab_post_member, 4);
 /*
  * Channels ([`crate::config::FEATURE_CHANNELS`]): active messages over logical channels (Ulmer, Yalamanchili).
  *
- * Each port of the card is a logical channel, owned by the program that opened the port. A message is *pushed*: the
- * program stores its header into a slot of the requester page, the header ring of the channel's outbound queue, and
- * what more belongs to it into the queue's payload region, a window of its own ([`WINDOW_CHANNEL_PAYLOAD`]). Nothing
- * is read from the program's memory.
+ * Each port of the card is a logical channel, owned by the program that opened the port. The program *pushes* a
+ * message. It stores the header into a slot of the requester page, the header ring of the channel's outbound queue. It
+ * stores the payload into the queue's payload region, a window of its own ([`WINDOW_CHANNEL_PAYLOAD`]). The card reads
+ * nothing from the program's memory.
  *
- * A long message may be pushed in segments, so that the card sends its begin while the program still pushes its end:
- * the first launch says how much of it is there, and each [`CHANNEL_SEGMENT`] behind it how much there is by then. A
- * header and its segments are launched one behind the other, with nothing between them.
+ * The program may push a long message in segments, so that the card sends its begin while the program still pushes its
+ * end. The first post says how many bytes are in the region, and each [`CHANNEL_SEGMENT`] after it raises this number.
+ * The program posts nothing between a header and its last segment.
  *
- * A message that comes is a slice of the receive queue ([`crate::receive`]) with one payload word, the handler, and
- * the four integers as its tag; one with payload has another word before these, which says where in the endpoint's
- * payload region it is ([`payload_place`]). The program gives the room of a payload back with its slice.
+ * A received message is a slice of the receive queue ([`crate::receive`]). It has one payload word, the handler, and
+ * the four integers as its tag. A message with payload has another word before these: its position in the endpoint's
+ * payload region ([`payload_place`]). The program frees the payload's room with its slice.
  * [`crate::receive::SliceStatus`] names the sender's channel.
  *
  * A message stays in the outbound queue until the other card has acknowledged all of it.
- * [`crate::receive::StatusLine::sent`] counts the messages that have left it, in the order of their launches: by that
- * the program knows which part of the payload region is free. The card writes a status line for each message with
- * payload that leaves, and for each that asked for it ([`CHANNEL_NOTIFY`]). What another card refuses for good is
- * counted as refused there, with the reason, and as one that has left. A header that the card itself refuses counts
- * likewise, in its place, but for one with [`crate::receive::REFUSED_SEGMENT`].
+ * [`crate::receive::StatusLine::sent`] counts the messages that have left the queue, in the order of their posts. So
+ * the program knows which part of the payload region is free. The card writes a status line for each sent message with
+ * payload, and for each with [`CHANNEL_NOTIFY`]. A message that another card finally refuses counts as sent and as
+ * refused, with the reason. So does a header that the card itself refuses, in its order, except with
+ * [`crate::receive::REFUSED_SEGMENT`].
  */
 
 /*
- * [`crate::bar::Window::kind`]: the payload region of a channel's outbound queue. [`CHANNEL_PAYLOAD_BYTES`] for each
- * port, of which a card may offer less.
+ * [`crate::bar::Window::kind`]: the payload region of a channel's outbound queue. Each port has
+ * [`CHANNEL_PAYLOAD_BYTES`], of which a card may offer fewer.
  */
 #define NICLAB_WINDOW_CHANNEL_PAYLOAD 16U
 
@@ -1797,7 +1812,7 @@ NICLAB_ASSERT_SIZE(struct niclab_post_member, 4);
 /* Bytes of a channel's payload region in the BAR. */
 #define NICLAB_CHANNEL_PAYLOAD_BYTES 0x30000U
 
-/* Launch word, bits 0..8: what is pushed. Bits 8..32 are flags. */
+/* Launch word, bits 0..8: the kind of the post. Bits 8..32 are flags. */
 #define NICLAB_CHANNEL_MASK 255U
 
 /* A message without payload, [`MessageHeader`]. */
@@ -1806,79 +1821,82 @@ NICLAB_ASSERT_SIZE(struct niclab_post_member, 4);
 /* A message with payload, [`BulkHeader`]. */
 #define NICLAB_CHANNEL_BULK 2U
 
-/* Bytes for a region of another program's memory, [`MemoryHeader`]: no handler, and nothing tells the receiver. */
+/*
+ * Bytes for an exposed region of another program, [`MemoryHeader`]. It has no handler, and the receiver is not
+ * notified.
+ */
 #define NICLAB_CHANNEL_MEMORY 3U
 
-/* More of the message launched last is in the payload region, [`Segment`]. */
+/* More of the last posted message is in the payload region, [`Segment`]. */
 #define NICLAB_CHANNEL_SEGMENT 4U
 
-/* Flag of [`CHANNEL_SHORT`] and [`CHANNEL_BULK`]: the receiving card interrupts its host once the message is stored. */
+/* Flag of [`CHANNEL_SHORT`] and [`CHANNEL_BULK`]: the receiving card interrupts its host when the message is stored. */
 #define NICLAB_CHANNEL_INTERRUPT 256U
 
-/* Flag of the same: the card writes a status line once the message has left, as it does for all with payload. */
+/* Flag of the same: the card writes a status line when the message has left, as it does for all messages with payload. */
 #define NICLAB_CHANNEL_NOTIFY 512U
 
-/* Most bytes of the payload of one message (section 5.1). */
+/* Maximum payload of one message in bytes (section 5.1). */
 #define NICLAB_CHANNEL_MAX_BULK_BYTES 0xc000U
 
 /*
- * Handlers below this number are predefined, the same everywhere: the library's own, and from [`CHANNEL_PING`] on
- * those of peripherals.
+ * Handlers below this number are predefined, and the same everywhere: the library's own, and those of peripherals from
+ * [`CHANNEL_PING`] on.
  */
 #define NICLAB_CHANNEL_FIRST_HANDLER 32U
 
-/* Answer to a message for a handler that is not there: its number is the first integer. */
+/* Answer to a message for a handler that does not exist. Its first integer is the handler's number. */
 #define NICLAB_CHANNEL_UNKNOWN 1U
 
-/* Any peripheral: sends the integers and the payload back to its sender, for [`CHANNEL_PONG`]. */
+/* Any peripheral: returns the integers and the payload to the sender, for [`CHANNEL_PONG`]. */
 #define NICLAB_CHANNEL_PING 16U
 
 /* Answer to [`CHANNEL_PING`]. */
 #define NICLAB_CHANNEL_PONG 17U
 
 /*
- * A bridge: sends the payload over its Ethernet port, in UDP datagrams. Integers: the node that gets them; its IPv4
- * address; the bridge's own; the ports, [`bridge_ports`].
+ * A bridge: sends the payload from its Ethernet port, in UDP datagrams. Integers: the receiving node; its IPv4
+ * address; the bridge's own address; the ports, [`bridge_ports`].
  */
 #define NICLAB_CHANNEL_BRIDGE 18U
 
 /*
- * From a bridge, to who last sent by its address and port: a datagram that came there. Integers: the node that it is
- * from, 65535 for somebody else; its IPv4 address; the bridge's own; the ports, [`bridge_ports`].
+ * From a bridge, to the program that last sent by this address and port: a received datagram. Integers: the sending
+ * node, or 65535 for another host; its IPv4 address; the bridge's own address; the ports, [`bridge_ports`].
  */
 #define NICLAB_CHANNEL_BRIDGED 19U
 
-/* Block storage: stores the payload. Integers: the first block; three that come back. */
+/* Block storage: stores the payload. Integers: the first block; three that are returned. */
 #define NICLAB_CHANNEL_STORE 20U
 
 /*
- * Answer to [`CHANNEL_STORE`]. Integers: how many blocks were stored, 0 where there is no room for them; the three of
- * the request.
+ * Answer to [`CHANNEL_STORE`]. Integers: the number of blocks stored, 0 if there is no room for them; the three of the
+ * request.
  */
 #define NICLAB_CHANNEL_STORED 21U
 
-/* Block storage: sends blocks. Integers: the first; how many; two that come back. */
+/* Block storage: sends blocks. Integers: the first block; the number of blocks; two that are returned. */
 #define NICLAB_CHANNEL_LOAD 22U
 
 /*
- * Answer to [`CHANNEL_LOAD`] with the blocks. Integers: the first; how many, 0 where they are not there; the two of
- * the request.
+ * Answer to [`CHANNEL_LOAD`] with the blocks. Integers: the first block; the number of blocks, 0 if they do not exist;
+ * the two of the request.
  */
 #define NICLAB_CHANNEL_LOADED 23U
 
-/* A card with a function: applies it to the payload. The integers come back. */
+/* A card with a function: applies it to the payload. The integers are returned. */
 #define NICLAB_CHANNEL_APPLY 24U
 
-/* Answer to [`CHANNEL_APPLY`] with what the function makes of it. */
+/* Answer to [`CHANNEL_APPLY`] with the function's result. */
 #define NICLAB_CHANNEL_APPLIED 25U
 
 /* Bytes of a block of a peripheral's storage. */
 #define NICLAB_STORAGE_BLOCK_BYTES 512U
 
 /*
- * The words of [`CHANNEL_SHORT`]. Of the 28 bytes of a short message (section 5.1) four are the channel, which the
- * place of the store says, four the handler and 16 the integers; the others are the destination. With the word
- * that tells the card of it the burst has 32.
+ * The words of [`CHANNEL_SHORT`]. A short message has 28 bytes (section 5.1): four for the channel, which the
+ * address of the store encodes, four for the handler and 16 for the integers. The others are the destination. With
+ * the word that notifies the card of the message, the burst has 32 bytes.
  */
 struct niclab_message_header {
 
@@ -1903,7 +1921,7 @@ struct niclab_message_header {
 	/* Fourth. */
 	__u32 argument3;
 
-	/* Bytes of the payload that are in the region: zero. */
+	/* Number of payload bytes in the region: zero. */
 	__u32 pushed;
 
 	/* Zero. */
@@ -1935,13 +1953,13 @@ struct niclab_bulk_header {
 	/* Fourth. */
 	__u32 argument3;
 
-	/* Where in the payload region the payload begins. */
+	/* Offset of the payload in the payload region. */
 	__u32 offset;
 
-	/* Its bytes: 1..=[`CHANNEL_MAX_BULK_BYTES`]. */
+	/* Length of the payload in bytes: 1..=[`CHANNEL_MAX_BULK_BYTES`]. */
 	__u32 bytes;
 
-	/* Of these, from the first on, so many are in the region. */
+	/* Number of payload bytes that are in the region, from the first on. */
 	__u32 pushed;
 
 	/* Zero. */
@@ -1958,19 +1976,19 @@ struct niclab_memory_header {
 	/* Target endpoint: the port whose program registered the region. */
 	__u16 endpoint;
 
-	/* Name of the region there, which must be exposed ([`OP_CHANNEL_EXPOSE`]). */
+	/* Name of the target region, which must be exposed ([`OP_CHANNEL_EXPOSE`]). */
 	__u32 region;
 
-	/* Offset in that region. */
+	/* Offset in the target region. */
 	__u64 place;
 
-	/* Where in the payload region the bytes begin. */
+	/* Offset of the bytes in the payload region. */
 	__u32 offset;
 
-	/* How many: 1..=[`CHANNEL_MAX_BULK_BYTES`]. */
+	/* Number of bytes: 1..=[`CHANNEL_MAX_BULK_BYTES`]. */
 	__u32 bytes;
 
-	/* Of these, from the first on, so many are in the region. */
+	/* Number of these bytes that are in the region, from the first on. */
 	__u32 pushed;
 
 	/* Zero. */
@@ -1981,7 +1999,7 @@ NICLAB_ASSERT_SIZE(struct niclab_memory_header, 32);
 /* The words of [`CHANNEL_SEGMENT`]. */
 struct niclab_segment {
 
-	/* Bytes of the message that are in the payload region by now: more than before, and not more than it has. */
+	/* Number of bytes of the message in the payload region: more than before, and at most its length. */
 	__u32 pushed;
 
 	/* Zero. */
@@ -1990,12 +2008,13 @@ struct niclab_segment {
 NICLAB_ASSERT_SIZE(struct niclab_segment, 8);
 
 /*
- * Says where the payload of messages for a port goes: [`ChannelPayload`]. Until then messages with payload for it are
- * refused. Refused itself with [`crate::control::STATUS_PORT_BUSY`] while payload is in the region before.
+ * Sets the payload region of messages for a port: [`ChannelPayload`]. Until then the card refuses messages with
+ * payload for the port. The request fails with [`crate::control::STATUS_PORT_BUSY`] while the previous region has
+ * payload.
  */
 #define NICLAB_OP_CHANNEL_PAYLOAD 16U
 
-/* Lets memory messages write into a region, or takes that back: [`ChannelExpose`]. */
+/* Allows memory messages to write into a region, or revokes this: [`ChannelExpose`]. */
 #define NICLAB_OP_CHANNEL_EXPOSE 17U
 
 /* Body of [`OP_CHANNEL_PAYLOAD`]. */
@@ -2007,10 +2026,10 @@ struct niclab_channel_payload {
 	/* A region of the port. */
 	__u32 region;
 
-	/* Where in it the payload region begins, a multiple of 64. */
+	/* Offset of the payload region in it, a multiple of 64. */
 	__u64 offset;
 
-	/* Its bytes, a multiple of 64. */
+	/* Length in bytes, a multiple of 64. */
 	__u64 bytes;
 };
 NICLAB_ASSERT_SIZE(struct niclab_channel_payload, 24);
@@ -2033,8 +2052,10 @@ struct niclab_channel_expose {
 NICLAB_ASSERT_SIZE(struct niclab_channel_expose, 16);
 
 /*
- * Descriptor rings ([`crate::config::FEATURE_RINGS`]): frames are sent out of memory, and received into memory, that
- * descriptors in the host's memory name. The card walks them by itself.
+ * Descriptor rings ([`crate::config::FEATURE_RINGS`]).
+ *
+ * The card sends frames from host memory, and stores frames into host memory. Descriptors in two rings of host memory
+ * name this memory, and the card walks the rings by itself.
  *
  * A descriptor has the 16 bytes of the DEC 21140 (*21140A PCI Fast Ethernet LAN Controller Hardware Reference Manual*,
  * section 4.2), in two words of 64 bits, least significant byte first:
@@ -2050,51 +2071,52 @@ NICLAB_ASSERT_SIZE(struct niclab_channel_expose, 16);
  * | 0 | 61, 62 | [`RING_FIRST`], [`RING_LAST`], of what is sent: the frame begins, ends here |
  * | 1 | 0..32, 32..64 | addresses of the buffers |
  *
- * Between two descriptors that are not chained the card skips so many bytes as [`RingStart::skip_bytes`] says; behind
- * a chained one lie as many. They are the driver's, but for the first word of them in what is sent
- * ([`RING_MESSAGE_WORD`]), which no hardware would read: it tells reports how long the message is whose first frame
- * begins there, and what the driver knew when it sent the frame. Where that is all that the card had told it by then,
- * the order in which the host did things is known, and with it when they were done in model time.
+ * Between two unchained descriptors the card skips [`RingStart::skip_bytes`] bytes. After a chained descriptor there
+ * are the same number of bytes. They are the driver's, except the first word of a transmit descriptor
+ * ([`RING_MESSAGE_WORD`]). No hardware would read this word. For reports, it has the length of the message whose first
+ * frame begins there, and the number of frames that the driver had received when it sent the frame. If these are all
+ * frames that the card had reported by then, the device knows the order of the host's operations, and so their model
+ * time.
  *
- * The driver fills all words but the first, then stores the first, which makes the descriptor the card's; the card
- * gives it back by the same word. Then it notifies queue 2 or 3 ([`crate::QUEUE_TRANSMIT`], [`crate::QUEUE_RECEIVE`]),
- * which never hold a chain: a poll demand.
+ * The driver fills all words except the first, then stores the first, which gives the descriptor to the card. The card
+ * returns the descriptor with the same word. The driver then notifies queue 2 or 3 ([`crate::QUEUE_TRANSMIT`],
+ * [`crate::QUEUE_RECEIVE`]), which never have a chain: a poll demand.
  */
 
-/* Says where a ring begins, and that the card shall walk it: [`RingStart`]. No answer's body. */
+/* Starts a ring at an address, so that the card walks it: [`RingStart`]. The reply has no body. */
 #define NICLAB_OP_RING_START 18U
 
-/* The card walks a ring no more: [`RingName`]. Once answered, it touches neither descriptors nor buffers. */
+/* Stops a ring: [`RingName`]. After the reply the card accesses neither descriptors nor buffers. */
 #define NICLAB_OP_RING_STOP 19U
 
-/* Says when frames that were received interrupt: [`RingInterrupts`]. No answer's body. */
+/* Sets when received frames interrupt: [`RingInterrupts`]. The reply has no body. */
 #define NICLAB_OP_RING_INTERRUPTS 20U
 
-/* Asks what the drivers of this cluster have agreed on. No body, answered by [`RingTerms`]. */
+/* Reads the common terms of the drivers of this cluster. No body; the reply is [`RingTerms`]. */
 #define NICLAB_OP_RING_TERMS 21U
 
 /*
  * CPU-driven ([`RingTerms::receive_buffers`] is zero): reads status and head of the first frame in the card's FIFO. No
- * body, answered by [`FifoHead`].
+ * body; the reply is [`FifoHead`].
  */
 #define NICLAB_OP_FIFO_LOOK 22U
 
 /*
- * CPU-driven: stores a part of the first frame in the FIFO where it belongs, and drops the frame: [`FifoTake`].
- * Answered, without a body, when it is stored.
+ * CPU-driven: stores a part of the first frame in the FIFO into memory, and drops the frame: [`FifoTake`]. The reply,
+ * when the part is stored, has no body.
  */
 #define NICLAB_OP_FIFO_TAKE 23U
 
 /*
- * CPU-driven: puts a frame into the FIFO in front of the wire, a head that the processor stores and data that the card
- * reads: [`FifoSend`]. Answered, without a body, when the card has read all of it.
+ * CPU-driven: puts a frame into the transmit FIFO, with a head that the processor stores and data that the card reads:
+ * [`FifoSend`]. The reply, when the card has read all data, has no body.
  */
 #define NICLAB_OP_FIFO_SEND 24U
 
-/* [`RingStart::ring`], [`RingName::ring`]: what is to be sent. */
+/* [`RingStart::ring`], [`RingName::ring`]: frames to send. */
 #define NICLAB_RING_TRANSMIT 0U
 
-/* [`RingStart::ring`], [`RingName::ring`]: room for what comes. */
+/* [`RingStart::ring`], [`RingName::ring`]: room for received frames. */
 #define NICLAB_RING_RECEIVE 1U
 
 /* Body of [`OP_RING_START`]. */
@@ -2103,7 +2125,7 @@ struct niclab_ring_start {
 	/* [`RING_TRANSMIT`] or [`RING_RECEIVE`]. */
 	__u32 ring;
 
-	/* Bytes between two descriptors: a multiple of eight, eight at least, [`RING_MAX_SKIP_BYTES`] at most. */
+	/* Bytes between two descriptors: a multiple of eight, from 8 to [`RING_MAX_SKIP_BYTES`]. */
 	__u32 skip_bytes;
 
 	/* Guest-physical address of the first descriptor: a multiple of eight, below 4 GiB. */
@@ -2128,10 +2150,10 @@ NICLAB_ASSERT_SIZE(struct niclab_ring_name, 8);
 /* Body of [`OP_RING_INTERRUPTS`]. */
 struct niclab_ring_interrupts {
 
-	/* Frames after which one interrupt is raised; 0: none ever, for drivers that poll. */
+	/* Number of frames after which the card raises one interrupt; 0: never, for drivers that poll. */
 	__u32 frames;
 
-	/* Model time in nanoseconds after which an interrupt is raised for fewer frames than that. */
+	/* Model time in nanoseconds after which the card raises an interrupt for fewer frames. */
 	__u32 delay_ns;
 
 	/* Zero. */
@@ -2139,42 +2161,42 @@ struct niclab_ring_interrupts {
 };
 NICLAB_ASSERT_SIZE(struct niclab_ring_interrupts, 16);
 
-/* Answer to [`OP_RING_TERMS`]. */
+/* Reply to [`OP_RING_TERMS`]. */
 struct niclab_ring_terms {
 
 	/*
-	 * Descriptors that the receive ring shall have, each with a buffer for a whole frame. 0: there are no rings,
-	 * and the processor drives each transfer ([`OP_FIFO_LOOK`]).
+	 * Number of descriptors that the receive ring needs, each with a buffer for a complete frame. 0: there are no
+	 * rings, and the processor drives each transfer ([`OP_FIFO_LOOK`]).
 	 */
 	__u32 receive_buffers;
 
-	/* Frames that may be on their way from one node to another without acknowledgement; 0: any number. */
+	/* Maximum number of unacknowledged frames from one node to another; 0: no limit. */
 	__u32 window;
 
-	/* Frames of a node after which its window is given back to it. */
+	/* Number of frames of a node after which a driver acknowledges them. */
 	__u32 acknowledge_every;
 
-	/* Buffers that are no window's and no acknowledgement's: other protocols may use so many. */
+	/* Number of buffers for other protocols, beyond those for windows and acknowledgements. */
 	__u32 other_buffers;
 
-	/* Ethernet address by which other protocols of this node are known, first byte lowest. */
+	/* Ethernet address of this node for other protocols, first byte lowest. */
 	__u64 station;
 
-	/* Most bytes of a frame that the driver gives to the card: of active ports, without the check sequence. */
+	/* Maximum length of a frame that the driver gives to the card; of active ports, without the check sequence. */
 	__u32 frame_bytes;
 
-	/* [`RingInterrupts::frames`], as drivers set it unless somebody wants otherwise. */
+	/* Default of [`RingInterrupts::frames`]. */
 	__u32 interrupt_frames;
 
-	/* [`RingInterrupts::delay_ns`], likewise. */
+	/* Default of [`RingInterrupts::delay_ns`]. */
 	__u32 interrupt_delay_ns;
 
-	/* [`crate::active_ports::FrameHead::protocol`] of frames that the card sends and takes. */
+	/* [`crate::active_ports::FrameHead::protocol`] of frames that the card sends and accepts. */
 	__u32 protocol;
 
 	/*
-	 * How many drivers have asked this card for its terms, this one included: what a driver of hardware would
-	 * count in the card's serial memory. See [`crate::active_ports::INCARNATIONS`].
+	 * Number of drivers that have asked this card for its terms, including this one. A driver of real hardware
+	 * would keep this count in the card's serial memory. See [`crate::active_ports::INCARNATIONS`].
 	 */
 	__u32 incarnation;
 
@@ -2184,21 +2206,21 @@ struct niclab_ring_terms {
 NICLAB_ASSERT_SIZE(struct niclab_ring_terms, 48);
 
 /*
- * Most bytes of the head of a frame that the processor reads or stores: an Ethernet header and
+ * Maximum number of bytes of a frame's head that the processor reads or stores. An Ethernet header and
  * [`crate::active_ports::FrameHead`] are 22.
  */
 #define NICLAB_FIFO_HEAD_BYTES 24U
 
-/* Answer to [`OP_FIFO_LOOK`]. */
+/* Reply to [`OP_FIFO_LOOK`]. */
 struct niclab_fifo_head {
 
-	/* Bytes of the first frame in the FIFO; zero: there is none. */
+	/* Length of the first frame in the FIFO in bytes; zero: the FIFO is empty. */
 	__u32 bytes;
 
-	/* [`RING_STATUS_DAMAGED`] where its check sequence is wrong, else zero. */
+	/* [`RING_STATUS_DAMAGED`] if its check sequence is wrong, otherwise zero. */
 	__u32 status;
 
-	/* The first [`FIFO_HEAD_BYTES`] of it, first byte lowest, zeros behind its end. */
+	/* Its first [`FIFO_HEAD_BYTES`], first byte lowest, padded with zeros. This word has the first eight. */
 	__u64 head_0;
 
 	/* The next eight. */
@@ -2212,13 +2234,13 @@ NICLAB_ASSERT_SIZE(struct niclab_fifo_head, 32);
 /* Body of [`OP_FIFO_TAKE`]. */
 struct niclab_fifo_take {
 
-	/* Guest-physical address of where the part goes. */
+	/* Guest-physical address to which the card stores the part. */
 	__u64 address;
 
-	/* Bytes of the frame in front of the part. */
+	/* Number of bytes of the frame before the part. */
 	__u32 skip_bytes;
 
-	/* Bytes of the part; zero: the frame is dropped, and nothing is stored. */
+	/* Length of the part in bytes; zero: the card drops the frame and stores nothing. */
 	__u32 bytes;
 };
 NICLAB_ASSERT_SIZE(struct niclab_fifo_take, 16);
@@ -2226,7 +2248,7 @@ NICLAB_ASSERT_SIZE(struct niclab_fifo_take, 16);
 /* Body of [`OP_FIFO_SEND`]. */
 struct niclab_fifo_send {
 
-	/* The head of the frame, first byte lowest. */
+	/* The head of the frame, first byte lowest: its first eight bytes. */
 	__u64 head_0;
 
 	/* The next eight bytes. */
@@ -2235,49 +2257,53 @@ struct niclab_fifo_send {
 	/* The last eight bytes. */
 	__u64 head_2;
 
-	/* Bytes of the head: [`FIFO_HEAD_BYTES`] at most. */
+	/* Length of the head in bytes, at most [`FIFO_HEAD_BYTES`]. */
 	__u32 head_bytes;
 
-	/* Bytes of the data behind it. */
+	/* Length of the data after it in bytes. */
 	__u32 bytes;
 
 	/* Guest-physical address of the data. */
 	__u64 address;
 
-	/* Bytes of the message whose first frame this is, else zero: for reports, no hardware would read it. */
+	/*
+	 * Length of the message whose first frame this is, otherwise zero. It is for reports; no hardware would read
+	 * it.
+	 */
 	__u64 message_bytes;
 };
 NICLAB_ASSERT_SIZE(struct niclab_fifo_send, 48);
 
-/* Last but two of the bytes of [`RingTerms::station`], less one: which of the node's stations other protocols are. */
+/* The node's MAC endpoint of other protocols: the third byte from the end of [`RingTerms::station`], minus one. */
 #define NICLAB_RING_STATION 0U
 
-/* Most bytes between two descriptors (CSR0, bits 2 to 6: 31 words of 32 bits, here in whole words of 64). */
+/* Maximum number of bytes between two descriptors (CSR0, bits 2 to 6: 31 words of 32 bits, here in whole words of 64). */
 #define NICLAB_RING_MAX_SKIP_BYTES 120U
 
 /*
- * Word of a descriptor and what lies behind it, of 64 bits, of a descriptor in which a frame begins that is sent. Its
- * lower half, where the frame is a message's first: the bytes of the message. Its upper half, [`RING_RECEIVED_SHIFT`]:
- * the frames that the driver had taken out of the receive ring since it was started, modulo 2^32.
+ * Index of the 64-bit word, counted from the descriptor's begin, of a transmit descriptor in which a frame begins. Its
+ * lower half has the length of the message in bytes, if the frame is the message's first. Its upper half,
+ * [`RING_RECEIVED_SHIFT`], has the number of frames that the driver has taken out of the receive ring since its start,
+ * modulo 2^32.
  */
 #define NICLAB_RING_MESSAGE_WORD 2U
 
-/* The upper half of that word. */
+/* Lowest bit of the upper half of that word. */
 #define NICLAB_RING_RECEIVED_SHIFT 32U
 
-/* First word: the descriptor is the card's. */
+/* First word: the card owns the descriptor. */
 #define NICLAB_RING_OWN 0x80000000U
 
 /* First word: the second address is that of the next descriptor. */
 #define NICLAB_RING_CHAINED 0x100000000000000ULL
 
-/* First word: the next descriptor is the ring's first; stronger than [`RING_CHAINED`]. */
+/* First word: the next descriptor is the ring's first; takes precedence over [`RING_CHAINED`]. */
 #define NICLAB_RING_END 0x200000000000000ULL
 
-/* First word, of what is sent: the frame begins in this descriptor. */
+/* First word, transmit: the frame begins in this descriptor. */
 #define NICLAB_RING_FIRST 0x2000000000000000ULL
 
-/* First word, of what is sent: the frame ends in this descriptor. */
+/* First word, transmit: the frame ends in this descriptor. */
 #define NICLAB_RING_LAST 0x4000000000000000ULL
 
 /* First word: lowest bit of the size of the first buffer. */
@@ -2286,68 +2312,62 @@ NICLAB_ASSERT_SIZE(struct niclab_fifo_send, 48);
 /* First word: lowest bit of the size of the second buffer. */
 #define NICLAB_RING_SECOND_SIZE_SHIFT 43U
 
-/* Most bytes of a buffer. */
+/* Maximum number of bytes of a buffer. */
 #define NICLAB_RING_MAX_BUFFER_BYTES 2047U
 
-/* Status: something is wrong, and other bits say what (ES). */
+/* Status: an error, which other bits describe (ES). */
 #define NICLAB_RING_ERROR 0x8000U
 
-/* Status of what was received: the frame begins in this descriptor (FS). */
+/* Receive status: the frame begins in this descriptor (FS). */
 #define NICLAB_RING_STATUS_FIRST 512U
 
-/* Status of what was received: the frame ends in this descriptor, and the length is valid (LS). */
+/* Receive status: the frame ends in this descriptor, and the length is valid (LS). */
 #define NICLAB_RING_STATUS_LAST 256U
 
-/* Status of what was received: the check sequence is wrong (CE). */
+/* Receive status: the check sequence is wrong (CE). */
 #define NICLAB_RING_STATUS_DAMAGED 2U
 
-/* Status of what was received: the ring had too little room for the whole frame (DE). */
+/* Receive status: the ring had too little room for the complete frame (DE). */
 #define NICLAB_RING_STATUS_TRUNCATED 0x4000U
 
-/*
- * Status of what was received: lowest bit of the length in bytes, from the Ethernet header to the last byte that is
- * stored.
- */
+/* Receive status: lowest bit of the length in bytes, from the Ethernet header to the last stored byte. */
 #define NICLAB_RING_LENGTH_SHIFT 16U
 
-/*
- * Status of what was sent: the frame is shorter than its headers, longer than the network's, or its buffers are in too
- * many descriptors.
- */
+/* Transmit status: the frame is shorter than its headers, longer than the network allows, or in too many descriptors. */
 #define NICLAB_RING_STATUS_LENGTH 4U
 
-/* Status of what was sent: a buffer is not memory of the guest. */
+/* Transmit status: a buffer is not memory of the guest. */
 #define NICLAB_RING_STATUS_ADDRESS 8U
 
-/*
- * Status of what was sent: the source address is not the node's, or the frame is of a protocol that is not this
- * card's.
- */
+/* Transmit status: the source address is not the node's, or the frame's protocol is not this card's. */
 #define NICLAB_RING_STATUS_FORGED 16U
 
-/* Status of what was sent: a descriptor that begins a frame within another, or goes on with none. */
+/* Transmit status: a descriptor begins a frame inside another one, or continues none. */
 #define NICLAB_RING_STATUS_SEGMENT 32U
 
 /*
- * Active ports: what the drivers of two nodes whose cards have descriptor rings ([`crate::rings`]) say to one another
- * (Chiola, Ciaccio, Mancini, Rotondo, the paper on DEC 2114x with efficient flow control).
+ * Active ports.
  *
- * A message is cut into frames. Behind the Ethernet header each has a [`FrameHead`], least significant byte first, and
- * then its part of the message; the card puts a check sequence of [`CHECK_BYTES`] behind it, and takes it away. That
- * and the head are 12 bytes: 12.2 of Fast Ethernet's 12.5 MB/s within 1 % leave 13.
+ * The protocol between the drivers of two nodes whose cards have descriptor rings ([`crate::rings`]; Chiola, Ciaccio,
+ * Mancini, Rotondo, the paper on DEC 2114x with efficient flow control).
  *
- * All frames from one node to another are numbered from 1, but for acknowledgements, so that a driver knows when one
- * was lost. Nothing is ever sent again. A node that has sent as many as its window has waits until the other has taken
- * them out of its receive ring and says so ([`FRAME_ACKNOWLEDGEMENT`]).
+ * A message is split into frames. In each frame a [`FrameHead`] follows the Ethernet header, least significant byte
+ * first, and then a part of the message. The sending card appends a check sequence of [`CHECK_BYTES`], and the
+ * receiving card removes it. Head and check sequence are 12 bytes. The paper's 12.2 of Fast Ethernet's 12.5 MB/s,
+ * within 1 %, allow for 13.
  *
- * A driver that was loaded again knows nothing of what its predecessor sent and took. So frames say which of a node's
- * drivers, one after another ([`INCARNATIONS`]), they are of and for. Who hears of a later one of a node than before
- * begins anew with it: both number from 1, with a whole window. What is of an earlier one is dropped, and so is what
- * is for an earlier one, which is answered by an acknowledgement. A driver that has a predecessor tells all others so
- * as it starts, by an acknowledgement of nothing.
+ * All frames from one node to another are numbered from 1, except acknowledgements. So a driver detects that a frame
+ * was lost. No frame is retransmitted. A node that has sent a whole window waits until the other node has taken the
+ * frames out of its receive ring and acknowledges them ([`FRAME_ACKNOWLEDGEMENT`]).
+ *
+ * A driver that was loaded again does not know the frames of its predecessor. So each frame names the incarnations of
+ * the sending and the receiving driver ([`INCARNATIONS`]). When a driver sees a later incarnation of a node, it starts
+ * again with this node: both number from 1, with a whole window. It drops frames of or for an earlier incarnation, and
+ * answers the latter with an acknowledgement. A driver with a predecessor announces itself to all nodes when it
+ * starts, by an acknowledgement of no frame.
  */
 
-/* Active ports of a node. */
+/* Number of active ports of a node. */
 #define NICLAB_ACTIVE_PORTS 8U
 
 /* The longest message, in bytes. */
@@ -2355,67 +2375,67 @@ NICLAB_ASSERT_SIZE(struct niclab_fifo_send, 48);
 
 /*
  * EtherType of frames between active ports. Their addresses are those of the cards
- * ([`crate::config::DeviceConfig::mac`]), which have the node's number as their last two bytes, the higher one first.
+ * ([`crate::config::DeviceConfig::mac`]). The last two bytes are the node's number, the higher byte first.
  */
 #define NICLAB_ACTIVE_ETHER_TYPE 0x88b5U
 
-/* Bytes of the check sequence behind each frame. */
+/* Bytes of the check sequence at the end of each frame. */
 #define NICLAB_CHECK_BYTES 4U
 
-/* What stands behind the Ethernet header of each frame. */
+/* The head after the Ethernet header of each frame. */
 struct niclab_frame_head {
 
 	/* The protocol's number. */
 	__u8 protocol;
 
-	/* A `FRAME_` kind, and for [`FRAME_DATA`] its flags. */
+	/* A `FRAME_` kind, with flags for [`FRAME_DATA`]. */
 	__u8 kind;
 
 	/*
-	 * The sending port, [`PORT_MASK`], zero in acknowledgements; and which driver of the sending node sends it,
+	 * The sending port, [`PORT_MASK`], zero in acknowledgements; and the incarnation of the sending driver,
 	 * [`INCARNATION_SHIFT`].
 	 */
 	__u8 source_port;
 
-	/* The receiving port, likewise; and which driver of the receiving node is meant. */
+	/* The receiving port, likewise; and the incarnation of the receiving driver. */
 	__u8 target_port;
 
 	/*
-	 * Number of the frame, from 1 and wrapping; of an acknowledgement, of the last frame that was taken, zero
-	 * where none was.
+	 * Number of the frame, from 1 and wrapping; in an acknowledgement, the number of the last frame taken, or zero
+	 * if none was.
 	 */
 	__u32 number;
 };
 NICLAB_ASSERT_SIZE(struct niclab_frame_head, 8);
 
-/* Kind, the lower four bits of [`FrameHead::kind`]: part of a message. */
+/* Kind, the lower four bits of [`FrameHead::kind`]: a part of a message. */
 #define NICLAB_FRAME_DATA 1U
 
-/* Kind: all frames up to the number have been taken out of the receive ring. */
+/* Kind: the driver has taken all frames up to this number out of the receive ring. */
 #define NICLAB_FRAME_ACKNOWLEDGEMENT 2U
 
-/* [`FrameHead::kind`]: the kind. */
+/* [`FrameHead::kind`]: mask of the kind. */
 #define NICLAB_FRAME_KIND_MASK 15U
 
-/* [`FrameHead::source_port`], [`FrameHead::target_port`]: the port. */
+/* [`FrameHead::source_port`], [`FrameHead::target_port`]: mask of the port. */
 #define NICLAB_PORT_MASK 15U
 
 /*
- * [`FrameHead::source_port`], [`FrameHead::target_port`]: lowest bit of the driver's number; zero: the sender does not
- * know it, or there is but one.
+ * [`FrameHead::source_port`], [`FrameHead::target_port`]: lowest bit of the incarnation. Zero: the sender does not
+ * know it, or there is only one.
  */
 #define NICLAB_INCARNATION_SHIFT 4U
 
 /*
- * A driver's number is 1 more than what is left of [`crate::rings::RingTerms::incarnation`], less 1, divided by this.
- * Of two, that one is later which is reached by fewer steps upwards, modulo this.
+ * Number of incarnations. An incarnation is ([`crate::rings::RingTerms::incarnation`] - 1) modulo this, plus 1. Of two
+ * incarnations, the later one is reached from the other by fewer steps upwards, modulo this.
  */
 #define NICLAB_INCARNATIONS 15U
 
-/* Flag of [`FRAME_DATA`]: the message begins here. */
+/* Flag of [`FRAME_DATA`]: the message begins in this frame. */
 #define NICLAB_FRAME_FIRST 16U
 
-/* Flag of [`FRAME_DATA`]: the message ends here. */
+/* Flag of [`FRAME_DATA`]: the message ends in this frame. */
 #define NICLAB_FRAME_LAST 32U
 
 /*
@@ -2423,13 +2443,13 @@ NICLAB_ASSERT_SIZE(struct niclab_frame_head, 8);
  */
 
 /*
- * Loads firmware into the match unit: [`FirmwareLoad`], answered by [`FirmwareLoaded`]. Headers that arrived before
- * are matched by the program before; a refused image changes nothing. It stays until another is loaded, whatever a
- * driver resets.
+ * Loads firmware into the match unit: [`FirmwareLoad`]. The reply is [`FirmwareLoaded`]. The old program matches
+ * headers that have arrived. A refused image changes nothing. The firmware stays until another is loaded, and no reset
+ * by a driver removes it.
  *
- * A card with [`crate::config::FEATURE_HAND_OVER`] answers once it has read the image and found it good. What it has
- * under way then ends by the program before; meanwhile it takes commands, and begins no message.
- * [`crate::event::CAUSE_HANDED_OVER`] tells when the new program runs.
+ * A card with [`crate::config::FEATURE_HAND_OVER`] replies when it has read and accepted the image. The old program
+ * then finishes the messages in flight. In this time the card takes commands, and begins no message.
+ * [`crate::event::CAUSE_HANDED_OVER`] reports that the new program runs.
  */
 #define NICLAB_OP_FIRMWARE_LOAD 12U
 
@@ -2439,7 +2459,7 @@ struct niclab_firmware_load {
 	/* Guest-physical address of the image. */
 	__u64 address;
 
-	/* Bytes of the image; zero: the built-in program again. */
+	/* Length of the image in bytes; zero: the built-in program. */
 	__u32 bytes;
 
 	/* Zero. */
@@ -2447,10 +2467,10 @@ struct niclab_firmware_load {
 };
 NICLAB_ASSERT_SIZE(struct niclab_firmware_load, 16);
 
-/* Answer to [`OP_FIRMWARE_LOAD`]. */
+/* Reply to [`OP_FIRMWARE_LOAD`]. */
 struct niclab_firmware_loaded {
 
-	/* Words of the program. */
+	/* Number of words of the program. */
 	__u32 words;
 
 	/* Its checksum. */
@@ -2458,28 +2478,28 @@ struct niclab_firmware_loaded {
 };
 NICLAB_ASSERT_SIZE(struct niclab_firmware_loaded, 8);
 
-/* No firmware image, or one that is cut: wrong magic word or length. */
+/* The image is not firmware, or is truncated: wrong magic word or length. */
 #define NICLAB_STATUS_FIRMWARE_IMAGE 9U
 
-/* The image's checksum does not fit its content. */
+/* The image's checksum does not match its content. */
 #define NICLAB_STATUS_FIRMWARE_CHECKSUM 10U
 
-/* The image is of a version that this device does not run. */
+/* The device does not run images of this version. */
 #define NICLAB_STATUS_FIRMWARE_VERSION 11U
 
-/* A word of the program has a value that is not defined. */
+/* A word of the program has an undefined value. */
 #define NICLAB_STATUS_FIRMWARE_WORD 12U
 
 /* The program is longer than the control store. */
 #define NICLAB_STATUS_FIRMWARE_SIZE 13U
 
 /*
- * The image is whole, and makes no sense on this card: a protocol's parts that do not fit together, or packets longer
+ * The image is intact but does not fit this card: components of a protocol do not fit together, or packets are longer
  * than the network carries.
  */
 #define NICLAB_STATUS_FIRMWARE_UNFIT 14U
 
-/* The card is taking another program already. */
+/* The card is already loading firmware. */
 #define NICLAB_STATUS_FIRMWARE_BUSY 15U
 
 /*
@@ -2487,39 +2507,42 @@ NICLAB_ASSERT_SIZE(struct niclab_firmware_loaded, 8);
  *
  * One open file owns at most one port. Closing the file, or the death of its process, closes the port.
  *
- * `mmap` offsets choose what is mapped; only the owner of a port can map its pages. `poll` reports readable after an
- * interrupt for the port; `read` of eight bytes returns how many there were since the last `read` (`EAGAIN` when none
- * and the file is non-blocking). When the device is gone every call fails with `ENODEV`, and `poll` reports `POLLERR |
- * POLLHUP`; mappings that exist stay readable while the driver is bound.
+ * The `mmap` offset selects what is mapped. Only the owner of a port can map its pages. `poll` reports readable after
+ * an interrupt for the port. `read` of eight bytes returns the number of interrupts since the last `read` (`EAGAIN` if
+ * there was none and the file is non-blocking). When the device is gone, every call fails with `ENODEV`, and `poll`
+ * reports `POLLERR | POLLHUP`. Existing mappings stay readable while the driver is bound.
  *
- * A request, `read` or `mmap` that takes a port fails with `ENOTCONN` when the file has none; a bad argument with
- * `EINVAL`. What the device refuses comes back as `EBUSY` ([`crate::control::STATUS_PORT_BUSY`]), `ENOSPC`
- * (`STATUS_NO_SPACE`), `ENOENT` (`STATUS_NOT_FOUND`), `EINVAL` (`STATUS_BAD_VALUE`), `ENXIO` (`STATUS_BAD_PORT`),
- * `EFAULT` (`STATUS_BAD_ADDRESS`), `EOPNOTSUPP` (`STATUS_BAD_OPERATION`), or else as `EPROTO`. `mmap` wants
- * `MAP_SHARED`, fails with `EACCES` when it asks for more than the window allows, and with `ENXIO` when this machine's
- * doorbell cannot be mapped.
+ * If the file has no port, a request, `read` or `mmap` that needs one fails with `ENOTCONN`; a bad argument fails with
+ * `EINVAL`. Refusals of the device are `EBUSY` ([`crate::control::STATUS_PORT_BUSY`]), `ENOSPC` (`STATUS_NO_SPACE`),
+ * `ENOENT` (`STATUS_NOT_FOUND`), `EINVAL` (`STATUS_BAD_VALUE`), `ENXIO` (`STATUS_BAD_PORT`), `EFAULT`
+ * (`STATUS_BAD_ADDRESS`), `EOPNOTSUPP` (`STATUS_BAD_OPERATION`), and otherwise `EPROTO`. `mmap` requires `MAP_SHARED`.
+ * It fails with `EACCES` for more access than the window allows, and with `ENXIO` if this machine's doorbell cannot be
+ * mapped.
  */
 
 /* `mmap` offset of the information page: read-only. */
 #define NICLAB_MAP_INFO 0U
 
-/* `mmap` offset of the doorbell page: a 16-bit store of [`crate::QUEUE_DOORBELL`] at its first byte rings. */
+/*
+ * `mmap` offset of the doorbell page: a 16-bit store of [`crate::QUEUE_DOORBELL`] to its first byte rings the
+ * doorbell.
+ */
 #define NICLAB_MAP_DOORBELL 4096U
 
 /*
- * `mmap` offset of the port's receive memory: the status line at its first byte, the slices from
- * [`RECEIVE_SLICES_OFFSET`] on; [`OpenPort::receive_bytes`] long. Read-only for the program.
+ * `mmap` offset of the port's receive memory, [`OpenPort::receive_bytes`] long: the status line at its first byte, the
+ * slices from [`RECEIVE_SLICES_OFFSET`] on. Read-only for the program.
  */
 #define NICLAB_MAP_RECEIVE 0x100000U
 
 /*
- * `mmap` offset of the first window of the BAR; of the others, each [`MAP_WINDOW_STRIDE`] further, in the order of the
- * table ([`crate::bar::Window`]). Of a window that ports have parts of, the part of the file's port. A mapping may
- * begin at a later page, and ends with the window at the latest.
+ * `mmap` offset of the first window of the BAR. The others follow at multiples of [`MAP_WINDOW_STRIDE`], in the order
+ * of the table ([`crate::bar::Window`]). If a window has a part for each port, the mapping is the part of the file's
+ * port. A mapping may begin at a later page of the window, and must not exceed the window.
  */
 #define NICLAB_MAP_WINDOWS 0x10000000U
 
-/* Bytes from one window's `mmap` offset to the next one's. */
+/* Distance in bytes between the `mmap` offsets of two windows. */
 #define NICLAB_MAP_WINDOW_STRIDE 0x1000000U
 
 /* Byte offset of the first slice in the receive memory. */
@@ -2531,19 +2554,19 @@ NICLAB_ASSERT_SIZE(struct niclab_firmware_loaded, 8);
 /* Argument of [`IOCTL_OPEN_PORT`]. */
 struct niclab_open_port {
 
-	/* In: the port wanted or [`crate::control::PORT_ANY`]. Out: the port. */
+	/* In: the port to open, or [`crate::control::PORT_ANY`]. Out: the port. */
 	__u32 port;
 
-	/* In: slices of the receive queue, a power of two, or zero for 256. Out: the slices. */
+	/* In: number of slices of the receive queue, a power of two, or zero for 256. Out: the number of slices. */
 	__u32 slices;
 
-	/* In: words of requester FIFO, or zero for an equal share. */
+	/* In: words of requester FIFO memory, or zero for an equal share. */
 	__u32 fifo_words;
 
 	/* Zero. */
 	__u32 reserved0;
 
-	/* Out: bytes to map at [`MAP_RECEIVE`]. */
+	/* Out: number of bytes to map at [`MAP_RECEIVE`]. */
 	__u64 receive_bytes;
 
 	/* Zero. */
@@ -2551,7 +2574,7 @@ struct niclab_open_port {
 };
 NICLAB_ASSERT_SIZE(struct niclab_open_port, 32);
 
-/* Argument of [`IOCTL_ROUTE`], [`IOCTL_AUTHORIZE`] and [`IOCTL_REVOKE`]; the file's port is meant. */
+/* Argument of [`IOCTL_ROUTE`], [`IOCTL_AUTHORIZE`] and [`IOCTL_REVOKE`], for the file's port. */
 struct niclab_peer {
 
 	/* The other node. */
@@ -2560,7 +2583,7 @@ struct niclab_peer {
 	/* Its port. */
 	__u32 port;
 
-	/* [`IOCTL_AUTHORIZE`]: slices set aside for it. Otherwise zero. */
+	/* [`IOCTL_AUTHORIZE`]: number of slices reserved for it. Otherwise zero. */
 	__u32 credits;
 
 	/* Zero. */
@@ -2571,13 +2594,13 @@ NICLAB_ASSERT_SIZE(struct niclab_peer, 16);
 /* Argument of [`IOCTL_REGISTER`] and [`IOCTL_DEREGISTER`]. */
 struct niclab_registration {
 
-	/* [`IOCTL_REGISTER`]: first byte in the program's memory; the memory must be writable. */
+	/* [`IOCTL_REGISTER`]: address of the first byte in the program's memory, which must be writable. */
 	__u64 address;
 
-	/* [`IOCTL_REGISTER`]: its length, 1..=[`MAX_REGISTRATION_BYTES`]; need not be whole pages. */
+	/* [`IOCTL_REGISTER`]: length in bytes, 1..=[`MAX_REGISTRATION_BYTES`]; it need not be whole pages. */
 	__u64 bytes;
 
-	/* The region: out of [`IOCTL_REGISTER`], into [`IOCTL_DEREGISTER`]. */
+	/* The region: output of [`IOCTL_REGISTER`], input of [`IOCTL_DEREGISTER`]. */
 	__u32 region;
 
 	/* Zero. */
@@ -2585,16 +2608,16 @@ struct niclab_registration {
 };
 NICLAB_ASSERT_SIZE(struct niclab_registration, 24);
 
-/* Argument of [`IOCTL_GROUP`]; the file's port is meant. */
+/* Argument of [`IOCTL_GROUP`], for the file's port. */
 struct niclab_group_of {
 
-	/* Name of the group, as [`crate::posts::PostGroup::group`]. */
+	/* Name of the group, as in [`crate::posts::PostGroup::group`]. */
 	__u32 group;
 
-	/* Members, at most [`crate::posts::POST_MAX_MEMBERS`]; none: the group is dropped. */
+	/* Number of members, at most [`crate::posts::POST_MAX_MEMBERS`]; zero: the group is dropped. */
 	__u32 members;
 
-	/* Address of their node numbers, of 32 bits each. */
+	/* Address of their node numbers of 32 bits each. */
 	__u64 nodes;
 };
 NICLAB_ASSERT_SIZE(struct niclab_group_of, 16);
@@ -2602,22 +2625,22 @@ NICLAB_ASSERT_SIZE(struct niclab_group_of, 16);
 /* Argument of [`IOCTL_ACTIVE_OPEN`]. */
 struct niclab_active_open {
 
-	/* In: the port wanted or [`crate::control::PORT_ANY`]. Out: the port. */
+	/* In: the port to open, or [`crate::control::PORT_ANY`]. Out: the port. */
 	__u32 port;
 
-	/* Receive buffers, 1..=[`ACTIVE_MAX_BUFFERS`]. */
+	/* Number of receive buffers, 1..=[`ACTIVE_MAX_BUFFERS`]. */
 	__u32 buffers;
 
-	/* First byte of the first in the program's memory, which must be writable; the others lie behind it. */
+	/* Address of the first buffer in the program's memory, which must be writable. The other buffers follow it. */
 	__u64 address;
 
-	/* Bytes of each: of the longest message that the port takes. */
+	/* Length of each buffer in bytes: the longest message that the port accepts. */
 	__u32 buffer_bytes;
 
 	/* Zero. */
 	__u32 reserved0;
 
-	/* Out: frames after which the card interrupts; 0: never, so that a program must look for itself. */
+	/* Out: number of frames after which the card interrupts; 0: never, so the program must poll. */
 	__u32 interrupt_frames;
 
 	/* Zero. */
@@ -2625,7 +2648,7 @@ struct niclab_active_open {
 };
 NICLAB_ASSERT_SIZE(struct niclab_active_open, 32);
 
-/* Argument of [`IOCTL_ACTIVE_SEND`] and, with a time limit alone, of [`IOCTL_ACTIVE_FLUSH`]. */
+/* Argument of [`IOCTL_ACTIVE_SEND`] and, with only the time limit, of [`IOCTL_ACTIVE_FLUSH`]. */
 struct niclab_active_send {
 
 	/* The receiving node. */
@@ -2634,16 +2657,16 @@ struct niclab_active_send {
 	/* Its port. */
 	__u32 port;
 
-	/* First byte in the program's memory. */
+	/* Address of the first byte in the program's memory. */
 	__u64 address;
 
-	/* Length of the message, at most [`crate::active_ports::ACTIVE_PORT_MAX_MESSAGE_BYTES`]. */
+	/* Length of the message in bytes, at most [`crate::active_ports::ACTIVE_PORT_MAX_MESSAGE_BYTES`]. */
 	__u32 bytes;
 
 	/* `ACTIVE_SEND_` flags. */
 	__u32 flags;
 
-	/* Longest wait, wall time. */
+	/* Longest wait, in milliseconds of wall time. */
 	__u32 timeout_ms;
 
 	/* Zero. */
@@ -2655,15 +2678,15 @@ NICLAB_ASSERT_SIZE(struct niclab_active_send, 32);
 struct niclab_active_receive {
 
 	/*
-	 * In: a buffer whose message the program has done with, or [`ACTIVE_NO_BUFFER`]. Out: the message's buffer, if
+	 * In: a buffer whose message the program has processed, or [`ACTIVE_NO_BUFFER`]. Out: the message's buffer, if
 	 * it has one.
 	 */
 	__u32 buffer;
 
-	/* Out: its length. */
+	/* Out: length of the message in bytes. */
 	__u32 bytes;
 
-	/* Out: number among the port's messages and errors, from 1. */
+	/* Out: number of the message or error at this port, from 1. */
 	__u64 number;
 
 	/* Out: the sending node. */
@@ -2672,13 +2695,13 @@ struct niclab_active_receive {
 	/* Out: its port. */
 	__u32 port;
 
-	/* Out: `ACTIVE_ERROR_` flags; none: a message is in the buffer. */
+	/* Out: `ACTIVE_ERROR_` flags; zero: a message is in the buffer. */
 	__u32 errors;
 
-	/* Out: frames of that node that did not come, told here and nowhere else. */
+	/* Out: number of lost frames of that node. No other call reports them. */
 	__u32 lost_frames;
 
-	/* In: how long to sleep, in milliseconds, where there is none and the card interrupts. Zero: not at all. */
+	/* In: longest sleep in milliseconds if there is no message and the card interrupts. Zero: no sleep. */
 	__u32 timeout_ms;
 
 	/* Zero. */
@@ -2686,112 +2709,118 @@ struct niclab_active_receive {
 };
 NICLAB_ASSERT_SIZE(struct niclab_active_receive, 40);
 
-/* Most receive buffers of an active port. */
+/* Maximum number of receive buffers of an active port. */
 #define NICLAB_ACTIVE_MAX_BUFFERS 1024U
 
 /* No buffer. */
 #define NICLAB_ACTIVE_NO_BUFFER 0xffffffffU
 
 /*
- * [`ActiveSend::flags`]: waits while the window lets nothing through, and until the last frame has left. Without this
- * flag only the window is waited for, once the message has begun, and the memory must stay as it is until
+ * [`ActiveSend::flags`]: waits for room in the window, and until the last frame has left. Without this flag the
+ * request waits only for the window, and only once the message has begun. The memory must then not change until
  * [`IOCTL_ACTIVE_FLUSH`].
  */
 #define NICLAB_ACTIVE_SEND_BLOCK 1U
 
-/* [`ActiveReceive::errors`]: frames did not come. */
+/* [`ActiveReceive::errors`]: frames did not arrive. */
 #define NICLAB_ACTIVE_ERROR_LOST 1U
 
-/* [`ActiveReceive::errors`]: part of a message did not come, and the message is dropped. */
+/* [`ActiveReceive::errors`]: part of a message did not arrive, and the message was dropped. */
 #define NICLAB_ACTIVE_ERROR_INCOMPLETE 2U
 
-/* [`ActiveReceive::errors`]: a message was longer than a buffer, and is dropped. */
+/* [`ActiveReceive::errors`]: a message was longer than a buffer, and was dropped. */
 #define NICLAB_ACTIVE_ERROR_TOO_LONG 4U
 
 /*
- * [`ActiveReceive::errors`]: no buffer was free for a message, for so long that it was dropped lest others wait with
- * it.
+ * [`ActiveReceive::errors`]: no buffer was free for a message for too long. The driver dropped it, so that other
+ * messages do not wait.
  */
 #define NICLAB_ACTIVE_ERROR_NO_BUFFER 8U
 
-/* Most bytes of one [`Registration`]: what a request pins before anybody can interrupt it stays bounded. */
+/*
+ * Maximum length of one [`Registration`] in bytes. It limits the pages that a request pins before it can be
+ * interrupted.
+ */
 #define NICLAB_MAX_REGISTRATION_BYTES 0x40000000U
 
-/* Copies the [`crate::config::DeviceConfig`] out. */
+/* Reads the [`crate::config::DeviceConfig`]. */
 #define NICLAB_IOCTL_INFO 0x8060f500U
 
-/* Opens a port for this file, [`OpenPort`]. `EBUSY`: the file or the port has one already; `ENOSPC`: none is free. */
+/*
+ * Opens a port for this file, [`OpenPort`]. `EBUSY`: the file has a port, or the port is open; `ENOSPC`: no port is
+ * free.
+ */
 #define NICLAB_IOCTL_OPEN_PORT 0xc020f501U
 
-/* Closes the file's port. Its mappings are gone: touching them raises `SIGBUS`. */
+/* Closes the file's port. Its mappings are removed: an access raises `SIGBUS`. */
 #define NICLAB_IOCTL_CLOSE_PORT 0xf502U
 
-/* Sets where the port sends, [`Peer`]. */
+/* Sets the destination of the port, [`Peer`]. */
 #define NICLAB_IOCTL_ROUTE 0x4010f503U
 
-/* Lets [`Peer`] send to the port. */
+/* Allows [`Peer`] to send to the port. */
 #define NICLAB_IOCTL_AUTHORIZE 0x4010f504U
 
-/* Takes that right back. */
+/* Revokes this right. */
 #define NICLAB_IOCTL_REVOKE 0x4010f505U
 
 /*
- * Asks the device whether it lives: `ENODEV` when it does not answer within
+ * Tests whether the device replies: `ENODEV` if it does not reply within
  * [`crate::config::DeviceConfig::control_timeout_ms`]. The file needs no port.
  */
 #define NICLAB_IOCTL_CHECK 0xf506U
 
 /*
  * Pins part of the program's memory and registers it with the device for the file's port, [`Registration`]. It stays
- * pinned until it is deregistered, the port is closed or the file is, be it by the death of the process. `EFAULT`: not
- * all of it is writable memory of the program; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `ENOSPC`: the device has no region
- * left; `EOPNOTSUPP`: this model has no regions.
+ * pinned until it is deregistered, the port or the file is closed, or the process dies. `EFAULT`: not all of it is
+ * writable memory of the program; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `ENOSPC`: the device has no free region;
+ * `EOPNOTSUPP`: this model has no regions.
  */
 #define NICLAB_IOCTL_REGISTER 0xc018f507U
 
-/* Takes that back. Once done, the device touches the memory no more. `ENOENT`: there is no such region. */
+/* Deregisters it. The device does not access the memory afterwards. `ENOENT`: the region does not exist. */
 #define NICLAB_IOCTL_DEREGISTER 0x4018f508U
 
 /*
- * Changes when the device interrupts for the file's port, [`crate::posts::PostRules`], whose port is zero.
- * `EOPNOTSUPP`: this model has no such rules, or its protocol no component for them.
+ * Changes when the device interrupts for the file's port, [`crate::posts::PostRules`] with port zero. `EOPNOTSUPP`:
+ * this model has no such rules, or its protocol has no component for them.
  */
 #define NICLAB_IOCTL_RULES 0x4020f509U
 
 /*
  * Makes a group of nodes for the file's port, or drops it, [`GroupOf`]. `EFAULT`: the members cannot be read;
- * `EINVAL`: there is a group of this name, or they are none of one; `ENOSPC`: there are as many groups as may be;
- * `ENOENT`: there is none to drop; `EOPNOTSUPP`: this model has no groups, or its protocol loses messages.
+ * `EINVAL`: the name is in use, or the members are invalid; `ENOSPC`: the maximum number of groups exists; `ENOENT`:
+ * the group to drop does not exist; `EOPNOTSUPP`: this model has no groups, or its protocol loses messages.
  */
 #define NICLAB_IOCTL_GROUP 0x4010f50aU
 
 /*
- * Says where the payload of messages for the file's port goes, [`crate::channels::ChannelPayload`], whose port is
- * zero. `EBUSY`: payload is in the region before; `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no
+ * Sets the payload region of messages for the file's port, [`crate::channels::ChannelPayload`] with port zero.
+ * `EBUSY`: the previous region has payload; `ENOENT`: the region does not exist; `EOPNOTSUPP`: this model has no
  * channels.
  */
 #define NICLAB_IOCTL_CHANNEL_PAYLOAD 0x4018f50bU
 
 /*
- * Lets memory messages write into a region of the file's port, or takes that back, [`crate::channels::ChannelExpose`],
- * whose port is zero. `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no channels.
+ * Allows memory messages to write into a region of the file's port, or revokes this,
+ * [`crate::channels::ChannelExpose`] with port zero. `ENOENT`: the region does not exist; `EOPNOTSUPP`: this model has
+ * no channels.
  */
 #define NICLAB_IOCTL_CHANNEL_EXPOSE 0x4010f50cU
 
 /*
- * Opens an active port for this file ([`crate::config::FEATURE_RINGS`]), with receive buffers that are pinned,
- * [`ActiveOpen`]. It is closed with the file. `EBUSY`: the file or the port has one already; `ENOSPC`: none is free;
- * `EFAULT`: not all of the buffers is writable memory; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `EOPNOTSUPP`: this card has
- * no rings.
+ * Opens an active port for this file ([`crate::config::FEATURE_RINGS`]), and pins its receive buffers, [`ActiveOpen`].
+ * It is closed with the file. `EBUSY`: the file has a port, or the port is open; `ENOSPC`: no port is free; `EFAULT`:
+ * not all buffers are writable memory; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `EOPNOTSUPP`: this card has no rings.
  */
 #define NICLAB_IOCTL_ACTIVE_OPEN 0xc020f50dU
 
 /*
- * Sends a message from the file's active port, out of the program's own memory, [`ActiveSend`]. `EAGAIN`, of one that
- * shall not block: the window lets nothing through now, or another program is in the middle of a message to that node.
- * `EMSGSIZE`: it is longer than messages are. `ETIMEDOUT`: the window was not given back in time, as when an
- * acknowledgement was lost; what has left of the message is incomplete at its receiver. `ENXIO`: memory that the card
- * does not reach (beyond 4 GiB). `EIO`: the card has refused a frame.
+ * Sends a message from the file's active port, directly from the program's memory, [`ActiveSend`]. `EAGAIN`, without
+ * [`ACTIVE_SEND_BLOCK`]: the window is used up, or another program is sending a message to that node. `EMSGSIZE`: the
+ * message is too long. `ETIMEDOUT`: the window did not open in time, for example because an acknowledgement was lost;
+ * the message is incomplete at its receiver. `ENXIO`: the card cannot reach the memory (beyond 4 GiB). `EIO`: the card
+ * refused a frame.
  */
 #define NICLAB_IOCTL_ACTIVE_SEND 0x4020f50eU
 
@@ -2799,9 +2828,8 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 40);
 #define NICLAB_IOCTL_ACTIVE_FLUSH 0x4020f50fU
 
 /*
- * Gives a buffer back and takes the next message or error of the file's active port, for which it looks through the
- * ring, [`ActiveReceive`]. `EAGAIN`: there is none, or a signal came first. `poll` reports readable when there is one
- * already.
+ * Returns a buffer, and takes the next message or error of the file's active port from the ring, [`ActiveReceive`].
+ * `EAGAIN`: there is none, or a signal arrived first. `poll` reports readable if there is one already.
  */
 #define NICLAB_IOCTL_ACTIVE_RECEIVE 0xc028f510U
 

@@ -2,9 +2,9 @@
 /*
  * C interface of the niclab user library. Generated from src/capi.rs; do not edit.
  *
- * Calls return NICLAB_OK or a negative NICLAB_ERROR_ code; niclab_last_error() tells the whole story. A handle is used
- * by one thread at a time. Time-outs are microseconds of wall time; a negative one waits as long as the device lives.
- * Link with libniclab_user.a, or by `pkg-config niclab`.
+  * Calls return NICLAB_OK or a negative NICLAB_ERROR_ code; niclab_last_error() has the details. Use a handle in one
+  * thread at a time. Timeouts are microseconds of wall time; a negative timeout waits as long as the device lives.
+ * Link with libniclab_user.a, or with `pkg-config niclab`.
  */
 
 #ifndef NICLAB_H
@@ -14,17 +14,17 @@
 #include <stdint.h>
 
 /**
- * Done.
+ * Success.
  */
 #define NICLAB_OK 0
 
 /**
- * There is no such device, it cannot be opened, or it is no niclab NIC.
+ * The device does not exist, cannot be opened, or is not a niclab NIC.
  */
 #define NICLAB_ERROR_NO_DEVICE -1
 
 /**
- * Device and library do not go together: another ABI version, or a NIC that lacks what is wanted.
+ * Device and library do not match: another ABI version, or the NIC lacks the requested feature.
  */
 #define NICLAB_ERROR_MISMATCH -2
 
@@ -39,12 +39,12 @@
 #define NICLAB_ERROR_VALUE -4
 
 /**
- * The driver or the device refused.
+ * The driver or the device refused the operation.
  */
 #define NICLAB_ERROR_REFUSED -5
 
 /**
- * Nothing came in time.
+ * Nothing arrived before the timeout.
  */
 #define NICLAB_ERROR_TIMEOUT -6
 
@@ -54,7 +54,7 @@
 #define NICLAB_ERROR_GONE -7
 
 /**
- * Not now: no room in the page, or no message.
+ * Try again later: no room in the page, or no message.
  */
 #define NICLAB_ERROR_AGAIN -8
 
@@ -64,7 +64,7 @@
 #define NICLAB_ERROR_INTERNAL -9
 
 /**
- * Message flag: the sender's status tells as soon as the message left.
+ * Message flag: the sender's status reports when the message has left.
  */
 #define NICLAB_NOTIFY 1
 
@@ -74,7 +74,7 @@
 #define NICLAB_INTERRUPT 2
 
 /**
- * Message flag: the receiving NIC answers once the message is stored.
+ * Message flag: the receiving NIC sends an acknowledgement once the message is stored.
  */
 #define NICLAB_ACKNOWLEDGE 4
 
@@ -84,7 +84,7 @@
 #define NICLAB_ANY_PORT UINT32_MAX
 
 /**
- * Wait policy: look again and again.
+ * Wait policy: poll continuously.
  */
 #define NICLAB_SPIN 0
 
@@ -94,7 +94,7 @@
 #define NICLAB_BLOCK 1
 
 /**
- * Wait policy: look for 100 microseconds, then sleep. The policy of a port just opened.
+ * Wait policy: poll for 100 microseconds, then sleep. The default policy of a port.
  */
 #define NICLAB_ADAPTIVE 2
 
@@ -104,7 +104,7 @@
 #define GRIM_ANY_PORT 4294967295
 
 /**
- * grim_register_handler(): the keeper chooses the number.
+ * grim_register_handler(): the keeper of the handler list chooses the number.
  */
 #define GRIM_ANY_NUMBER 0
 
@@ -114,17 +114,17 @@
 #define GRIM_FIRST_HANDLER 32
 
 /**
- * Most bytes of the payload of a message.
+ * Maximum bytes of a message's payload.
  */
 #define GRIM_MAX_BULK_BYTES 49152
 
 /**
- * Event: the card has all data of a message, and needs its memory no more.
+ * Event: the card has read a message completely; its memory may be reused.
  */
 #define NICLAB_INIC_SENT 1
 
 /**
- * Event: a message is in the memory that was posted for it.
+ * Event: a message was stored in posted memory.
  */
 #define NICLAB_INIC_RECEIVED 2
 
@@ -134,57 +134,57 @@
 #define NICLAB_INIC_REFUSED 3
 
 /**
- * Event: a message was not delivered, and the card has given up.
+ * Event: a message was not delivered, and the card does not try again.
  */
 #define NICLAB_INIC_FAILED 4
 
 /**
- * Event: a barrier, a multicast or a reduction is over; the result says whether it is done.
+ * Event: a barrier, a multicast or a reduction has ended; the result shows whether it succeeded.
  */
 #define NICLAB_INIC_DONE 5
 
 /**
- * A reduction's operator: the sum. Integers wrap.
+ * Operator of a reduction: sum. Integers wrap.
  */
 #define NICLAB_INIC_SUM 1
 
 /**
- * The least.
+ * Operator of a reduction: minimum.
  */
 #define NICLAB_INIC_MIN 2
 
 /**
- * The greatest.
+ * Operator of a reduction: maximum.
  */
 #define NICLAB_INIC_MAX 3
 
 /**
- * A reduction's values: int32_t.
+ * Values of a reduction: int32_t.
  */
 #define NICLAB_INIC_SIGNED_32 1
 
 /**
- * int64_t.
+ * Values of a reduction: int64_t.
  */
 #define NICLAB_INIC_SIGNED_64 2
 
 /**
- * uint32_t.
+ * Values of a reduction: uint32_t.
  */
 #define NICLAB_INIC_UNSIGNED_32 3
 
 /**
- * uint64_t.
+ * Values of a reduction: uint64_t.
  */
 #define NICLAB_INIC_UNSIGNED_64 4
 
 /**
- * double.
+ * Values of a reduction: double.
  */
 #define NICLAB_INIC_DOUBLE 5
 
 /**
- * niclab_inic_set_rules: messages of any node.
+ * Node for niclab_inic_set_rules(): messages from any node.
  */
 #define NICLAB_INIC_ANY_NODE 4294967295
 
@@ -199,7 +199,7 @@
 #define NICLAB_MATCH_NO_COUNTER UINT32_MAX
 
 /**
- * Threshold of a match entry: takes any number of operations.
+ * Threshold of a match entry: any number of operations.
  */
 #define NICLAB_MATCH_PERSISTENT UINT32_MAX
 
@@ -209,52 +209,52 @@
 #define NICLAB_MATCH_INTERRUPT 1
 
 /**
- * Flag of a put: NICLAB_MATCH_ACKNOWLEDGED tells what became of it.
+ * Flag of a put: the event NICLAB_MATCH_ACKNOWLEDGED reports its result.
  */
 #define NICLAB_MATCH_ACK 2
 
 /**
- * Flag of a put: NICLAB_MATCH_SENT tells when the memory may be used again.
+ * Flag of a put: the event NICLAB_MATCH_SENT reports when the memory may be reused.
  */
 #define NICLAB_MATCH_NOTIFY 4
 
 /**
- * Flag of a put, a get and an entry: successes are counted and not told by events.
+ * Flag of a put, a get and an entry: successes are counted, without events.
  */
 #define NICLAB_MATCH_COUNT_ONLY 8
 
 /**
- * Flag of an entry: answers puts.
+ * Flag of an entry: accepts puts.
  */
 #define NICLAB_MATCH_PUTS 16
 
 /**
- * Flag of an entry: answers gets.
+ * Flag of an entry: accepts gets.
  */
 #define NICLAB_MATCH_GETS 32
 
 /**
- * Flag of an entry: the initiator says the offset.
+ * Flag of an entry: the initiator chooses the offset.
  */
 #define NICLAB_MATCH_REMOTE_OFFSET 64
 
 /**
- * Flag of an entry: is unlinked once fewer than min_free bytes are left; with NICLAB_MATCH_TRUNCATE it says nothing.
+ * Flag of an entry: it is unlinked once fewer than min_free bytes are left. No effect with NICLAB_MATCH_TRUNCATE.
  */
 #define NICLAB_MATCH_MIN_FREE 128
 
 /**
- * Flag of an entry: cuts messages that are too long.
+ * Flag of an entry: truncates messages that are too long.
  */
 #define NICLAB_MATCH_TRUNCATE 256
 
 /**
- * Flag of an entry: for the overflow list.
+ * Flag of an entry: appends it to the overflow list.
  */
 #define NICLAB_MATCH_OVERFLOW 512
 
 /**
- * Flag of an entry: no event when it unlinks itself.
+ * Flag of an entry: no event when the NIC unlinks it.
  */
 #define NICLAB_MATCH_NO_UNLINK_EVENT 1024
 
@@ -269,7 +269,7 @@
 #define NICLAB_MATCH_UNEXPECTED 2
 
 /**
- * Event: an entry just appended takes a message that had come before; it is in the overflow entry's memory.
+ * Event: a new entry has claimed an earlier message; it is in the overflow entry's memory.
  */
 #define NICLAB_MATCH_CLAIMED 3
 
@@ -284,12 +284,12 @@
 #define NICLAB_MATCH_SENT 5
 
 /**
- * Event: a put was stored at the receiver, or was not.
+ * Event: a put was stored at the receiver, or failed.
  */
 #define NICLAB_MATCH_ACKNOWLEDGED 6
 
 /**
- * Event: what a get asked for was stored, or could not be had.
+ * Event: the data of a get was stored, or the get failed.
  */
 #define NICLAB_MATCH_REPLY 7
 
@@ -314,7 +314,7 @@ typedef struct gamma_port gamma_port;
 typedef struct grim grim;
 
 /**
- * What a handler sends by, while it runs.
+ * The queue by which a running handler sends.
  */
 typedef struct grim_queue grim_queue;
 
@@ -324,7 +324,7 @@ typedef struct grim_queue grim_queue;
 typedef struct niclab_device niclab_device;
 
 /**
- * The open port of a NIC that posts messages.
+ * An open port of an INIC NIC.
  */
 typedef struct niclab_inic_port niclab_inic_port;
 
@@ -344,7 +344,7 @@ typedef struct niclab_region niclab_region;
 typedef struct niclab_ultra_port niclab_ultra_port;
 
 /**
- * What a NIC says of itself.
+ * Properties of a NIC.
  */
 typedef struct {
   /**
@@ -360,7 +360,7 @@ typedef struct {
    */
   uint32_t ports;
   /**
-   * Most slices of one port's receive queue.
+   * Maximum number of slices of a port's receive queue.
    */
   uint32_t max_slices;
 } niclab_info;
@@ -370,7 +370,7 @@ typedef struct {
  */
 typedef struct {
   /**
-   * The payload; the first `words` count.
+   * The payload; only the first `words` words are valid.
    */
   uint64_t payload[8];
   /**
@@ -396,15 +396,15 @@ typedef struct {
 } niclab_message;
 
 /**
- * A message, as a handler sees it.
+ * A message, as passed to a handler.
  */
 typedef struct {
   /**
-   * Its bytes, until the handler has returned; null without any.
+   * Its bytes, valid until the handler returns; null if it is empty.
    */
   const void *data;
   /**
-   * How many they are.
+   * Number of bytes.
    */
   uint64_t bytes;
   /**
@@ -422,16 +422,16 @@ typedef struct {
 } gamma_message;
 
 /**
- * A receiver handler. It runs in the process that owns the port, while that looks for messages.
+ * A receiver handler. It runs in the process that owns the port, while the process polls.
  */
 typedef void (*gamma_handler)(const gamma_message *message, void *user);
 
 /**
- * A message, as a handler sees it.
+ * A message, as passed to a handler.
  */
 typedef struct {
   /**
-   * Its payload, in place; null without any. It is overwritten once the handler has returned.
+   * Its payload, in place; null if it is empty. It may be overwritten once the handler has returned.
    */
   const void *payload;
   /**
@@ -451,17 +451,17 @@ typedef struct {
    */
   uint32_t source_node;
   /**
-   * Its channel: the port.
+   * The sender's channel: its port.
    */
   uint32_t source_port;
   /**
-   * The port that it came to.
+   * The port that received it.
    */
   uint32_t target_port;
 } grim_message;
 
 /**
- * A handler. It sends by grim_queue_short() and grim_queue_bulk(), and must not call anything else of the library
+ * A handler. It sends with grim_queue_short() and grim_queue_bulk(). It must not call other functions of the library
  * with the handle that is polled.
  */
 typedef void (*grim_handler)(grim_queue *send_queue, const grim_message *message, void *user);
@@ -479,23 +479,23 @@ typedef struct {
    */
   uint64_t bytes;
   /**
-   * Bytes that were moved.
+   * Bytes transferred.
    */
   uint64_t moved_bytes;
   /**
-   * Number of the message among those between both nodes, from 1; 0 where the card does not count them.
+   * Number of the message among those from its sender to its receiver, from 1; 0 if the card does not count them.
    */
   uint64_t message;
   /**
-   * Node that sent what was received; of NICLAB_INIC_DONE the group; else the node that it was for.
+   * Received message: source node. NICLAB_INIC_DONE: the group. Otherwise: target node.
    */
   uint32_t node;
   /**
-   * NICLAB_INIC_SENT and the others.
+   * Kind of event: NICLAB_INIC_SENT and so on.
    */
   uint32_t kind;
   /**
-   * 0: done; 1: done, but cut; anything else: not done, niclab_inic_result_text() says why.
+   * 0: done; 1: done, but truncated; other values: failed, see niclab_inic_result_text().
    */
   uint32_t result;
 } niclab_inic_event;
@@ -509,11 +509,11 @@ typedef struct {
    */
   const niclab_region *region;
   /**
-   * Where in it the entry's memory begins.
+   * Offset of the entry's memory in the region.
    */
   uint64_t offset;
   /**
-   * How long it is.
+   * Number of bytes.
    */
   uint64_t bytes;
   /**
@@ -521,15 +521,15 @@ typedef struct {
    */
   uint64_t match_bits;
   /**
-   * Bits of them that are not compared.
+   * Match bits to ignore.
    */
   uint64_t ignore_bits;
   /**
-   * A word that comes back with the events of this entry.
+   * A word that the events of this entry return.
    */
   uint64_t user;
   /**
-   * With NICLAB_MATCH_MIN_FREE.
+   * Minimum number of free bytes, with NICLAB_MATCH_MIN_FREE.
    */
   uint64_t min_free;
   /**
@@ -537,11 +537,11 @@ typedef struct {
    */
   uint32_t portal;
   /**
-   * Node that it takes messages of, or NICLAB_MATCH_ANY.
+   * Only accept messages from this node, or NICLAB_MATCH_ANY.
    */
   uint32_t source_node;
   /**
-   * Port that it takes messages of, or NICLAB_MATCH_ANY.
+   * Only accept messages from this port, or NICLAB_MATCH_ANY.
    */
   uint32_t source_port;
   /**
@@ -559,7 +559,7 @@ typedef struct {
 } niclab_match_entry;
 
 /**
- * What to put or get. All zeros but for what is wanted; counter NICLAB_MATCH_NO_COUNTER where none is.
+ * A put or a get. Set unused fields to zero, and `counter` to NICLAB_MATCH_NO_COUNTER if unused.
  */
 typedef struct {
   /**
@@ -567,11 +567,11 @@ typedef struct {
    */
   const niclab_region *region;
   /**
-   * Where in it the bytes begin.
+   * Offset of the first byte in the region.
    */
   uint64_t offset;
   /**
-   * How many.
+   * Number of bytes.
    */
   uint64_t bytes;
   /**
@@ -583,11 +583,11 @@ typedef struct {
    */
   uint64_t header_data;
   /**
-   * A word that comes back with the events of this command.
+   * A word that the events of this command return.
    */
   uint64_t user;
   /**
-   * Where in the entry's memory, if the entry leaves that to the initiator.
+   * Offset in the entry's memory, if the entry has NICLAB_MATCH_REMOTE_OFFSET.
    */
   uint64_t remote_offset;
   /**
@@ -599,11 +599,11 @@ typedef struct {
    */
   uint32_t port;
   /**
-   * The portal of that.
+   * Portal of the target port.
    */
   uint32_t portal;
   /**
-   * Counter for what is told.
+   * Counter for results.
    */
   uint32_t counter;
   /**
@@ -629,15 +629,15 @@ typedef struct {
    */
   uint64_t header_data;
   /**
-   * Bytes that the initiator asked for.
+   * Bytes that the initiator requested.
    */
   uint64_t requested_bytes;
   /**
-   * Bytes that were moved.
+   * Bytes transferred.
    */
   uint64_t moved_bytes;
   /**
-   * Offset of the first in the memory of the entry, of the overflow entry, or of the command.
+   * Offset of the first byte in the memory of the entry, the overflow entry, or the command.
    */
   uint64_t offset;
   /**
@@ -649,15 +649,15 @@ typedef struct {
    */
   uint32_t overflow_handle;
   /**
-   * NICLAB_MATCH_PUT and the others.
+   * Kind of event: NICLAB_MATCH_PUT and so on.
    */
   uint32_t kind;
   /**
-   * 0: done; 1: done, but cut; anything else: not done, niclab_match_result_text() says why.
+   * 0: done; 1: done, but truncated; other values: failed, see niclab_match_result_text().
    */
   uint32_t result;
   /**
-   * The entry, or the command.
+   * Handle of the entry or the command.
    */
   uint32_t handle;
   /**
@@ -679,22 +679,22 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * What kind of error `error` is, in English; never null. Valid for ever.
+ * Returns a short English text for an error code; never null, valid forever.
  */
 const char *niclab_strerror(int error);
 
 /**
- * The whole story of this thread's last error: which device, what was tried, what to do. Never null; valid until the
- * next call of this library by this thread.
+ * Returns the full text of this thread's last error: the device, the operation and the fix. Never null; valid until
+ * this thread's next call of this library.
  */
 const char *niclab_last_error(void);
 
 /**
- * Opens the NIC behind the character device `path`, or the first one when `path` is null.
+ * Opens the NIC of the character device `path`, or the first NIC if `path` is null.
  *
  * # Safety
  *
- * `path` must be null or a string, `device` null or valid for a store.
+ * `path` must be null or a C string, `device` null or valid for a store.
  */
 int niclab_open(const char *path, niclab_device **device);
 
@@ -703,12 +703,12 @@ int niclab_open(const char *path, niclab_device **device);
  *
  * # Safety
  *
- * `device` must be null or from niclab_open, and is not to be used again.
+ * `device` must be null or from niclab_open, and must not be used again.
  */
 void niclab_close(niclab_device *device);
 
 /**
- * Tells what the NIC says of itself.
+ * Reads the properties of the NIC.
  *
  * # Safety
  *
@@ -717,8 +717,8 @@ void niclab_close(niclab_device *device);
 int niclab_get_info(const niclab_device *device, niclab_info *info);
 
 /**
- * Opens port `number`, or any free one for NICLAB_ANY_PORT, with a receive queue of `slices` (a power of two from 8
- * on; 0 for 256).
+ * Opens port `number`, or any free port for NICLAB_ANY_PORT, with a receive queue of `slices` slices (a power of two
+ * from 8 on; 0 for 256).
  *
  * # Safety
  *
@@ -730,20 +730,20 @@ int niclab_ultra_open(const niclab_device *device,
                       niclab_ultra_port **port);
 
 /**
- * Closes a port: messages that have not left are discarded. Null is ignored.
+ * Closes a port. Messages that have not left are discarded. Null is ignored.
  *
  * # Safety
  *
- * `port` must be null or from niclab_ultra_open, and is not to be used again.
+ * `port` must be null or from niclab_ultra_open, and must not be used again.
  */
 void niclab_ultra_close(niclab_ultra_port *port);
 
 /**
- * The port's number.
+ * Returns the port's number.
  *
  * # Safety
  *
- * `port` must be null or from niclab_ultra_open; null has the number NICLAB_ANY_PORT.
+ * `port` must be null or from niclab_ultra_open; for null the number is NICLAB_ANY_PORT.
  */
 uint32_t niclab_ultra_number(const niclab_ultra_port *port);
 
@@ -766,7 +766,7 @@ int niclab_ultra_set_wait_policy(niclab_ultra_port *port, int policy);
 int niclab_ultra_route(niclab_ultra_port *port, uint32_t node, uint32_t node_port);
 
 /**
- * Lets a port of another node send to this one, and sets `credits` slices aside for it.
+ * Authorizes a port of another node to send to this port, and reserves `credits` slices for it.
  *
  * # Safety
  *
@@ -775,7 +775,7 @@ int niclab_ultra_route(niclab_ultra_port *port, uint32_t node, uint32_t node_por
 int niclab_ultra_authorize(niclab_ultra_port *port, uint32_t node, uint32_t node_port, uint32_t credits);
 
 /**
- * Takes that right back.
+ * Revokes the authorization of a port of another node.
  *
  * # Safety
  *
@@ -784,8 +784,8 @@ int niclab_ultra_authorize(niclab_ultra_port *port, uint32_t node, uint32_t node
 int niclab_ultra_revoke(niclab_ultra_port *port, uint32_t node, uint32_t node_port);
 
 /**
- * Sends `words` (0 to 8) words of payload and a tag of two words, with NICLAB_NOTIFY, NICLAB_INTERRUPT and
- * NICLAB_ACKNOWLEDGE as flags. Waits for room up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+ * Sends `words` (0 to 8) words of payload and a tag of two words. Flags are NICLAB_NOTIFY, NICLAB_INTERRUPT and
+ * NICLAB_ACKNOWLEDGE. Waits for room up to `timeout_us`; with 0 it does not wait, but fails with NICLAB_ERROR_AGAIN.
  *
  * # Safety
  *
@@ -800,16 +800,18 @@ int niclab_ultra_send(niclab_ultra_port *port,
                       int64_t timeout_us);
 
 /**
- * Receives a message; waits for it up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+ * Receives a message. Waits for it up to `timeout_us`; with 0 it does not wait, but fails with NICLAB_ERROR_AGAIN.
  *
  * # Safety
  *
  * `port` must be null or from niclab_ultra_open, `message` null or valid for a store.
  */
-int niclab_ultra_receive(niclab_ultra_port *port, niclab_message *message, int64_t timeout_us);
+int niclab_ultra_receive(niclab_ultra_port *port,
+                         niclab_message *message,
+                         int64_t timeout_us);
 
 /**
- * Waits up to `timeout_us` until all messages sent so far left; the last one must carry NICLAB_NOTIFY or
+ * Waits up to `timeout_us` until all messages sent so far have left. The last one must carry NICLAB_NOTIFY or
  * NICLAB_ACKNOWLEDGE.
  *
  * # Safety
@@ -819,8 +821,8 @@ int niclab_ultra_receive(niclab_ultra_port *port, niclab_message *message, int64
 int niclab_ultra_flush(niclab_ultra_port *port, int64_t timeout_us);
 
 /**
- * Opens an active port, or any free one for NICLAB_ANY_PORT, with `buffers` receive buffers, each for one message of
- * `buffer_bytes` at most. `policy` is a wait policy.
+ * Opens active port `port`, or any free one for NICLAB_ANY_PORT, with `buffers` receive buffers, each for one message
+ * of at most `buffer_bytes` bytes. `policy` is a wait policy.
  *
  * # Safety
  *
@@ -834,17 +836,17 @@ int gamma_open(const niclab_device *device,
                gamma_port **result);
 
 /**
- * Closes the port: messages for it are dropped. Null is allowed.
+ * Closes the port. Messages for it are dropped. Null is ignored.
  *
  * # Safety
  *
- * `port` must be null or from gamma_open, and is not used afterwards.
+ * `port` must be null or from gamma_open, and must not be used again.
  */
 void gamma_close(gamma_port *port);
 
 /**
- * Sends a message to an active port of another node, out of the program's memory, and returns once it has left. Waits
- * up to `timeout_us` while the window does not let it through.
+ * Sends a message from the program's memory to an active port of another node, and returns once the message has left.
+ * Waits up to `timeout_us` while the window does not allow it.
  *
  * # Safety
  *
@@ -858,8 +860,8 @@ int gamma_send(gamma_port *port,
                int64_t timeout_us);
 
 /**
- * Calls the handler for the messages that are there, or waits for the first up to `timeout_us`; 0 does not wait. Says
- * how many there were where `handled` is not null. An error tells what was lost: nothing stops for it.
+ * Calls the handler for all received messages, or waits for the first up to `timeout_us`; with 0 it does not wait.
+ * Stores the number of messages in `handled`, unless that is null. An error reports a loss; the port remains usable.
  *
  * # Safety
  *
@@ -873,9 +875,9 @@ int gamma_poll(gamma_port *port,
                int64_t timeout_us);
 
 /**
- * Enables the library for a program: opens `channels` logical channels, from `first_port` on or any for GRIM_ANY_PORT.
- * The list of all handlers is kept by the channel of port `keeper_port` on `keeper_node`, the same for all programs of
- * the cluster.
+ * Enables the library for a program: opens `channels` logical channels, from port `first_port` on, or on any ports for
+ * GRIM_ANY_PORT. The channel at port `keeper_port` of node `keeper_node` keeps the list of all handlers. It must be
+ * the same for all programs of the cluster.
  *
  * # Safety
  *
@@ -889,11 +891,11 @@ int grim_enable(const niclab_device *device,
                 grim **result);
 
 /**
- * Closes the channels: what has not left is taken back (grim_flush). Null is ignored.
+ * Closes the channels. Messages that have not left are discarded (see grim_flush()). Null is ignored.
  *
  * # Safety
  *
- * `handle` must be null or from grim_enable, and is not to be used again.
+ * `handle` must be null or from grim_enable, and must not be used again.
  */
 void grim_disable(grim *handle);
 
@@ -907,7 +909,7 @@ void grim_disable(grim *handle);
 int grim_set_wait_policy(grim *handle, int policy);
 
 /**
- * Registers a handler, at any time. With GRIM_ANY_NUMBER it has a number once grim_synch_handlers() has returned.
+ * Registers a handler, at any time. With GRIM_ANY_NUMBER it gets its number in grim_synch_handlers().
  *
  * # Safety
  *
@@ -921,8 +923,8 @@ int grim_register_handler(grim *handle,
                           void *user);
 
 /**
- * Makes the handlers that are registered part of the cluster's list, and waits until they are, up to `timeout_us`. The
- * program that keeps the list must poll. Names that could not be merged are in niclab_last_error().
+ * Adds the registered handlers to the cluster's list, and waits for that up to `timeout_us`. The program that keeps
+ * the list must poll. niclab_last_error() names handlers that could not be merged.
  *
  * # Safety
  *
@@ -932,8 +934,8 @@ int grim_synch_handlers(grim *handle,
                         int64_t timeout_us);
 
 /**
- * The number of a handler. Waits up to `timeout_us` until it is part of the list; 0 does not wait, and fails with
- * NICLAB_ERROR_AGAIN.
+ * Returns the number of a handler. Waits up to `timeout_us` until it is in the list; with 0 it does not wait, but
+ * fails with NICLAB_ERROR_AGAIN.
  *
  * # Safety
  *
@@ -945,8 +947,8 @@ int grim_get_handler_by_name(grim *handle,
                              int64_t timeout_us);
 
 /**
- * Sends four integers for a handler of the endpoint at `node` and `port`, through the channel of this number, from 0.
- * Waits for room up to `timeout_us`, and runs handlers meanwhile.
+ * Sends four integers for a handler of the endpoint at `node` and `port`, through channel `channel`, counted from 0.
+ * Waits for room up to `timeout_us`, and runs handlers while it waits.
  *
  * # Safety
  *
@@ -961,11 +963,11 @@ int grim_send_short(grim *handle,
                     int64_t timeout_us);
 
 /**
- * As grim_send_short(), with a payload of up to GRIM_MAX_BULK_BYTES. It may be used anew once this returns.
+ * As grim_send_short(), with a payload of up to GRIM_MAX_BULK_BYTES. The payload may be reused after the call.
  *
  * # Safety
  *
- * As there; `payload` must be null or valid for reads of `bytes`.
+ * As grim_send_short; `payload` must be null or valid for reads of `bytes`.
  */
 int grim_send_bulk(grim *handle,
                    uint32_t channel,
@@ -978,9 +980,9 @@ int grim_send_bulk(grim *handle,
                    int64_t timeout_us);
 
 /**
- * Copies `bytes`, of which there may be any number, to `offset` of a region that the program at `node` and `port` has
- * exposed by this name. It is not told: a message behind them, which comes behind them, may do that. Waits as
- * grim_send_short() does.
+ * Copies `bytes` bytes, without a limit, to `offset` of the region that the program at `node` and `port` exposed by
+ * this name. That program is not notified; a later message on the same channel arrives after the bytes and can notify
+ * it. Waits as grim_send_short() does.
  *
  * # Safety
  *
@@ -997,9 +999,9 @@ int grim_send_memory(grim *handle,
                      int64_t timeout_us);
 
 /**
- * Runs the handlers of messages that are there, or waits for the first up to `timeout_us`; 0 does not wait. Says how
- * many there were where `handled` is not null. An error names what went wrong since the last call: nothing stops for
- * it.
+ * Runs the handlers of all received messages, or waits for the first up to `timeout_us`; with 0 it does not wait.
+ * Stores the number of messages in `handled`, unless that is null. An error reports a problem since the last call; the
+ * channels remain usable.
  *
  * # Safety
  *
@@ -1010,7 +1012,7 @@ int grim_poll(grim *handle,
               int64_t timeout_us);
 
 /**
- * Waits up to `timeout_us` until all that was sent has left, and runs handlers meanwhile.
+ * Waits up to `timeout_us` until all sent messages have left, and runs handlers while it waits.
  *
  * # Safety
  *
@@ -1019,9 +1021,8 @@ int grim_poll(grim *handle,
 int grim_flush(grim *handle, int64_t timeout_us);
 
 /**
- * Allocates and registers at least `bytes` of memory for a channel, zeros all of them, and lets memory messages write
- * into it. `name` is what those who write give. niclab_region_memory() says where it is, and niclab_region_release()
- * ends it.
+ * Allocates and registers at least `bytes` bytes of zeroed memory for a channel, and lets memory messages write to it.
+ * Senders address it by `name`. niclab_region_memory() returns its address, and niclab_region_release() frees it.
  *
  * # Safety
  *
@@ -1034,12 +1035,12 @@ int grim_expose(grim *handle,
                 uint32_t *name);
 
 /**
- * As grim_send_short(), from a handler: what finds no room waits, and there is a bound for that
- * (NICLAB_ERROR_REFUSED).
+ * As grim_send_short(), for handlers. A message without room waits in a queue. If the queue is full, the call fails
+ * with NICLAB_ERROR_REFUSED.
  *
  * # Safety
  *
- * `send_queue` must be null or what the handler was given, `arguments` null or valid for four integers.
+ * `send_queue` must be null or the handler's argument, `arguments` null or valid for four integers.
  */
 int grim_queue_short(grim_queue *send_queue,
                      uint32_t channel,
@@ -1049,7 +1050,7 @@ int grim_queue_short(grim_queue *send_queue,
                      const uint32_t *arguments);
 
 /**
- * As grim_send_bulk(), from a handler.
+ * As grim_send_bulk(), for handlers.
  *
  * # Safety
  *
@@ -1065,13 +1066,13 @@ int grim_queue_bulk(grim_queue *send_queue,
                     uint64_t bytes);
 
 /**
- * What a result of an event means, in English; never null. Valid for ever.
+ * Returns an English text for the result of an event; never null, valid forever.
  */
 const char *niclab_inic_result_text(uint32_t result);
 
 /**
- * Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for
- * 256).
+ * Opens port `number`, or any free port for NICLAB_ANY_PORT, with a queue of `events` events (a power of two from 8
+ * on; 0 for 256).
  *
  * # Safety
  *
@@ -1083,20 +1084,20 @@ int niclab_inic_open(const niclab_device *device,
                      niclab_inic_port **port);
 
 /**
- * Closes a port, as soon as its regions are released too. Null is ignored.
+ * Closes a port once its regions are released too. Null is ignored.
  *
  * # Safety
  *
- * `port` must be null or from niclab_inic_open, and is not to be used again.
+ * `port` must be null or from niclab_inic_open, and must not be used again.
  */
 void niclab_inic_close(niclab_inic_port *port);
 
 /**
- * The port's number.
+ * Returns the port's number.
  *
  * # Safety
  *
- * `port` must be null or from niclab_inic_open; null has the number NICLAB_ANY_PORT.
+ * `port` must be null or from niclab_inic_open; for null the number is NICLAB_ANY_PORT.
  */
 uint32_t niclab_inic_number(const niclab_inic_port *port);
 
@@ -1110,7 +1111,7 @@ uint32_t niclab_inic_number(const niclab_inic_port *port);
 int niclab_inic_set_wait_policy(niclab_inic_port *port, int policy);
 
 /**
- * Allocates and registers at least `bytes` of memory, zeros all of them. niclab_region_memory() says where they are.
+ * Allocates and registers at least `bytes` bytes of zeroed memory. niclab_region_memory() returns its address.
  *
  * # Safety
  *
@@ -1121,13 +1122,14 @@ int niclab_inic_allocate(const niclab_inic_port *port,
                          niclab_region **region);
 
 /**
- * Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed
- * before niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
+ * Registers memory of the program. Its address and its length must be multiples of 8. The program must not free it
+ * before niclab_region_release(), nor afterwards if the device was gone by then (NICLAB_ERROR_GONE).
  *
  * # Safety
  *
  * `port` must be null or from niclab_inic_open, `region` null or valid for a store, `memory` null or valid for reads
- * and writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
+ * and writes of `bytes` bytes for as long as stated above. The program reads memory that the NIC writes only after its
+ * event.
  */
 int niclab_inic_register(const niclab_inic_port *port,
                          void *memory,
@@ -1135,9 +1137,9 @@ int niclab_inic_register(const niclab_inic_port *port,
                          niclab_region **region);
 
 /**
- * Sends `bytes` of a region from `offset` on to `node`: a multiple of 4, and not 0. With `tells`, NICLAB_INIC_SENT
- * tells when the memory may be used again. Waits for room up to `timeout_us`; 0 does not wait, and fails with
- * NICLAB_ERROR_AGAIN.
+ * Sends `bytes` bytes of a region from `offset` on to `node`; a multiple of 4, and not 0. With `tells`, the event
+ * NICLAB_INIC_SENT reports when the memory may be reused. Waits for room up to `timeout_us`; with 0 it does not wait,
+ * but fails with NICLAB_ERROR_AGAIN.
  *
  * # Safety
  *
@@ -1153,8 +1155,8 @@ int niclab_inic_send(niclab_inic_port *port,
                      int64_t timeout_us);
 
 /**
- * Posts `bytes` of a region from `offset` on, a multiple of 4 and not 0, for one message from whichever node. With
- * `interrupts`, the NIC interrupts once the event of the message is there. Waits for room as niclab_inic_send does.
+ * Posts `bytes` bytes of a region from `offset` on, a multiple of 4 and not 0, for one message from any node. With
+ * `interrupts`, the NIC interrupts when the message's event is stored. Waits for room as niclab_inic_send() does.
  *
  * # Safety
  *
@@ -1169,9 +1171,10 @@ int niclab_inic_receive(niclab_inic_port *port,
                         int64_t timeout_us);
 
 /**
- * Changes when the NIC interrupts, beside receives that ask for it: for so many bytes that came; `at_end` of a message
- * for those that are pooled; for each message of so many bytes or more; of `node`, or NICLAB_INIC_ANY_NODE. 0 turns a
- * rule off.
+ * Sets the rules by which the NIC interrupts, in addition to receives that request it. `chunk_bytes`: an interrupt for
+ * each such number of bytes received. `at_end`: at the end of a message, for bytes below that number.
+ * `min_message_bytes`: an interrupt for each message of at least this length. `node`: messages of this node only, or
+ * NICLAB_INIC_ANY_NODE. 0 disables a rule.
  *
  * # Safety
  *
@@ -1184,12 +1187,11 @@ int niclab_inic_set_rules(const niclab_inic_port *port,
                           uint32_t node);
 
 /**
- * Makes a group of `count` nodes, this one among them, in the same order at every member. Without nodes drops it.
+ * Creates a group of `count` nodes including this one, in the same order at every member. Without nodes, removes it.
  *
  * # Safety
  *
- * `port` must be null or from niclab_inic_open, `nodes` valid for reads of `count` numbers, or null where there are
- * none.
+ * `port` must be null or from niclab_inic_open, `nodes` valid for reads of `count` numbers, or null if there are none.
  */
 int niclab_inic_group(const niclab_inic_port *port,
                       uint32_t group,
@@ -1197,8 +1199,8 @@ int niclab_inic_group(const niclab_inic_port *port,
                       uint32_t count);
 
 /**
- * Waits for all members of a group: NICLAB_INIC_DONE tells that all have come. With `interrupts`, the NIC interrupts
- * then. Waits for room as niclab_inic_send does.
+ * Waits for all members of a group: the event NICLAB_INIC_DONE reports that all have reached the barrier. With
+ * `interrupts`, the NIC then interrupts. Waits for room as niclab_inic_send() does.
  *
  * # Safety
  *
@@ -1211,8 +1213,8 @@ int niclab_inic_barrier(niclab_inic_port *port,
                         int64_t timeout_us);
 
 /**
- * Sends `bytes` of a region from `offset` on to all other members of a group, each of which must have posted room:
- * NICLAB_INIC_DONE tells that all have it. Otherwise as niclab_inic_barrier.
+ * Sends `bytes` bytes of a region from `offset` on to all other members of a group, each of which must have posted
+ * memory. The event NICLAB_INIC_DONE reports that all have received it. Otherwise as niclab_inic_barrier().
  *
  * # Safety
  *
@@ -1228,8 +1230,9 @@ int niclab_inic_multicast(niclab_inic_port *port,
                           int64_t timeout_us);
 
 /**
- * Combines `bytes` of values of a region from `offset` on with those of all other members, by NICLAB_INIC_SUM and the
- * others: NICLAB_INIC_DONE tells that the result stands in their place. Otherwise as niclab_inic_barrier.
+ * Combines `bytes` bytes of values of a region from `offset` on with those of all other members, by NICLAB_INIC_SUM,
+ * NICLAB_INIC_MIN or NICLAB_INIC_MAX. The event NICLAB_INIC_DONE reports that the result has replaced the values.
+ * Otherwise as niclab_inic_barrier().
  *
  * # Safety
  *
@@ -1247,22 +1250,24 @@ int niclab_inic_reduce(niclab_inic_port *port,
                        int64_t timeout_us);
 
 /**
- * Receives an event; waits for it up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+ * Receives an event. Waits for it up to `timeout_us`; with 0 it does not wait, but fails with NICLAB_ERROR_AGAIN.
  *
  * # Safety
  *
  * `port` must be null or from niclab_inic_open, `event` null or valid for a store.
  */
-int niclab_inic_next_event(niclab_inic_port *port, niclab_inic_event *event, int64_t timeout_us);
+int niclab_inic_next_event(niclab_inic_port *port,
+                           niclab_inic_event *event,
+                           int64_t timeout_us);
 
 /**
- * What a result of an event means, in English; never null. Valid for ever.
+ * Returns an English text for the result of an event; never null, valid forever.
  */
 const char *niclab_match_result_text(uint32_t result);
 
 /**
- * Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for
- * 256).
+ * Opens port `number`, or any free port for NICLAB_ANY_PORT, with a queue of `events` events (a power of two from 8
+ * on; 0 for 256).
  *
  * # Safety
  *
@@ -1274,20 +1279,20 @@ int niclab_match_open(const niclab_device *device,
                       niclab_match_port **port);
 
 /**
- * Closes a port, as soon as its regions are released too. Null is ignored.
+ * Closes a port once its regions are released too. Null is ignored.
  *
  * # Safety
  *
- * `port` must be null or from niclab_match_open, and is not to be used again.
+ * `port` must be null or from niclab_match_open, and must not be used again.
  */
 void niclab_match_close(niclab_match_port *port);
 
 /**
- * The port's number.
+ * Returns the port's number.
  *
  * # Safety
  *
- * `port` must be null or from niclab_match_open; null has the number NICLAB_ANY_PORT.
+ * `port` must be null or from niclab_match_open; for null the number is NICLAB_ANY_PORT.
  */
 uint32_t niclab_match_number(const niclab_match_port *port);
 
@@ -1301,7 +1306,7 @@ uint32_t niclab_match_number(const niclab_match_port *port);
 int niclab_match_set_wait_policy(niclab_match_port *port, int policy);
 
 /**
- * Allocates and registers at least `bytes` of memory, zeros all of them. niclab_region_memory() says where they are.
+ * Allocates and registers at least `bytes` bytes of zeroed memory. niclab_region_memory() returns its address.
  *
  * # Safety
  *
@@ -1312,13 +1317,14 @@ int niclab_match_allocate(const niclab_match_port *port,
                           niclab_region **region);
 
 /**
- * Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed
- * before niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
+ * Registers memory of the program. Its address and its length must be multiples of 8. The program must not free it
+ * before niclab_region_release(), nor afterwards if the device was gone by then (NICLAB_ERROR_GONE).
  *
  * # Safety
  *
  * `port` must be null or from niclab_match_open, `region` null or valid for a store, `memory` null or valid for reads
- * and writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
+ * and writes of `bytes` bytes for as long as stated above. The program reads memory that the NIC writes only after its
+ * event.
  */
 int niclab_match_register(const niclab_match_port *port,
                           void *memory,
@@ -1326,8 +1332,8 @@ int niclab_match_register(const niclab_match_port *port,
                           niclab_region **region);
 
 /**
- * Appends a match entry; its handle goes to `handle`, unless that is null. Waits for room up to `timeout_us`; 0 does
- * not wait, and fails with NICLAB_ERROR_AGAIN.
+ * Appends a match entry and stores its handle in `handle`, unless that is null. Waits for room up to `timeout_us`;
+ * with 0 it does not wait, but fails with NICLAB_ERROR_AGAIN.
  *
  * # Safety
  *
@@ -1340,16 +1346,18 @@ int niclab_match_append(niclab_match_port *port,
                         int64_t timeout_us);
 
 /**
- * Unlinks an entry: NICLAB_MATCH_UNLINKED answers. Waits for room as niclab_match_append does.
+ * Unlinks an entry: the event NICLAB_MATCH_UNLINKED confirms it. Waits for room as niclab_match_append() does.
  *
  * # Safety
  *
  * `port` must be null or from niclab_match_open.
  */
-int niclab_match_unlink(niclab_match_port *port, uint32_t entry, int64_t timeout_us);
+int niclab_match_unlink(niclab_match_port *port,
+                        uint32_t entry,
+                        int64_t timeout_us);
 
 /**
- * Puts bytes into the first entry of a portal that matches. Waits for room as niclab_match_append does.
+ * Puts bytes into the first matching entry of a portal. Waits for room as niclab_match_append() does.
  *
  * # Safety
  *
@@ -1362,8 +1370,8 @@ int niclab_match_put(niclab_match_port *port,
                      int64_t timeout_us);
 
 /**
- * Gets bytes from the first entry of a portal that matches: NICLAB_MATCH_REPLY tells when they are there. Waits for
- * room as niclab_match_append does.
+ * Gets bytes from the first matching entry of a portal: the event NICLAB_MATCH_REPLY reports when they are stored.
+ * Waits for room as niclab_match_append() does.
  *
  * # Safety
  *
@@ -1375,17 +1383,19 @@ int niclab_match_get(niclab_match_port *port,
                      int64_t timeout_us);
 
 /**
- * Receives an event; waits for it up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+ * Receives an event. Waits for it up to `timeout_us`; with 0 it does not wait, but fails with NICLAB_ERROR_AGAIN.
  *
  * # Safety
  *
  * `port` must be null or from niclab_match_open, `event` null or valid for a store.
  */
-int niclab_match_next_event(niclab_match_port *port, niclab_match_event *event, int64_t timeout_us);
+int niclab_match_next_event(niclab_match_port *port,
+                            niclab_match_event *event,
+                            int64_t timeout_us);
 
 /**
- * Reads a counter; waits until it has `successes`, or another failure, up to `timeout_us`; 0 does not wait. Each
- * result goes where it is wanted, unless that is null.
+ * Reads a counter. Waits up to `timeout_us` until it has `successes` successes or another failure; with 0 it does not
+ * wait. Stores each result at its pointer, unless that is null.
  *
  * # Safety
  *
@@ -1399,17 +1409,17 @@ int niclab_match_counter(niclab_match_port *port,
                          int64_t timeout_us);
 
 /**
- * Deregisters memory: once this returns, the NIC touches it no more. Its entries are unlinked without events. Null is
- * ignored.
+ * Deregisters memory. After the call the NIC does not access it any more. Match entries that use it are unlinked
+ * without events. Null is ignored.
  *
  * # Safety
  *
- * `region` must be null or from this library, and is not to be used again.
+ * `region` must be null or from this library, and must not be used again.
  */
 void niclab_region_release(niclab_region *region);
 
 /**
- * Where the memory of a region is; null for null.
+ * Returns the address of a region's memory; null for null.
  *
  * # Safety
  *
@@ -1418,7 +1428,7 @@ void niclab_region_release(niclab_region *region);
 void *niclab_region_memory(const niclab_region *region);
 
 /**
- * Bytes of a region; 0 for null.
+ * Returns the number of bytes of a region; 0 for null.
  *
  * # Safety
  *
