@@ -78,9 +78,9 @@ impl ClusterFunction {
         let old = {
             let mut nodes = self.shell.cluster().lock_one(self.node);
             if let Some(card) = nodes.card_mut(self.node) {
-                card.earlier_doorbells = card.doorbells();
-                card.vrings.clear();
-                card.retract();
+                card.host.earlier_doorbells = card.host.doorbells();
+                card.host.vrings.clear();
+                card.host.retract();
             }
             nodes.set_memory(self.node, Arc::default())
         };
@@ -104,7 +104,7 @@ impl ClusterFunction {
     /// Counts a violation of the protocol by the front end.
     pub fn violation(&self, name: &'static str) {
         if let Some(card) = self.shell.cluster().lock_one(self.node).card_mut(self.node) {
-            violation(&mut card.counts.violations, name);
+            violation(&mut card.host.violations, name);
         }
     }
 
@@ -124,7 +124,7 @@ impl ClusterFunction {
             return self.reset_stopped(&mut stop);
         }
         if let Some(card) = world.nodes.card_mut(self.node) {
-            card.want_doorbell(true);
+            card.host.want_doorbell(true);
         }
         *stop = Stop { is_stopped: true, is_config_read: false };
         self.shell.after_activity(&mut world);
@@ -161,7 +161,7 @@ impl ClusterFunction {
         let mut world = self.shell.lock_all();
         device::reset(&mut world, self.node);
         if let Some(card) = world.nodes.card_mut(self.node) {
-            card.want_doorbell(true);
+            card.host.want_doorbell(true);
         }
         self.shell.after_activity(&mut world);
         // Frames for this node may still wait for its guest's pages. The reset does not wait for them, because a card
@@ -180,8 +180,8 @@ impl ClusterFunction {
             // The connection and its queues have ended before this thread got here.
             return;
         }
-        if let Some(card) = nodes.card_mut(self.node).filter(|card| card.vrings.is_empty()) {
-            card.vrings = vrings.to_vec();
+        if let Some(card) = nodes.card_mut(self.node).filter(|card| card.host.vrings.is_empty()) {
+            card.host.vrings = vrings.to_vec();
             self.name_thread();
         }
     }
@@ -201,7 +201,7 @@ impl ClusterFunction {
         }
         let file = {
             let nodes = self.shell.cluster().lock_one(self.node);
-            nodes.card(self.node).map(|card| (card.pages.file().try_clone(), card.pages.bytes()))
+            nodes.card(self.node).map(|card| (card.host.pages.file().try_clone(), card.host.pages.bytes()))
         };
         let Some((file, bytes)) = file else { return };
         let request = VhostUserMMap {
@@ -221,7 +221,7 @@ impl ClusterFunction {
             match news {
                 News::Answer(Ok(_)) => {
                     if let Some(card) = self.shell.cluster().lock_one(self.node).card_mut(self.node) {
-                        card.publish();
+                        card.host.publish();
                     }
                     self.shell.set_connected(self.node, |connected| connected.bar = true);
                     log::info!(
@@ -252,8 +252,9 @@ impl ClusterFunction {
             return false;
         };
         // This leaves the queue's indices unchanged.
-        card.is_running
-            || Burst::open(vring, &card.memory).is_ok_and(|mut burst| matches!(burst.available(), Ok(1..)))
+        card.host.state.is_running
+            || Burst::open(vring, &card.host.memory)
+                .is_ok_and(|mut burst| matches!(burst.available(), Ok(1..)))
     }
 
     /// Serves a queue; a number above the last queue is that of the attention. True if there may be more work.
@@ -357,8 +358,12 @@ impl VhostUserBackend for ClusterFunction {
     }
 
     fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
-        let bar =
-            self.shell.cluster().lock_one(self.node).card(self.node).and_then(|card| card.pages.identity());
+        let bar = self
+            .shell
+            .cluster()
+            .lock_one(self.node)
+            .card(self.node)
+            .and_then(|card| card.host.pages.identity());
         let memory = Arc::new(DmaMemory::guarded(&memory.memory(), bar, self.link.attention())?);
         self.link.set_memory(Arc::clone(&memory));
         let old = self.shell.cluster().lock_one(self.node).set_memory(self.node, memory);
@@ -418,7 +423,7 @@ impl VhostUserBackend for ClusterFunction {
 
     fn get_shmem_config(&self) -> io::Result<VhostUserShMemConfig> {
         let nodes = self.shell.cluster().lock_one(self.node);
-        let bytes = nodes.card(self.node).map_or(0, |card| card.pages.bytes());
+        let bytes = nodes.card(self.node).map_or(0, |card| card.host.pages.bytes());
         Ok(VhostUserShMemConfig::new(1, &[bytes]))
     }
 }

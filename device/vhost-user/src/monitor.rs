@@ -259,7 +259,8 @@ fn answer_while(shell: &Shell, heart: &Heart, request: &Request, is_asked: &dyn 
             await_broken_rules(shell, heart, *seen, is_asked).map(Answer::BrokenRules)
         }
         Request::PlaceBrokenRule { node, number, guest_at } => heart.world(shell).map(|mut world| {
-            let place = |node| world.nodes.card_mut(node).map(|card| card.place_broken(*number, guest_at));
+            let place =
+                |node| world.nodes.card_mut(node).map(|card| card.host.rule_check.place(*number, guest_at));
             number_of(shell, node).map(place).map_or_else(refused, |_| Answer::Done)
         }),
         Request::SetAdversarialSeed { nodes, seed } => set_adversarial_seed(shell, heart, nodes, *seed)
@@ -295,7 +296,7 @@ fn await_broken_rules(
 /// The broken rules of the nodes that broke any.
 fn broken_rules(shell: &Shell, world: &LockedNodes<'_>) -> BrokenRules {
     let of_node = |(number, info): (usize, &crate::shell::NodeInfo)| {
-        let book = world.nodes.card(number)?.broken()?;
+        let book = world.nodes.card(number)?.host.rule_check.book()?;
         let broken_rules = named(book.counts());
         let broken_rule_log = book.log().cloned().collect();
         let name = info.name.clone();
@@ -501,12 +502,13 @@ fn node_figures(world: &LockedNodes<'_>, number: usize, name: &str) -> NodeFigur
 fn card_figures(card: &Card) -> NodeFigures {
     let counts = &card.counts;
     let model = card.statistics();
-    let causes = card.events.raised.iter().map(|((cause, _), count)| (cause_name(*cause), *count));
-    let of_descriptors = Some(("descriptor", card.descriptors.interrupts)).filter(|(_, count)| *count > 0);
-    let violations = counts.violations.iter().map(|(name, count)| (*name, *count));
+    let causes = card.host.events.raised.iter().map(|((cause, _), count)| (cause_name(*cause), *count));
+    let of_descriptors =
+        Some(("descriptor", card.host.descriptors.interrupts)).filter(|(_, count)| *count > 0);
+    let violations = card.host.violations.iter().map(|(name, count)| (*name, *count));
     let of_shell = [
-        ("control_unanswerable", card.control.unanswerable),
-        ("event_buffer_unusable", card.events.unusable_buffers),
+        ("control_unanswerable", card.host.control.unanswerable),
+        ("event_buffer_unusable", card.host.events.unusable_buffers),
     ];
     let mut figures = NodeFigures {
         cluster: traffic(&counts.traffic),
@@ -514,14 +516,14 @@ fn card_figures(card: &Card) -> NodeFigures {
         messages_received: model.packets_received,
         bytes_sent: model.bytes_sent,
         bytes_received: model.bytes_received,
-        doorbells: card.doorbells(),
+        doorbells: card.host.doorbells(),
         spared_doorbells: counts.doorbells_spared,
         polls: counts.polls,
-        interrupts: named(causes.chain([("control", card.control.interrupts)]).chain(of_descriptors)),
-        suppressed_interrupts: card.events.suppressed,
+        interrupts: named(causes.chain([("control", card.host.control.interrupts)]).chain(of_descriptors)),
+        suppressed_interrupts: card.host.events.suppressed,
         events_merged: model.events_merged,
         control_refused: model.control_refused,
-        events_waiting: card.events.waiting(),
+        events_waiting: card.host.events.waiting(),
         ports: port_figures(card),
         nic_counts: nic_counts(&*card.nic),
         violations: named(violations.chain(of_shell)),
@@ -532,7 +534,7 @@ fn card_figures(card: &Card) -> NodeFigures {
         ..NodeFigures::default()
     };
     figures.violations.append(&mut refusals(&model));
-    if let Some(book) = card.broken() {
+    if let Some(book) = card.host.rule_check.book() {
         figures.rules_checked = rules::all().filter(|rule| rule.is_checked()).count() as u64;
         figures.broken_rules = named(book.counts());
         figures.broken_rule_log = book.log().cloned().collect();
@@ -541,7 +543,7 @@ fn card_figures(card: &Card) -> NodeFigures {
     figures.adversarial = adversarial(card.nic.adversarial().into_iter().flat_map(Adversarial::counts));
     figures
         .adversarial
-        .append(&mut adversarial(card.adversary.iter().flat_map(|adversary| adversary.counts())));
+        .append(&mut adversarial(card.host.adversary.iter().flat_map(|adversary| adversary.counts())));
     // Shell and model have the same seeds.
     figures.adversarial_seed = card.nic.adversarial().map(Adversarial::seed);
     figures.adversarial_reseeds = card.nic.adversarial().map_or(0, Adversarial::reseeds);
@@ -551,7 +553,7 @@ fn card_figures(card: &Card) -> NodeFigures {
 /// The ports with a count above zero.
 fn port_figures(card: &Card) -> Vec<PortFigures> {
     let figures = |(port, launches): (u32, &u64)| {
-        let of_port = card.events.raised.iter().filter(|((_, raised_for), _)| *raised_for == port);
+        let of_port = card.host.events.raised.iter().filter(|((_, raised_for), _)| *raised_for == port);
         let interrupts = named(of_port.map(|((cause, _), count)| (cause_name(*cause), *count)));
         PortFigures { port, launches: *launches, interrupts }
     };
@@ -577,7 +579,7 @@ fn health(shell: &Shell, world: &LockedNodes<'_>) -> DaemonHealth {
         name: info.name.clone(),
         cluster_connected: connected.cluster,
         ethernet_connected: connected.ethernet,
-        cluster_driver_ok: world.nodes.card(number).is_some_and(|card| card.is_running),
+        cluster_driver_ok: world.nodes.card(number).is_some_and(|card| card.host.state.is_running),
         ethernet_driver_ok: is_ethernet_running(world, number),
         bar_mapped: connected.bar,
     };

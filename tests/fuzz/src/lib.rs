@@ -86,7 +86,7 @@ pub fn fuzz_ring(data: &[u8]) {
     for _ in 0..4 {
         queues::serve_control(&mut scene.lock_all(), 0);
         if let Some(card) = scene.lock_all().nodes.card_mut(0) {
-            card.raise(1, 0);
+            card.host.raise(1, 0, card.nic.fault_injector_mut());
         }
         queues::serve_events(&mut scene.lock_all(), 0);
         ethernet_function::transmit(&mut scene.lock_all(), 0, 0);

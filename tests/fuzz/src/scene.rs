@@ -14,7 +14,7 @@ use niclab_abi::{FromBytes, PAGE_BYTES, QUEUE_CONTROL, QUEUE_SIZE, QUEUES, ToByt
 use niclab_device::config;
 use niclab_device::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
 use niclab_device::memory::DmaMemory;
-use niclab_device::shell::card::Card;
+use niclab_device::shell::card::host_port::HostPort;
 use niclab_device::shell::cluster::Cluster;
 use niclab_device::shell::lent::Carried;
 use niclab_device::shell::locks::LockedNodes;
@@ -114,8 +114,8 @@ impl Scene {
             vring
         };
         if let Some(card) = self.lock_all().nodes.card_mut(node) {
-            card.memory = Arc::clone(&dma);
-            card.vrings = (0..u64::from(QUEUES)).map(ring).collect();
+            card.host.memory = Arc::clone(&dma);
+            card.host.vrings = (0..u64::from(QUEUES)).map(ring).collect();
         }
         if let Some(function) = self.lock_all().common.ethernet.functions.get_mut(node) {
             function.memory = dma;
@@ -129,7 +129,7 @@ impl Scene {
     /// Gives node 0 another card, whose driver has begun.
     pub fn set_card(&mut self, nic: impl Nic + Send + 'static) {
         if let Some(card) = self.lock_all().nodes.card_mut(0) {
-            (card.nic, card.is_running) = (Box::new(nic), true);
+            (card.nic, card.host.state.is_running) = (Box::new(nic), true);
         }
     }
 
@@ -158,7 +158,7 @@ impl Scene {
 
     /// Writes into a page of the BAR of a node.
     pub fn write_bar(&mut self, node: usize, page: impl FnOnce(&Pages) -> u32, offset: u64, bytes: &[u8]) {
-        if let Some(Card { pages, .. }) = self.lock_all().nodes.card(node) {
+        if let Some(HostPort { pages, .. }) = self.lock_all().nodes.card(node).map(|card| &card.host) {
             let _ = pages.file().write_all_at(bytes, u64::from(page(pages)) * PAGE_BYTES + offset);
         }
     }

@@ -25,7 +25,8 @@ pub fn begin_measurement(locked: &mut LockedNodes<'_>) {
     let begin = locked.model_time();
     for (_, node) in locked.nodes.iter_mut() {
         node.bus.wait_until(begin);
-        node.card.begin(begin);
+        node.card.order.begin();
+        node.card.nic.begin_part(begin);
     }
     for_each(locked, Ledger::restart_latency);
 }

@@ -60,12 +60,12 @@ fn read_report(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, node: usiz
         program.state = State::Away;
     }
     let open: smallvec::SmallVec<[u32; 8]> = (0..card.ports()).filter(|&port| card.is_open(port)).collect();
-    let report = open.iter().find_map(|&port| Some((port, card.pages.take_report(port)?)));
+    let report = open.iter().find_map(|&port| Some((port, card.host.pages.take_report(port)?)));
     let Some((port, Report { number, did, wake_ps })) = report else { return };
     match (did, program.state) {
         (Did::Began, State::Away | State::Idle) if !lockstep.is_running => {
             // What it posted before belongs to no grant.
-            (program.port, program.grants) = (port, card.pages.grants(port));
+            (program.port, program.grants) = (port, card.host.pages.grants(port));
             program.state = State::Ready;
         }
         (Did::Acted | Did::Nothing, State::Acting) if program.grants == number && program.port == port => {
@@ -105,7 +105,7 @@ fn begin_if_ready(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep) {
 /// Takes what the program of `node` stored into the pages of `port` during its grant.
 fn take_actions(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, node: usize, port: u32, now: Time) {
     let Some(card) = locked.nodes.card_mut(node) else { return };
-    for register in card.pages.take_registers(port).into_iter().flatten() {
+    for register in card.host.pages.take_registers(port).into_iter().flatten() {
         feed(locked, lockstep, node, now, Input::Register { port, register });
     }
     let of_port =
@@ -158,7 +158,7 @@ fn give_input(
     let Some((card, bus)) = locked.nodes.card_and_bus(node) else { return };
     let unordered = card.unordered();
     card.nic.handle(now, input, bus);
-    card.counts.ordered_by_turns += card.unordered() - unordered;
+    card.order.ordered_by_lockstep += card.unordered() - unordered;
     spend_work(locked, node);
     let number = node as u16;
     while let Some(output) = locked.nodes.card_mut(node).and_then(|card| card.nic.poll_output()) {
@@ -260,7 +260,7 @@ fn grant(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, at: Time, is_gra
     program.state = State::Acting;
     let (port, number) = (program.port, program.grants);
     if let Some(card) = locked.nodes.card_mut(node) {
-        card.pages.give_grant(port, number, at.as_ps());
+        card.host.pages.give_grant(port, number, at.as_ps());
     }
 }
 
@@ -296,7 +296,7 @@ fn apply_event(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, due: Due) 
         Event::Arrive(arrived) => deliver(locked, lockstep, node.into(), &arrived),
         Event::Show { address, words, is_record } => {
             let Some(card) = locked.nodes.card_mut(usize::from(node)) else { return };
-            card.write(address, &words);
+            card.host.write(address, &words);
             let Some(program) = lockstep.programs.get_mut(usize::from(node)) else { return };
             match program.state {
                 // The host reads a record before anything else.
@@ -352,7 +352,7 @@ fn end(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep) {
         lockstep.programs.iter_mut().zip(locked.nodes.iter_mut().map(|(_, node)| &mut node.card))
     {
         if program.state != State::Away {
-            card.pages.end_grants(program.port, program.grants);
+            card.host.pages.end_grants(program.port, program.grants);
         }
         program.state = State::Away;
         // Slots that the card never took stay posted.

@@ -1,9 +1,9 @@
 //! What the monitor and tests set for nodes: faults of links and cards, and borrowed payload.
 
-use niclab_model::nic::fault_injector::FaultInjector;
+use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic};
 use niclab_spec::{DeviceFaults, Faults};
 
-use super::card::Card;
+use super::card::host_port::HostPort;
 use super::locks::LockedNodes;
 
 /// Sets the faults of the link of `node`. False when there is no such node.
@@ -30,7 +30,7 @@ pub fn set_device_faults(locked: &mut LockedNodes<'_>, node: usize, faults: &Dev
     } else if !faults.is_none() {
         let fault_injector = FaultInjector::new(rates, locked.common.seed, node as u16)
             .with_host_values(card.host_values, card.limits);
-        card.inject(fault_injector);
+        card.wrap_nic(|nic| Box::new(FaultyNic::new(nic, fault_injector)));
         locked.common.has_device_faults = true;
     }
 }
@@ -48,12 +48,12 @@ pub fn borrowed_frames(locked: &LockedNodes<'_>) -> u64 {
 /// Checks the pages of all nodes for posts without a doorbell, and takes none. Only nodes with rules are checked.
 pub fn peek_rules(locked: &mut LockedNodes<'_>) {
     for (_, node) in locked.nodes.iter_mut() {
-        let Card { rules, pages, vrings, .. } = &mut node.card;
-        rules.iter_mut().for_each(|rules| rules.peek(pages, vrings));
+        let HostPort { rule_check, pages, vrings, .. } = &mut node.card.host;
+        rule_check.rules.iter_mut().for_each(|rules| rules.peek(pages, vrings));
     }
 }
 
 /// Checks the memory of all nodes that guests must not touch. Only nodes with rules are checked.
 pub fn check_memory(locked: &mut LockedNodes<'_>) {
-    locked.nodes.iter_mut().for_each(|(_, node)| node.card.check_memory());
+    locked.nodes.iter_mut().for_each(|(_, node)| node.card.host.check_memory());
 }

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use niclab_spec::WaitPolicy;
 
 use super::Shell;
-use super::card::Card;
 use super::cluster::Served;
 use super::idle::deadlines;
 use super::locks::LockedNodes;
@@ -144,13 +143,13 @@ pub fn start_polling(shell: &Shell, node: usize) {
 
 /// Serves the pages of `node` after a doorbell.
 fn answer_doorbell(locked: &mut LockedNodes<'_>, node: usize) -> Found {
-    if locked.nodes.card(node).is_some_and(|card| card.stands_still()) {
+    if locked.nodes.card(node).is_some_and(|card| card.host.state.is_stopped()) {
         return Found::default();
     }
     if let Some(found) = adversarial::serve_doorbell(locked, node) {
         return found;
     }
-    let is_polled = locked.nodes.card(node).is_some_and(Card::is_polled);
+    let is_polled = locked.nodes.card(node).is_some_and(|card| card.host.is_polled());
     if is_polled || locked.is_in_lockstep() {
         // Doorbells are suppressed anyway. In lockstep a program posts once for each grant, and every poll finds that.
         serve_pages(locked, node)
@@ -165,7 +164,7 @@ fn serve_until_idle(locked: &mut LockedNodes<'_>, node: usize) -> Found {
     for polls in 0..MAX_POLLS {
         if let Some(card) = locked.nodes.card_mut(node) {
             // The doorbell announced what the first poll finds.
-            card.suppress_doorbell(polls > 0);
+            card.host.suppress_doorbell(polls > 0);
         }
         let now = serve_pages(locked, node);
         found = found.and(now);
@@ -180,7 +179,7 @@ fn serve_until_idle(locked: &mut LockedNodes<'_>, node: usize) -> Found {
 
 fn want_doorbell(nodes: &mut Nodes<'_>, node: usize, is_wanted: bool) {
     if let Some(card) = nodes.card_mut(node) {
-        card.want_doorbell(is_wanted);
+        card.host.want_doorbell(is_wanted);
     }
 }
 
@@ -332,7 +331,7 @@ mod tests {
     }
 
     fn launch_place(locked: &LockedNodes<'_>) -> u64 {
-        let page = u64::from(locked.nodes[0].card.pages.requester_page(0)) * PAGE_BYTES;
+        let page = u64::from(locked.nodes[0].card.host.pages.requester_page(0)) * PAGE_BYTES;
         page + 8 * (slot_of(1) as usize * SLOT_WORDS + SLOT_LAUNCH_WORD) as u64
     }
 

@@ -82,7 +82,7 @@ fn chains_return_with_the_data_of_the_model() {
         lab.daemon().shell().lock_all().nodes[0].card.nic.unordered() >= 2
     });
     assert_eq!(
-        lab.daemon().shell().lock_all().nodes[0].card.doorbells(),
+        lab.daemon().shell().lock_all().nodes[0].card.host.doorbells(),
         2,
         "a notify of each descriptor queue"
     );

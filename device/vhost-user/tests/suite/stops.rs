@@ -71,7 +71,7 @@ fn machine_stop_keeps_the_card_of_every_model() {
         guest.connection().stop_machine().unwrap();
         assert_eq!((is_open(&lab, 0), is_driver_ok(&lab, 0)), (before.1, false), "{}", model.name);
         start_new_queues(&guest);
-        until("the reset", || lab.daemon().shell().lock_all().nodes[0].card.stopped.is_none());
+        until("the reset", || lab.daemon().shell().lock_all().nodes[0].card.host.state.stopped.is_none());
         assert!(!is_open(&lab, 0) && !is_driver_ok(&lab, 0), "{}: {opened:?}", model.name);
     }
 }
@@ -108,7 +108,7 @@ fn messages_to_a_stopped_machine_arrive_when_it_continues() {
         a.announce();
         until("the frame is held", || {
             let world = lab.daemon().shell().lock_all();
-            world.nodes[1].card.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(0))
+            world.nodes[1].card.host.state.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(0))
         });
         assert!(b.try_receive().is_none(), "{model}: nothing is written into a stopped guest");
         guests[1].connection().continue_machine(guests[1].memory()).unwrap();
@@ -139,7 +139,7 @@ fn frames_to_a_node_whose_qemu_ended_are_lost() {
     a.announce();
     let is_held = || {
         let world = lab.daemon().shell().lock_all();
-        world.nodes[1].card.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(0))
+        world.nodes[1].card.host.state.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(0))
     };
     until("the frame is held", is_held);
     // These are the last references to the connection.

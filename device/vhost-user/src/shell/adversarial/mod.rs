@@ -11,17 +11,18 @@ pub mod deferred;
 
 use std::time::Instant;
 
-use niclab_model::nic::adversarial::Adversarial;
+use niclab_model::nic::adversarial::{Adversarial, AdversarialNic};
 
 use super::adversary::{AdversaryState, Tick};
-use super::card::Card;
+use super::card::{self, Card};
 use super::locks::LockedNodes;
 
 /// Makes the card of `node` adversarial.
 pub fn make_adversarial(locked: &mut LockedNodes<'_>, node: usize, seed: u64) {
     let Some(card) = locked.nodes.card_mut(node) else { return };
     let number = node as u16;
-    card.make_adversarial(AdversaryState::new(seed, number), Adversarial::new(seed, number));
+    card.wrap_nic(|nic| Box::new(AdversarialNic::new(nic, Adversarial::new(seed, number))));
+    card.host.adversary = Some(Box::new(AdversaryState::new(seed, number)));
     locked.common.is_adversarial = true;
 }
 
@@ -32,14 +33,14 @@ pub fn make_adversarial(locked: &mut LockedNodes<'_>, node: usize, seed: u64) {
 pub fn reseed(locked: &mut LockedNodes<'_>, nodes: &[usize], seed: u64) -> Result<(), usize> {
     let is_plain = |node: &&usize| {
         let card = locked.nodes.card(**node);
-        card.is_none_or(|card| card.adversary.is_none() || card.nic.adversarial().is_none())
+        card.is_none_or(|card| card.host.adversary.is_none() || card.nic.adversarial().is_none())
     };
     if let Some(plain) = nodes.iter().find(is_plain) {
         return Err(*plain);
     }
     for node in nodes {
         let Some(card) = locked.nodes.card_mut(*node) else { continue };
-        card.adversary.iter_mut().for_each(|adversary| adversary.reseed(seed));
+        card.host.adversary.iter_mut().for_each(|adversary| adversary.reseed(seed));
         card.nic.adversarial_mut().into_iter().for_each(|adversarial| adversarial.reseed(seed));
     }
     Ok(())
@@ -49,14 +50,17 @@ pub fn reseed(locked: &mut LockedNodes<'_>, nodes: &[usize], seed: u64) -> Resul
 pub fn tick(locked: &mut LockedNodes<'_>, tick: Tick, now: Option<Instant>) {
     if locked.common.is_adversarial {
         let cards = locked.nodes.iter_mut().map(|(_, node)| &mut node.card);
-        cards.filter(|card| !card.stands_still()).for_each(|card| card.tick(tick, now));
+        for card in cards.filter(|card| !card.host.state.is_stopped()) {
+            let injector = card.nic.fault_injector_mut();
+            card::adversarial::tick(&mut card.host, tick, now, injector);
+        }
     }
 }
 
 /// Whether a card or its model delays anything.
 fn is_delaying(locked: &LockedNodes<'_>) -> bool {
     let is_delaying = |card: &Card| {
-        card.adversary.as_ref().is_some_and(|adversary| adversary.is_keeping())
+        card.host.adversary.as_ref().is_some_and(|adversary| adversary.is_keeping())
             || card.nic.adversarial().is_some_and(|adversarial| adversarial.due().is_some())
     };
     locked.nodes.cards().any(|(_, card)| is_delaying(card))

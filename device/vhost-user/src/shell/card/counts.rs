@@ -1,4 +1,4 @@
-//! What is counted of one card, beside what its model counts.
+//! Counts of one card, besides those of its model.
 
 use std::collections::BTreeMap;
 
@@ -17,20 +17,29 @@ pub struct Traffic {
     pub dropped_frames: u64,
 }
 
-/// What a guest did that it must not, by name.
+impl Traffic {
+    /// Counts a frame to the guest.
+    #[inline]
+    pub const fn receive(&mut self, bytes: usize) {
+        self.received_frames += 1;
+        self.received_bytes += bytes as u64;
+    }
+}
+
+/// Violations of the specification by a guest, by name.
 pub type Violations = BTreeMap<&'static str, u64>;
 
-/// One more violation of that name.
+/// Counts a violation.
 pub fn violation(violations: &mut Violations, name: &'static str) {
     *violations.entry(name).or_insert(0) += 1;
 }
 
-/// What is counted of one card, beside what its model counts.
+/// Counts of one card, besides those of its model.
 #[derive(Debug, Default)]
 pub struct CardCounts {
-    /// Slots taken while guests were told that no doorbell is needed.
+    /// Slots taken while doorbells were suppressed.
     pub doorbells_spared: u64,
-    /// Rounds of polling.
+    /// Polls without a doorbell.
     pub polls: u64,
     /// Slots taken, by port.
     pub launches: Vec<u64>,
@@ -42,12 +51,6 @@ pub struct CardCounts {
     pub extrapolated: u64,
     /// Control requests that the shell itself refused.
     pub control_refused: u64,
-    /// How often wall time decided in which order the node did things: see [`super::Card::store`].
-    pub unordered: u64,
-    /// What the model takes for that, though programs took turns.
-    pub ordered_by_turns: u64,
     /// Frames of the model.
     pub traffic: Traffic,
-    /// What the guest did that it must not.
-    pub violations: Violations,
 }

@@ -12,8 +12,6 @@ use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Passage;
 use smallvec::SmallVec;
 
-use super::Card;
-
 /// Maximum of the frames held for one card, in bytes. A peer could send without end to a card that stands still: frames
 /// beyond it are dropped.
 pub const MAX_HELD_BYTES: usize = 16 << 20;
@@ -70,16 +68,27 @@ impl Stopped {
     }
 }
 
-impl Card {
-    /// What holds frames for the card, where its device is stopped and it stands still. One that its driver had closed
-    /// with `OP_RESET` has nothing to keep: it answers its peers as it would without the stop.
+/// Whether the device of a card runs.
+#[derive(Debug, Default)]
+pub struct DeviceState {
+    /// The driver has sent a request since the last reset. Nothing is stored into its memory before.
+    pub is_running: bool,
+    /// The front end has stopped the device, and may start it again where it stopped.
+    pub stopped: Option<Box<Stopped>>,
+    /// The last request was `OP_RESET`.
+    pub is_quiesced: bool,
+}
+
+impl DeviceState {
+    /// Holds the frames for a stopped device. A device that its driver closed with `OP_RESET` holds none: it answers its
+    /// peers as without the stop.
     pub fn holder(&mut self) -> Option<&mut Stopped> {
         self.stopped.as_deref_mut().filter(|_| !self.is_quiesced)
     }
 
-    /// Whether the device is stopped and the card stands still.
+    /// Whether the device is stopped, and the card does nothing.
     #[inline]
-    pub fn stands_still(&self) -> bool {
+    pub const fn is_stopped(&self) -> bool {
         self.stopped.is_some() && !self.is_quiesced
     }
 }

@@ -7,6 +7,7 @@
 use niclab_model::nic::series::Way;
 
 use super::fast_path;
+use crate::shell::card::batch;
 use crate::shell::locks::budget::{LAUNCH_NS, WORK_UNIT_NS, frame_ns};
 use crate::shell::locks::node::Node;
 use crate::shell::locks::{Common, LockedNodes};
@@ -25,8 +26,8 @@ pub fn try_run(
     max_slots: u32,
     clear: &mut Option<bool>,
 ) -> u32 {
-    let Some(card) = locked.nodes.card(node).filter(|card| card.takes_series()) else { return 0 };
-    let Some(code) = card.pages.launched_code(port) else { return 0 };
+    let Some(card) = locked.nodes.card(node).filter(|card| batch::is_supported(card)) else { return 0 };
+    let Some(code) = card.host.pages.launched_code(port) else { return 0 };
     if !*clear.get_or_insert_with(|| fast_path::is_clear(locked)) {
         return 0;
     }
@@ -34,7 +35,7 @@ pub fn try_run(
     let LockedNodes { nodes, common } = locked;
     let common = &mut **common;
     let Some((sender, receiver)) = nodes.pair(node, way.to.into()) else { return 0 };
-    if !sender.card.take_series(code, way, &mut common.series) {
+    if !batch::take(&mut sender.card, code, way, &mut common.series) {
         return 0;
     }
     carry(sender, receiver, common);
@@ -55,8 +56,8 @@ fn route(locked: &mut LockedNodes<'_>, node: usize, (port, code): (u32, u32), ma
         return None;
     }
     let (sender, receiver) = locked.nodes.pair(node, to)?;
-    let is_stopped = receiver.card.stands_still();
-    if !receiver.unsent.is_empty() || is_stopped || !receiver.card.takes_series() {
+    let is_stopped = receiver.card.host.state.is_stopped();
+    if !receiver.unsent.is_empty() || is_stopped || !batch::is_supported(&receiver.card) {
         return None;
     }
     let on_links = locked.common.network.packets_in_batch(&sender.port, &receiver.port, &way);
@@ -70,12 +71,12 @@ fn route(locked: &mut LockedNodes<'_>, node: usize, (port, code): (u32, u32), ma
 #[inline]
 fn carry(sender: &mut Node, receiver: &mut Node, common: &mut Common) {
     let Common { series, network, budget, latest, activity, .. } = common;
-    sender.card.launch_series(series, &mut sender.bus);
+    batch::post(&mut sender.card, series, &mut sender.bus);
     let heads = series.runs.done().iter().map(|run| run.last().passage.head);
     *latest = heads.fold(*latest, Ord::max);
     while sender.card.inline_write(latest) {}
     network.pass_series(&mut sender.port, &mut receiver.port, series);
-    receiver.card.arrive_series(series, &mut receiver.bus, latest);
+    batch::receive(&mut receiver.card, series, &mut receiver.bus, latest);
     let (count, bytes) = (series.len() as u32, series.way.bytes);
     let work = sender.card.take_work() + receiver.card.take_work();
     debug_assert!(

@@ -62,7 +62,7 @@ fn try_run(locked: &mut LockedNodes<'_>, from: usize) -> bool {
         }
         // Not to the sender itself, nor to a node that does not exist.
         let Some((sender, receiver)) = locked.nodes.pair(from, to) else { return false };
-        let is_stopped = receiver.card.stands_still();
+        let is_stopped = receiver.card.host.state.is_stopped();
         if !receiver.unsent.is_empty() || is_stopped || receiver.card.nic.effect_queue().is_none() {
             return false;
         }

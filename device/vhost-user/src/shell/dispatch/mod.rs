@@ -96,7 +96,7 @@ fn deliver_in_flight(locked: &mut LockedNodes<'_>) {
             outputs::drain(locked, node);
         } else if let Some((node, due)) = locked.next_work() {
             if let Some((card, bus)) = locked.nodes.card_and_bus(node) {
-                card.go_on(due, bus);
+                card.resume(due, bus);
             }
             outputs::drain(locked, node);
         } else {
@@ -114,7 +114,7 @@ fn next_overdue(locked: &LockedNodes<'_>) -> Option<(usize, Time)> {
     }
     let now = locked.model_time();
     let due = |card: &Card| {
-        if card.stands_still() {
+        if card.host.state.is_stopped() {
             return None;
         }
         let held = [
@@ -142,7 +142,7 @@ pub fn deliver(
         return;
     }
     let Some((card, bus)) = locked.nodes.card_and_bus(to) else { return };
-    if let Some(stopped) = card.holder() {
+    if let Some(stopped) = card.host.state.holder() {
         stopped.hold(HeldFrame { passage, frame: frame.clone(), message, concern: Concern::Card });
     } else {
         card.arrive(passage, frame, message, bus);
@@ -162,11 +162,11 @@ fn deliver_borrowed(
     locked.common.budget.spend(FRAME_NS);
     locked.common.activity += 1;
     let Some((card, bus)) = locked.nodes.card_and_bus(to) else { return };
-    if let Some(stopped) = card.holder() {
+    if let Some(stopped) = card.host.state.holder() {
         let frame = frame.to_owned_frame();
         stopped.hold(HeldFrame { passage, frame, message, concern: Concern::Card });
     } else {
-        card.arrive_lent(passage, frame, message, bus);
+        card.arrive_borrowed(passage, frame, message, bus);
     }
 }
 

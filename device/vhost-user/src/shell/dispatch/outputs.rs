@@ -1,12 +1,13 @@
 //! Applies the outputs of models: frames go to the network, stores and interrupts to the host.
 
 use niclab_model::fabric::ethernet::Concern;
-use niclab_model::nic::{FrameBytes, Input, Output};
+use niclab_model::nic::{FrameBytes, HostRanges, Input, Output};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 
 use super::{deliver, deliver_borrowed, spend_work};
-use crate::shell::lent::{Carried, LentFrame};
+use crate::shell::card::Card;
+use crate::shell::lent::{Carried, LentFrame, Loan};
 use crate::shell::locks::LockedNodes;
 use crate::shell::locks::budget::READ_NS;
 use crate::shell::locks::node::Node;
@@ -136,7 +137,7 @@ pub fn apply(
     let is_read = matches!(output, Output::DmaRead { .. } | Output::WindowRead { .. });
     let Node { card, bus, lent_frames, .. } = locked.nodes.get_mut(node)?;
     match output {
-        Output::DmaWrite { address, words, .. } => card.write(address, &words),
+        Output::DmaWrite { address, words, .. } => card.host.write(address, &words),
         Output::Frame { at: head, tail, frame, message } => {
             count_sent(locked, node, head, frame.len());
             return Some((Passage { head, tail }, Carried::Whole(frame), message));
@@ -147,31 +148,35 @@ pub fn apply(
             return Some((Passage { head, tail }, Carried::Lent(frame), message));
         }
         Output::DmaFrame { frame, bytes, ranges, .. } => {
-            card.store_bytes(frame.get(bytes).unwrap_or_default(), &ranges);
+            card.host.store_bytes(frame.get(bytes).unwrap_or_default(), &ranges);
         }
         Output::DmaLent { bytes, ranges, .. } => {
             if let Some(borrowed) = borrowed {
-                card.store_lent(borrowed, &bytes, &ranges);
+                card.host.store_borrowed(borrowed, &bytes, &ranges);
             } else {
                 debug_assert!(false, "the model stores a borrowed payload that it did not receive");
             }
         }
         Output::DmaRead { at, token, ranges, into, .. } => {
-            let loan = if may_borrow { card.loan(&ranges, &into) } else { None };
+            let loan = if may_borrow { borrow(card, &ranges, &into) } else { None };
             if loan.is_some() {
                 card.nic.handle(at, Input::Lent { token, into }, bus);
                 locked.common.loan = loan;
                 *lent_frames += 1;
             } else {
-                card.load(at, token, &ranges, into, bus);
+                let mut bytes = into;
+                let is_whole = card.host.load(&ranges, &mut bytes);
+                card.nic.handle(at, Input::DmaData { token, bytes, is_whole }, bus);
             }
         }
         Output::WindowRead { at, token, range, into, .. } => {
-            card.read_window(at, token, &range, into, bus);
+            let mut bytes = into;
+            let is_whole = card.host.pages.append(&range, &mut bytes);
+            card.nic.handle(at, Input::DmaData { token, bytes, is_whole }, bus);
         }
-        Output::Interrupt { cause, port, .. } => card.raise(cause, port),
-        Output::Complete { token, bytes, .. } => card.complete(token, bytes),
-        Output::Reply { token, bytes, .. } => card.reply(token, &bytes),
+        Output::Interrupt { cause, port, .. } => card.host.raise(cause, port, card.nic.fault_injector_mut()),
+        Output::Complete { token, bytes, .. } => card.host.complete(token, bytes),
+        Output::Reply { token, bytes, .. } => card.host.reply(token, &bytes, card.nic.fault_injector_mut()),
     }
     if is_read {
         // What a card reads may make it read again, with no frame in between: a guest's ring may have no end.
@@ -179,6 +184,14 @@ pub fn apply(
         spend_work(locked, node);
     }
     None
+}
+
+/// Borrows the guest memory that a model wants to append to a frame's head, if the model accepts that. The head comes
+/// first: words that a model reads alone are copied.
+#[inline]
+fn borrow(card: &Card, ranges: &HostRanges, head: &FrameBytes) -> Option<Loan> {
+    let finish = card.nic.lends().filter(|_| card.host.state.is_running && !head.is_empty())?;
+    Loan::new(&card.host.memory, ranges, finish)
 }
 
 /// Fails the deferred reads of a node whose host is gone, because its memory is no longer read. A model ends the

@@ -20,15 +20,17 @@ pub fn serve_ports_from(locked: &mut LockedNodes<'_>, node: usize, first: u32, m
     if locked.is_in_lockstep() {
         return work;
     }
-    let Some(card) = locked.nodes.card_mut(node).filter(|card| !card.stands_still()) else { return work };
-    if let Some(rules) = &mut card.rules {
-        rules.on_doorbells(&card.pages, &card.vrings);
+    let Some(card) = locked.nodes.card_mut(node).filter(|card| !card.host.state.is_stopped()) else {
+        return work;
+    };
+    if let Some(rules) = &mut card.host.rule_check.rules {
+        rules.on_doorbells(&card.host.pages, &card.host.vrings);
     }
     let ports = card.ports();
     for port in (first..ports).chain(0..first) {
         let open = locked.nodes.card_and_bus(node).filter(|(card, _)| card.is_open(port));
         let Some((card, bus)) = open else { continue };
-        if card.has_registers(port) && card.registers(port, bus) {
+        if card.host.pages.has_registers(port) && card.registers(port, bus) {
             work += 1;
             let is_clear = fast_path::is_clear(locked);
             fast_path::run(locked, node, is_clear);
@@ -46,7 +48,7 @@ fn serve_port(locked: &mut LockedNodes<'_>, node: usize, port: u32, max_slots: u
     while !locked.common.budget.is_spent() {
         let Some(card) = locked.nodes.card_mut(node) else { break };
         if !card.nic.accepts_store(port) {
-            if !card.is_stalled && card.pages.is_launched(port) {
+            if !card.is_stalled && card.host.pages.is_launched(port) {
                 card.is_stalled = true;
                 locked.common.stalled += 1;
             }
@@ -62,7 +64,7 @@ fn serve_port(locked: &mut LockedNodes<'_>, node: usize, port: u32, max_slots: u
         }
         let Some(card) = locked.nodes.card_mut(node) else { break };
         let Some(launch) = card.take(port) else { break };
-        let has_registers = card.has_registers(port);
+        let has_registers = card.host.pages.has_registers(port);
         let is_clear = *clear.get_or_insert_with(|| fast_path::is_clear(locked));
         // The program stored these registers before it posted the slot.
         if has_registers
@@ -89,7 +91,7 @@ pub fn serve_stalled(locked: &mut LockedNodes<'_>) {
     {
         progress = locked.common.has_descriptors && take_descriptors(locked);
         for node in 0..locked.nodes.len() {
-            let is_due = |card: &&mut Card| card.is_stalled && !card.stands_still();
+            let is_due = |card: &&mut Card| card.is_stalled && !card.host.state.is_stopped();
             let Some(card) = locked.nodes.card_mut(node).filter(is_due) else { continue };
             card.is_stalled = false;
             locked.common.stalled -= 1;

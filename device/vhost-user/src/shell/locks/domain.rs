@@ -79,7 +79,7 @@ impl LockedNodes<'_> {
     /// A node whose card has deferred outputs, and whose device is not stopped.
     #[inline]
     pub fn next_deferred(&self) -> Option<usize> {
-        let is_due = |node: &Node| !node.unsent.is_empty() && !node.card.stands_still();
+        let is_due = |node: &Node| !node.unsent.is_empty() && !node.card.host.state.is_stopped();
         self.nodes.iter().find_map(|(number, node)| is_due(node).then_some(number))
     }
 
@@ -88,7 +88,7 @@ impl LockedNodes<'_> {
     #[inline]
     pub fn next_output(&mut self, node: usize) -> Option<Output> {
         let needs_more_locks = self.common.more_locks.is_some();
-        let node = self.nodes.get_mut(node).filter(|node| !node.card.stands_still())?;
+        let node = self.nodes.get_mut(node).filter(|node| !node.card.host.state.is_stopped())?;
         if !node.unsent.is_empty() && !needs_more_locks {
             return node.unsent.pop_front();
         }

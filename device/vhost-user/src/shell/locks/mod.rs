@@ -136,7 +136,7 @@ impl LockedNodes<'_> {
 
     /// Whether a device is stopped.
     pub fn has_stopped_device(&self) -> bool {
-        self.nodes.cards().any(|(_, card)| card.stands_still())
+        self.nodes.cards().any(|(_, card)| card.host.state.is_stopped())
     }
 
     /// Whether the model time of the card of `node` is paused: its device is stopped, or a stopped peer holds its
@@ -145,15 +145,16 @@ impl LockedNodes<'_> {
     /// A guest may reset its device without [`niclab_abi::control::OP_RESET`], and never start it again. It delays only
     /// the cards that send to it.
     pub fn is_time_paused(&self, node: usize, card: &Card) -> bool {
-        let holds = |other: &Card| other.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(node));
-        card.stands_still() || self.nodes.cards().any(|(_, other)| holds(other))
+        let holds =
+            |other: &Card| other.host.state.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(node));
+        card.host.state.is_stopped() || self.nodes.cards().any(|(_, other)| holds(other))
     }
 
     /// The card with the earliest pending work, and when that is due. Nothing is in flight, so only a post that guests
     /// have not made yet could precede it.
     #[inline]
     pub fn next_work(&self) -> Option<(usize, Time)> {
-        let due = |card: &Card| card.nic.poll_work().filter(|_| !card.stands_still());
+        let due = |card: &Card| card.nic.poll_work().filter(|_| !card.host.state.is_stopped());
         let (due, node) = self.nodes.cards().filter_map(|(node, card)| Some((due(card)?, node))).min()?;
         Some((node, due))
     }

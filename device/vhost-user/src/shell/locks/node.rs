@@ -205,7 +205,7 @@ impl<'a> Nodes<'a> {
     #[must_use = "it is dropped after the nodes are unlocked"]
     pub fn set_memory(&mut self, number: usize, memory: Arc<DmaMemory>) -> Arc<DmaMemory> {
         match self.card_mut(number) {
-            Some(card) => std::mem::replace(&mut card.memory, memory),
+            Some(card) => std::mem::replace(&mut card.host.memory, memory),
             None => memory,
         }
     }

@@ -56,25 +56,25 @@ pub fn serve_doorbell(locked: &mut LockedNodes<'_>, node: usize) -> Option<Found
     if locked.is_in_lockstep() {
         // One poll for each grant: no program may rely on polls that the card makes by itself.
         let card = locked.nodes.card_mut(node)?;
-        if std::mem::take(&mut card.adversary.as_mut()?.polls).is_on {
-            card.want_doorbell(true);
+        if std::mem::take(&mut card.host.adversary.as_mut()?.polls).is_on {
+            card.host.want_doorbell(true);
         }
         return None;
     }
     let card = locked.nodes.card_mut(node)?;
-    let is_polled = card.is_polled();
-    let adversary = card.adversary.as_mut()?;
+    let is_polled = card.host.is_polled();
+    let adversary = card.host.adversary.as_mut()?;
     if is_polled && !adversary.polls.is_on {
         // A thread polls all the time.
         return None;
     }
     let (left, has_polled) = adversary.polls_left();
     // The doorbell announced what the first poll finds.
-    card.suppress_doorbell(has_polled);
+    card.host.suppress_doorbell(has_polled);
     let found = serve_pages(locked, node);
     // Lockstep may have begun with this poll.
     let stays_awake = left > 0 && !locked.is_in_lockstep();
-    let adversary = locked.nodes.card_mut(node).and_then(|card| card.adversary.as_mut())?;
+    let adversary = locked.nodes.card_mut(node).and_then(|card| card.host.adversary.as_mut())?;
     adversary.polls.left = left.saturating_sub(1);
     adversary.polls.is_on = stays_awake;
     if stays_awake {
@@ -83,12 +83,12 @@ pub fn serve_doorbell(locked: &mut LockedNodes<'_>, node: usize) -> Option<Found
         if left.is_multiple_of(2)
             && let Some(card) = locked.nodes.card_mut(node)
         {
-            card.want_doorbell(true);
+            card.host.want_doorbell(true);
         }
         return Some(Found { more: true, ..found });
     }
     if let Some(card) = locked.nodes.card_mut(node) {
-        card.want_doorbell(true);
+        card.host.want_doorbell(true);
     }
     // After the barrier in `want_doorbell`: for posts that a guest stored before it could see the word.
     Some(Found { more: found.more || has_new_posts(locked, node), ..found })
@@ -98,22 +98,22 @@ pub fn serve_doorbell(locked: &mut LockedNodes<'_>, node: usize) -> Option<Found
 pub fn poll(locked: &mut LockedNodes<'_>, node: usize) -> Option<Found> {
     let card = locked.nodes.card_mut(node)?;
     let ports = card.ports();
-    let (first, max_slots) = card.adversary.as_mut()?.begin_poll(ports);
+    let (first, max_slots) = card.host.adversary.as_mut()?.begin_poll(ports);
     let work = pages::serve_ports_from(locked, node, first, max_slots);
     let is_left = |card: &Card, port| card.is_open(port) && card.has_news(port);
     let card = locked.nodes.card_mut(node)?;
     let more = max_slots < u32::MAX && (0..ports).any(|port| is_left(card, port));
     if more {
-        card.adversary.as_mut()?.dice.count(Kind::SlotsLeft);
+        card.host.adversary.as_mut()?.dice.count(Kind::SlotsLeft);
     }
     Some(Found { work, more })
 }
 
 /// Whether the card of `node` defers its other requests after it has taken one.
 pub fn leaves_requests(locked: &mut LockedNodes<'_>, node: usize) -> bool {
-    let card = locked.nodes.card_mut(node).filter(|card| card.adversary.is_some());
-    let Some(card) = card.filter(|card| card.has_request()) else { return false };
-    card.adversary.as_mut().is_some_and(|adversary| adversary.happens(Kind::RequestsOneByOne))
+    let card = locked.nodes.card_mut(node).filter(|card| card.host.adversary.is_some());
+    let Some(card) = card.filter(|card| card.host.has_request()) else { return false };
+    card.host.adversary.as_mut().is_some_and(|adversary| adversary.happens(Kind::RequestsOneByOne))
 }
 
 #[cfg(test)]

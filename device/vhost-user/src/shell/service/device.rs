@@ -13,16 +13,16 @@ use crate::shell::lockstep;
 /// has not used the device yet, so that there is nothing to keep.
 pub fn stop(locked: &mut LockedNodes<'_>, node: usize) -> bool {
     let Some(card) = locked.nodes.card_mut(node) else { return false };
-    if card.stopped.is_some() {
+    if card.host.state.stopped.is_some() {
         return true;
     }
-    if !card.is_running {
+    if !card.host.state.is_running {
         return false;
     }
     // The last check before the guest may use the memory of its ports for something else.
-    card.check_memory();
-    card.is_running = false;
-    card.stopped = Some(Box::default());
+    card.host.check_memory();
+    card.host.state.is_running = false;
+    card.host.state.stopped = Some(Box::default());
     locked.common.activity += 1;
     true
 }
@@ -31,8 +31,8 @@ pub fn stop(locked: &mut LockedNodes<'_>, node: usize) -> bool {
 /// [`crate::shell::dispatch::resume`].
 pub fn start(locked: &mut LockedNodes<'_>, node: usize) {
     let Some(card) = locked.nodes.card_mut(node) else { return };
-    let Some(stopped) = card.stopped.take() else { return };
-    card.is_running = true;
+    let Some(stopped) = card.host.state.stopped.take() else { return };
+    card.host.state.is_running = true;
     locked.common.activity += 1;
     locked.common.budget = Budget::FULL;
     release_held(locked, node, *stopped);
@@ -44,11 +44,11 @@ pub fn start(locked: &mut LockedNodes<'_>, node: usize) {
 /// The host of `node` is gone, or resets its device. What other nodes had in flight may still be so: see
 /// [`crate::shell::dispatch::resume`].
 pub fn reset(locked: &mut LockedNodes<'_>, node: usize) {
-    let stopped = locked.nodes.card_mut(node).and_then(|card| card.stopped.take());
+    let stopped = locked.nodes.card_mut(node).and_then(|card| card.host.state.stopped.take());
     outputs::fail_deferred_reads(locked, node);
     let Some((card, bus)) = locked.nodes.card_and_bus(node) else { return };
     let was_stalled = card.is_stalled;
-    card.host_reset(bus, stopped.is_some());
+    card.reset(bus, stopped.is_some());
     locked.common.activity += 1;
     locked.common.stalled -= usize::from(was_stalled);
     locked.common.budget = Budget::FULL;

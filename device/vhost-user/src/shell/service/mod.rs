@@ -36,7 +36,7 @@ impl Found {
 #[inline]
 pub fn serve_pages(locked: &mut LockedNodes<'_>, node: usize) -> Found {
     locked.common.budget = Budget::FULL;
-    if locked.nodes.card(node).is_some_and(|card| card.stands_still()) {
+    if locked.nodes.card(node).is_some_and(|card| card.host.state.is_stopped()) {
         return Found::default();
     }
     if let Some(more) = lockstep::serve(locked, node) {
@@ -58,9 +58,11 @@ pub fn serve_pages(locked: &mut LockedNodes<'_>, node: usize) -> Found {
 /// Whether a poll of the open pages of `node` would find something. A slot that its model does not accept does not
 /// count: the thread that makes room for it serves it ([`pages::serve_stalled`]).
 pub fn has_new_posts(locked: &LockedNodes<'_>, node: usize) -> bool {
-    let Some(card) = locked.nodes.card(node).filter(|card| !card.stands_still()) else { return false };
+    let Some(card) = locked.nodes.card(node).filter(|card| !card.host.state.is_stopped()) else {
+        return false;
+    };
     // A program that is ready for its first lockstep grant stores only that report.
-    let has_report = |port| locked.common.lockstep.is_some() && card.pages.has_report(port);
+    let has_report = |port| locked.common.lockstep.is_some() && card.host.pages.has_report(port);
     (0..card.ports()).any(|port| card.is_open(port) && (card.has_news(port) || has_report(port)))
 }
 
@@ -217,7 +219,7 @@ mod tests {
         locked.nodes[0].card.follow_ports();
         // Posted, and the budget is spent before the card continues.
         locked.nodes[0].card.nic.accepts_store(0);
-        let launch = locked.nodes[0].card.pages.take(0).unwrap();
+        let launch = locked.nodes[0].card.host.pages.take(0).unwrap();
         let (card, bus) = locked.nodes.card_and_bus(0).unwrap();
         card.store(launch, bus);
         locked.common.budget = Budget::SPENT;

@@ -1,9 +1,8 @@
 //! The control queue, the descriptor queues and the event queue.
 
-use niclab_model::nic::DescriptorQueue;
+use niclab_model::nic::{DescriptorQueue, Input};
 
 use super::adversarial;
-use crate::shell::card::Card;
 use crate::shell::dispatch::{outputs, pages, run_until_idle};
 use crate::shell::locks::LockedNodes;
 use crate::shell::locks::budget::{Budget, REQUEST_NS};
@@ -20,7 +19,7 @@ pub fn serve_control(locked: &mut LockedNodes<'_>, node: usize) -> bool {
     let mut more = locked.common.budget.is_spent();
     // A guest may keep its queue full, or full of chains that cannot be answered: it gets one budget for that.
     locked.common.budget = Budget::FULL;
-    while locked.nodes.card(node).is_some_and(Card::has_request) {
+    while locked.nodes.card(node).is_some_and(|card| card.host.has_request()) {
         // What was posted before a request is sent before the request takes effect. The program may have posted, and
         // the driver requested, since the poll above.
         pages::serve_ports(locked, node);
@@ -53,8 +52,9 @@ pub fn serve_descriptors(locked: &mut LockedNodes<'_>, node: usize, queue: Descr
     pages::serve_ports(locked, node);
     if let Some((card, bus)) = locked.nodes.card_and_bus(node) {
         let takes_any = card.nic.descriptors_wanted(queue).is_some();
-        if !card.stands_still() {
-            card.poll_demand(queue, bus);
+        if !card.host.state.is_stopped() {
+            card.order.acts_at(bus.clock());
+            card.nic.handle(bus.clock(), Input::PollDemand { queue }, bus);
         }
         locked.common.has_descriptors |= takes_any;
     }
@@ -67,7 +67,7 @@ pub fn serve_descriptors(locked: &mut LockedNodes<'_>, node: usize, queue: Descr
 /// The driver of `node` has added buffers to its event queue.
 pub fn serve_events(locked: &mut LockedNodes<'_>, node: usize) {
     if let Some(card) = locked.nodes.card_mut(node) {
-        card.deliver_events();
+        card.host.deliver_events(card.nic.fault_injector_mut());
     }
     report_link(locked, node);
 }

@@ -110,7 +110,7 @@ fn events_counted(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     seed.into_iter().for_each(|seed| adversarial::make_adversarial(&mut world, 0, seed));
     let mut reported = 0;
     for _ in 0..MESSAGES {
-        world.nodes[0].card.raise(CAUSE_MESSAGE, 0);
+        world.nodes[0].card.host.raise(CAUSE_MESSAGE, 0, None);
         adversarial::tick(&mut world, Tick::Activity, None);
         let events = desk.guest.take_events().unwrap();
         reported += events.iter().map(|event| if has_bug { 1 } else { event.count }).sum::<u64>();
@@ -143,7 +143,7 @@ fn buffers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     seed.into_iter().for_each(|seed| adversarial::make_adversarial(&mut world, 0, seed));
     let mut reported = 0;
     for number in 0..BUFFERS / 2 {
-        world.nodes[0].card.raise(CAUSE_MESSAGE, 0);
+        world.nodes[0].card.host.raise(CAUSE_MESSAGE, 0, None);
         adversarial::tick(&mut world, Tick::Idle, None);
         let (head, _) = desk.guest.with_event_ring(|ring| ring.poll_used()).unwrap().ok_or("no event")?;
         let mut bytes = [0; Event::BYTES];

@@ -186,9 +186,9 @@ fn magic_word_is_late_and_appears_long_before_the_limit() {
     adversarial::make_adversarial(&mut world, 0, SEED);
     let (mut at_once, mut soon, mut latest) = (0, 0, 0);
     for _ in 0..600 {
-        world.nodes[0].card.retract();
+        world.nodes[0].card.host.retract();
         let before = Instant::now();
-        world.nodes[0].card.publish();
+        world.nodes[0].card.host.publish();
         let after = Instant::now();
         if desk.has_magic() {
             at_once += 1;
@@ -211,10 +211,10 @@ fn magic_word_is_late_and_appears_long_before_the_limit() {
     assert!(at_once > 300 && soon > 100 && latest > 0, "{at_once} {soon} {latest}");
     // A BAR that is not mapped any more gets no word.
     while desk.has_magic() {
-        world.nodes[0].card.retract();
-        world.nodes[0].card.publish();
+        world.nodes[0].card.host.retract();
+        world.nodes[0].card.host.publish();
     }
-    world.nodes[0].card.retract();
+    world.nodes[0].card.host.retract();
     adversarial::tick(&mut world, Tick::Time, Some(Instant::now() + LONG));
     assert!(!desk.has_magic());
     drop(world);
@@ -234,11 +234,11 @@ fn fates(seed: u64, is_disturbed: bool) -> Vec<(Fate, bool)> {
 fn fates_at(desk: &Desk, world: &mut LockedNodes<'_>, is_disturbed: bool) -> Vec<(Fate, bool)> {
     let mut fates = Vec::new();
     for _ in 0..150 {
-        world.nodes[0].card.retract();
-        world.nodes[0].card.publish();
+        world.nodes[0].card.host.retract();
+        world.nodes[0].card.host.publish();
         let is_magic = desk.has_magic();
         if is_disturbed {
-            (0..3).for_each(|port| world.nodes[0].card.raise(CAUSE_MESSAGE, port));
+            (0..3).for_each(|port| world.nodes[0].card.host.raise(CAUSE_MESSAGE, port, None));
             drop(desk.guest.take_events().unwrap());
             service::serve_pages(world, 0);
         }

@@ -187,7 +187,7 @@ fn write_into_receive_memory_and_leave() -> (Lab, Vec<Arc<ClusterGuest>>) {
     store(&scene.guests[0].memory().atomics(slices + 88, 1).unwrap()[0], 1);
     let Scene { lab, guests: [leaving, other], ports } = scene;
     drop((leaving, ports));
-    until("the guest is gone", || !lab.daemon().shell().lock_all().nodes[0].card.is_running);
+    until("the guest is gone", || !lab.daemon().shell().lock_all().nodes[0].card.host.state.is_running);
     (lab, vec![other])
 }
 
@@ -330,7 +330,7 @@ fn request_twice(
             Buffer { address: room + at, bytes: 8, writable: true },
         ]
     };
-    let is_taken = || !lab.daemon().shell().lock_all().nodes[0].card.control.is_empty();
+    let is_taken = || !lab.daemon().shell().lock_all().nodes[0].card.host.control.is_empty();
     let head = guest.with_control_ring(|ring| {
         let head = ring.add(&chain(0)).unwrap().unwrap();
         ring.notify().unwrap();
@@ -473,7 +473,7 @@ fn post_without_doorbell_is_reported_and_stays_in_the_page() {
     };
     assert_eq!(report.nodes[0].broken_rules, [("launch-doorbell".to_owned(), 1)].into());
     assert!(
-        shell.lock_all().nodes[0].card.pages.is_launched(scene.ports[0].number()),
+        shell.lock_all().nodes[0].card.host.pages.is_launched(scene.ports[0].number()),
         "the device took the post"
     );
 }

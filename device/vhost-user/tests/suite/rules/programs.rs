@@ -267,7 +267,7 @@ fn perform<T: Transport>(
 fn stop_machines(lab: &Lab, guests: &[Arc<ClusterGuest>], is_over: impl Fn() -> bool) {
     let is_held = || {
         let world = lab.daemon().shell().lock_all();
-        let stopped = world.nodes.card(1).and_then(|card| card.stopped.as_ref());
+        let stopped = world.nodes.card(1).and_then(|card| card.host.state.stopped.as_ref());
         stopped.is_some_and(|stopped| stopped.holds_from(0))
     };
     until("a frame for a stopped card", is_held);

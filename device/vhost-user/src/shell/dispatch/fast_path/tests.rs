@@ -78,8 +78,8 @@ impl Side {
         let memory = |_| GuestMemoryMmap::from_ranges(&[(GuestAddress(0), MEMORY_BYTES)]).unwrap();
         let memories: Vec<GuestMemoryMmap> = (0..nodes).map(memory).collect();
         for (node, memory) in memories.iter().enumerate() {
-            locked.nodes[node].card.memory = DmaMemory::new(memory, None).into();
-            locked.nodes[node].card.is_running = true;
+            locked.nodes[node].card.host.memory = DmaMemory::new(memory, None).into();
+            locked.nodes[node].card.host.state.is_running = true;
             settings::set_link_up(&mut locked, node, true);
         }
         drop(locked);
@@ -97,7 +97,7 @@ impl Side {
         locked.common.budget = Budget::FULL;
         pages::serve_ports(locked, node);
         let (card, bus) = locked.nodes.card_and_bus(node).unwrap();
-        card.is_running = true;
+        card.host.state.is_running = true;
         card.nic.handle(bus.clock(), Input::ShellCounts(ShellCounts::default()), bus);
         card.nic.handle(bus.clock(), Input::Control { token: 7, request: &request }, bus);
         card.follow_ports();
@@ -114,12 +114,12 @@ impl Side {
 
     fn store(&self, node: usize, page: u32, offset: usize, word: u64) {
         let nodes = self.cluster.lock_one(node);
-        let file = nodes[node].card.pages.file();
+        let file = nodes[node].card.host.pages.file();
         file.write_all_at(&word.to_le_bytes(), u64::from(page) * PAGE_BYTES + offset as u64).unwrap();
     }
 
     fn launch(&mut self, node: usize, port: u32, code: u32, payload: u64, is_received_known: bool) {
-        let page = self.cluster.lock_one(node)[node].card.pages.requester_page(port);
+        let page = self.cluster.lock_one(node)[node].card.host.pages.requester_page(port);
         let sequence = self.launched[node][port as usize] + 1;
         self.launched[node][port as usize] = sequence;
         let slot = slot_of(sequence) as usize * SLOT_WORDS * 8;
@@ -134,7 +134,7 @@ impl Side {
     }
 
     fn register(&mut self, node: usize, port: u32, offset: u64, value: u64) {
-        let page = self.cluster.lock_one(node)[node].card.pages.completer_page(port);
+        let page = self.cluster.lock_one(node)[node].card.host.pages.completer_page(port);
         self.store(node, page, offset as usize, value);
     }
 
