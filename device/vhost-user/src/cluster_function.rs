@@ -201,7 +201,9 @@ impl ClusterFunction {
         }
         let file = {
             let nodes = self.shell.cluster().lock_one(self.node);
-            nodes.card(self.node).map(|card| (card.host.pages.file().try_clone(), card.host.pages.bytes()))
+            nodes
+                .card(self.node)
+                .map(|card| (card.host.pages.bar.file().try_clone(), card.host.pages.bar.bytes()))
         };
         let Some((file, bytes)) = file else { return };
         let request = VhostUserMMap {
@@ -363,7 +365,7 @@ impl VhostUserBackend for ClusterFunction {
             .cluster()
             .lock_one(self.node)
             .card(self.node)
-            .and_then(|card| card.host.pages.identity());
+            .and_then(|card| card.host.pages.bar.identity());
         let memory = Arc::new(DmaMemory::guarded(&memory.memory(), bar, self.link.attention())?);
         self.link.set_memory(Arc::clone(&memory));
         let old = self.shell.cluster().lock_one(self.node).set_memory(self.node, memory);
@@ -423,7 +425,7 @@ impl VhostUserBackend for ClusterFunction {
 
     fn get_shmem_config(&self) -> io::Result<VhostUserShMemConfig> {
         let nodes = self.shell.cluster().lock_one(self.node);
-        let bytes = nodes.card(self.node).map_or(0, |card| card.host.pages.bytes());
+        let bytes = nodes.card(self.node).map_or(0, |card| card.host.pages.bar.bytes());
         Ok(VhostUserShMemConfig::new(1, &[bytes]))
     }
 }

@@ -67,7 +67,8 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(Cluster, Vec<NodeIn
             .map_err(|error| ConfigError::Nic { node: node.name.clone(), error })?;
         let ports = device.ports;
         let pages = Pages::new(node.nic.model.windows, ports)?;
-        let device = DeviceConfig { bar_pages: (pages.bytes() / niclab_abi::PAGE_BYTES) as u32, ..device };
+        let device =
+            DeviceConfig { bar_pages: (pages.bar.bytes() / niclab_abi::PAGE_BYTES) as u32, ..device };
         cards.push((nic, pages, ports));
         let policy = Policy::choose(node.nic.wait, node.nic.poll_for_us, cores, config.nodes.len());
         let queue_pairs = node.queues.clamp(1, MAX_QUEUE_PAIRS) as usize;

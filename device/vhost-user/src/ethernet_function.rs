@@ -245,7 +245,7 @@ impl VhostUserBackend for EthernetFunction {
     fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
         // The cluster function's BAR can be among the regions, although another connection mapped it. Its file
         // identifies it.
-        let bar = self.shell.lock_all().nodes.card(self.node).and_then(|card| card.host.pages.identity());
+        let bar = self.shell.lock_all().nodes.card(self.node).and_then(|card| card.host.pages.bar.identity());
         let memory = Arc::new(DmaMemory::guarded(&memory.memory(), bar, self.link.attention())?);
         self.link.set_memory(Arc::clone(&memory));
         let mut world = self.shell.lock_all();

@@ -60,7 +60,7 @@ impl Programs {
         let word = u64::from(code) | u64::from(sequence) << LAUNCH_SEQUENCE_SHIFT;
         slot.iter_mut().skip(end).zip(word.to_le_bytes()).for_each(|(place, byte)| *place = byte);
         let place = u64::from(slot_of(sequence)) * u64::from(SLOT_BYTES);
-        self.scene.write_bar(node, |pages| pages.requester_page(0), place, &slot);
+        self.scene.write_bar(node, |pages| pages.bar.requester_page(0), place, &slot);
         service::serve_pages(&mut self.scene.lock_all(), node);
     }
 
@@ -119,7 +119,7 @@ fn commands(data: &[u8]) -> Programs {
         programs.launch(0, if last & 2 == 0 { code & 0x107 } else { code }, slot);
         if last & 4 == 0 {
             let released = slot.get(..16).unwrap_or(slot);
-            programs.scene.write_bar(0, |pages| pages.completer_page(0), 0, released);
+            programs.scene.write_bar(0, |pages| pages.bar.completer_page(0), 0, released);
         }
         if last & 8 == 0 {
             deadlines::pass_time(&mut programs.scene.lock_all());

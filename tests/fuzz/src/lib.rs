@@ -138,7 +138,7 @@ pub fn fuzz_launch(data: &[u8]) {
     for slot in data.chunks(SLOT_BYTES as usize) {
         sequence += 1;
         let place = u64::from(slot_of(sequence)) * u64::from(SLOT_BYTES);
-        scene.write_bar(0, |pages| pages.requester_page(port), place, slot);
+        scene.write_bar(0, |pages| pages.bar.requester_page(port), place, slot);
         let last = slot.last().copied().unwrap_or(0);
         if last & 1 == 0 {
             let code = slot
@@ -148,13 +148,13 @@ pub fn fuzz_launch(data: &[u8]) {
             let word = launch_word(code & 0xfff, sequence).to_le_bytes();
             scene.write_bar(
                 0,
-                |pages| pages.requester_page(port),
+                |pages| pages.bar.requester_page(port),
                 place + SLOT_LAUNCH_WORD as u64 * 8,
                 &word,
             );
         }
         if last & 2 == 0 {
-            scene.write_bar(0, |pages| pages.completer_page(port), 0, slot.get(..16).unwrap_or(slot));
+            scene.write_bar(0, |pages| pages.bar.completer_page(port), 0, slot.get(..16).unwrap_or(slot));
         }
         service::serve_pages(&mut scene.lock_all(), 0);
     }

@@ -159,7 +159,7 @@ impl Scene {
     /// Writes into a page of the BAR of a node.
     pub fn write_bar(&mut self, node: usize, page: impl FnOnce(&Pages) -> u32, offset: u64, bytes: &[u8]) {
         if let Some(HostPort { pages, .. }) = self.lock_all().nodes.card(node).map(|card| &card.host) {
-            let _ = pages.file().write_all_at(bytes, u64::from(page(pages)) * PAGE_BYTES + offset);
+            let _ = pages.bar.file().write_all_at(bytes, u64::from(page(pages)) * PAGE_BYTES + offset);
         }
     }
 
@@ -264,7 +264,7 @@ impl Scene {
         self.connect(2, 3);
         self.launched += 1;
         let word = launch_word(8 << CODE_LENGTH_SHIFT, 1).to_le_bytes();
-        self.write_bar(2, |pages| pages.requester_page(0), SLOT_LAUNCH_WORD as u64 * 8, &word);
+        self.write_bar(2, |pages| pages.bar.requester_page(0), SLOT_LAUNCH_WORD as u64 * 8, &word);
         service::serve_pages(&mut self.lock_all(), 2);
         let received = self.lock_all().nodes.card(3).map(|card| card.statistics().packets_received);
         assert_eq!(received, Some(1), "the bystanders' message did not arrive");

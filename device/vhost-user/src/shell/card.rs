@@ -11,15 +11,13 @@ pub mod stopped;
 use niclab_abi::control::{OP_RESET, Reply, Request, STATUS_BAD_ADDRESS};
 use niclab_abi::event::CAUSE_LINK;
 use niclab_abi::{FromBytes, QUEUE_CONTROL, ToBytes};
-use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::host_values::{CardLimits, HostValues};
-use niclab_model::nic::packet::InlinePacket;
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{DescriptorQueue, HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
 use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
-use niclab_model::time::{Passage, Time};
+use niclab_model::time::Time;
 use niclab_spec::DeviceFaults;
 
 pub use self::counts::{CardCounts, Traffic, Violations, violation};
@@ -27,7 +25,6 @@ use self::host_port::HostPort;
 use self::order::InputOrder;
 use super::control::Next;
 use super::descriptors::{self, virtqueue};
-use super::lent::LentFrame;
 use super::pages::{Launch, Pages};
 use super::rules::book::Book;
 use crate::ring::RingError;
@@ -188,43 +185,19 @@ impl Card {
         self.nic.handle(bus.clock(), Input::PageStore(store), bus);
     }
 
-    /// Feeds a frame to the model when it arrives.
+    /// Feeds a frame of `bytes` to the model when it arrives at `at`.
     #[inline]
     pub fn arrive(
         &mut self,
-        passage: Passage,
-        frame: &SharedFrame,
+        at: Time,
+        bytes: usize,
         message: Option<TraceTag>,
+        input: Input<'_>,
         bus: &mut NodeBus,
     ) {
-        let Passage { head, tail } = passage;
-        self.order.receives(tail, message);
-        self.counts.traffic.receive(frame.len());
-        self.nic.handle(tail, Input::Frame { frame, head, message }, bus);
-    }
-
-    /// Feeds a packet of the fast path to the model when it arrives.
-    #[inline]
-    pub fn arrive_packet(&mut self, passage: Passage, packet: &InlinePacket, bus: &mut NodeBus) {
-        let Passage { head, tail } = passage;
-        self.order.receives(tail, packet.message);
-        self.counts.traffic.receive(packet.bytes);
-        self.nic.handle(tail, Input::InlinePacket { packet, head }, bus);
-    }
-
-    /// Feeds a frame with borrowed payload to the model when it arrives.
-    #[inline]
-    pub fn arrive_borrowed(
-        &mut self,
-        passage: Passage,
-        frame: &LentFrame,
-        message: Option<TraceTag>,
-        bus: &mut NodeBus,
-    ) {
-        self.order.receives(passage.tail, message);
-        self.counts.traffic.receive(frame.frame_bytes());
-        let input = Input::LentFrame { lent: frame.head(), head: passage.head, message };
-        self.nic.handle(passage.tail, input, bus);
+        self.order.receives(at, message);
+        self.counts.traffic.receive(bytes);
+        self.nic.handle(at, input, bus);
     }
 
     /// Fires the model's deadline: all nodes were idle for a while of wall time, or others passed it in model time.

@@ -10,15 +10,15 @@ use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::profile::Profile;
 use parking_lot::Mutex;
 
+use super::budget::Budget;
 use super::card::Card;
 use super::dispatch;
 use super::ethernet::Ethernet;
-use super::locks::budget::Budget;
-use super::locks::node::{Node, Nodes, Numbers, Slot};
-use super::locks::time_limit::TimeLimit;
 use super::locks::{Common, LockedNodes, MoreLocks};
 use super::network::Network;
+use super::node::{Node, Nodes, Numbers, Slot};
 use super::pages::Pages;
+use super::time_limit::TimeLimit;
 
 /// All nodes and their network.
 ///

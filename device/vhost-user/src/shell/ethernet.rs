@@ -28,10 +28,10 @@ use virtio_queue::QueueT;
 
 use self::sending::Sender;
 use self::series::Collected;
+use super::budget::{Budget, FRAME_NS, frame_ns};
 use super::card::{Traffic, Violations, violation};
-use super::locks::budget::{Budget, FRAME_NS, frame_ns};
-use super::locks::node::Nodes;
 use super::network::Network;
+use super::node::Nodes;
 use crate::ethernet::frame::Frame;
 use crate::ethernet::header::Offload;
 use crate::ethernet::offload::{complete_checksum, segment};

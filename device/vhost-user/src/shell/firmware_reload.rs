@@ -5,9 +5,9 @@ use niclab_model::nic::hand_over::{HandOver, Progress, Switch};
 use niclab_model::time::Span;
 use thiserror::Error;
 
+use super::budget::Budget;
 use super::dispatch::{outputs, run_until_idle};
 use super::locks::LockedNodes;
-use super::locks::budget::Budget;
 use super::locks::reload::Loading;
 
 /// Cards do not load the firmware.

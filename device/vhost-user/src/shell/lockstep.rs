@@ -14,14 +14,14 @@ use niclab_model::nic::{Content, Input, Output};
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::{Passage, Span, Time};
 
+use super::budget::{LAUNCH_NS, frame_ns};
 use super::card::Card;
 use super::dispatch::{mac_endpoints, outputs, resume, spend_work};
 use super::ethernet::ForStations;
 use super::lent::Carried;
 use super::locks::LockedNodes;
-use super::locks::budget::{LAUNCH_NS, frame_ns};
 use super::locks::programs::{Due, Event, FrameInFlight, Lockstep, Program, State};
-use super::pages::{Did, Report};
+use super::pages::grants::{self, Did, Report};
 
 /// Model time without a post or a delivery after which deadlines alone do not continue a run: as in the simulator.
 const FUTILE: Span = Span::from_ns(3_000_000_000);
@@ -60,12 +60,12 @@ fn read_report(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, node: usiz
         program.state = State::Away;
     }
     let open: smallvec::SmallVec<[u32; 8]> = (0..card.ports()).filter(|&port| card.is_open(port)).collect();
-    let report = open.iter().find_map(|&port| Some((port, card.host.pages.take_report(port)?)));
+    let report = open.iter().find_map(|&port| Some((port, grants::take_report(&mut card.host.pages, port)?)));
     let Some((port, Report { number, did, wake_ps })) = report else { return };
     match (did, program.state) {
         (Did::Began, State::Away | State::Idle) if !lockstep.is_running => {
             // What it posted before belongs to no grant.
-            (program.port, program.grants) = (port, card.host.pages.grants(port));
+            (program.port, program.grants) = (port, grants::count(&card.host.pages, port));
             program.state = State::Ready;
         }
         (Did::Acted | Did::Nothing, State::Acting) if program.grants == number && program.port == port => {
@@ -260,7 +260,7 @@ fn grant(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, at: Time, is_gra
     program.state = State::Acting;
     let (port, number) = (program.port, program.grants);
     if let Some(card) = locked.nodes.card_mut(node) {
-        card.host.pages.give_grant(port, number, at.as_ps());
+        grants::give(&mut card.host.pages, port, number, at.as_ps());
     }
 }
 
@@ -352,7 +352,7 @@ fn end(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep) {
         lockstep.programs.iter_mut().zip(locked.nodes.iter_mut().map(|(_, node)| &mut node.card))
     {
         if program.state != State::Away {
-            card.host.pages.end_grants(program.port, program.grants);
+            grants::end(&card.host.pages, program.port, program.grants);
         }
         program.state = State::Away;
         // Slots that the card never took stay posted.

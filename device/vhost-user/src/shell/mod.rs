@@ -6,6 +6,7 @@
 //!   [`pages`] (the BAR), [`control`], [`events`], [`descriptors`], [`adversary`], and [`rules`], which drivers must
 //!   follow;
 //! * [`network`]: the switch and frames in flight; [`ethernet`]: the Ethernet functions; [`lent`]: borrowed payload;
+//! * [`node`]: what each node's lock protects; [`budget`]: how long a thread holds locks; [`time_limit`];
 //! * [`locks`]: what a thread holds while it serves nodes;
 //! * [`dispatch`]: runs models to completion;
 //! * [`lockstep`]: programs that take turns in model time;
@@ -16,6 +17,7 @@
 
 pub mod adversarial;
 pub mod adversary;
+pub mod budget;
 pub mod card;
 pub mod cluster;
 pub mod control;
@@ -30,11 +32,13 @@ pub mod lent;
 pub mod locks;
 pub mod lockstep;
 pub mod network;
+pub mod node;
 pub mod observers;
 pub mod pages;
 pub mod rules;
 pub mod service;
 pub mod settings;
+pub mod time_limit;
 pub mod wait;
 
 use std::sync::Arc;

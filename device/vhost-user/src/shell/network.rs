@@ -36,7 +36,8 @@ pub struct Network {
     /// A header, and silence as long as the longest frame: the fabric wants to see a frame's length.
     blank: Vec<u8>,
     latest: Time,
-    taps: Taps,
+    /// The observers.
+    pub taps: Taps,
 }
 
 impl Network {
@@ -71,17 +72,6 @@ impl Network {
     #[inline]
     pub fn known_way(&self, frame: &[u8]) -> Option<KnownWay> {
         self.switching.known_way(frame)
-    }
-
-    /// Who watches.
-    #[inline]
-    pub const fn taps(&self) -> &Taps {
-        &self.taps
-    }
-
-    /// Who watches, to change it.
-    pub const fn taps_mut(&mut self) -> &mut Taps {
-        &mut self.taps
     }
 
     /// Prices the way of a packet from one card to the other. Nothing else is under way and no link is faulty, so that
@@ -138,12 +128,6 @@ impl Network {
     /// What goes wrong on each node's link, by node.
     pub fn faults(&self) -> &[niclab_spec::Faults] {
         &self.faults
-    }
-
-    /// Whether each frame from or to this node has a fate of its own.
-    #[inline]
-    pub fn is_faulty(&self, node: u16) -> bool {
-        self.is_faulty.get(usize::from(node)).is_some_and(|is_faulty| *is_faulty)
     }
 
     /// Whether any link is faulty.

@@ -12,7 +12,7 @@ use super::Shell;
 use super::cluster::Served;
 use super::idle::deadlines;
 use super::locks::LockedNodes;
-use super::locks::node::Nodes;
+use super::node::Nodes;
 use super::service::{Found, adversarial, has_new_posts, serve_pages};
 
 /// Maximum wall time of polling before the thread serves the guest's other queues.
@@ -310,15 +310,15 @@ mod tests {
         let pages = Pages::new(PAGES_OF_PORTS, 1).unwrap();
         let words = Arc::default();
         let nic = Eager {
-            bar: pages.file().try_clone().unwrap(),
-            requester_page: pages.requester_page(0),
+            bar: pages.bar.file().try_clone().unwrap(),
+            requester_page: pages.bar.requester_page(0),
             most,
             launched: 1,
             words: Arc::clone(&words),
             asked: AtomicU32::new(0),
             ledger: Ledger::default(),
         };
-        let bar = pages.file().try_clone().unwrap();
+        let bar = pages.bar.file().try_clone().unwrap();
         let cluster = Cluster::new(vec![(Box::new(nic), pages, 1)], &Arc::default(), fabric.unwrap(), 1);
         let shell = Shell::new(cluster, Vec::new());
         shell.lock_all().nodes[0].card.follow_ports();
@@ -331,7 +331,7 @@ mod tests {
     }
 
     fn launch_place(locked: &LockedNodes<'_>) -> u64 {
-        let page = u64::from(locked.nodes[0].card.host.pages.requester_page(0)) * PAGE_BYTES;
+        let page = u64::from(locked.nodes[0].card.host.pages.bar.requester_page(0)) * PAGE_BYTES;
         page + 8 * (slot_of(1) as usize * SLOT_WORDS + SLOT_LAUNCH_WORD) as u64
     }
 

@@ -143,7 +143,7 @@ impl Pair {
     fn seen(&self) -> Seen {
         let world = self.lab.daemon().shell().lock_all();
         let nodes = || (0..2).map(|node| &world.nodes[node]);
-        let traffic = |node: &niclab_device::shell::locks::node::Node| {
+        let traffic = |node: &niclab_device::shell::node::Node| {
             let it = &node.card.counts.traffic;
             [it.sent_frames, it.sent_bytes, it.received_frames, it.received_bytes]
         };

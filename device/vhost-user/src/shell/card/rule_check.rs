@@ -25,18 +25,18 @@ impl RuleCheck {
                 let book = self.ended.take().unwrap_or(new);
                 self.rules = Some(Box::new(Rules::begin(book, pages, open, is_running, features)));
             }
-            (None, rules) => self.ended = rules.map(|rules| rules.end()),
+            (None, rules) => self.ended = rules.map(|rules| rules.book),
         }
     }
 
     /// The broken rules, if the check is or was on.
     pub fn book(&self) -> Option<&Book> {
-        self.rules.as_ref().map(|rules| rules.book()).or(self.ended.as_ref())
+        self.rules.as_ref().map(|rules| &rules.book).or(self.ended.as_ref())
     }
 
     /// Records where the guest was when it broke a rule.
     pub fn place(&mut self, number: u64, guest_at: &str) {
-        let book = self.rules.as_mut().map(|rules| rules.book_mut()).or(self.ended.as_mut());
+        let book = self.rules.as_mut().map(|rules| &mut rules.book).or(self.ended.as_mut());
         if let Some(book) = book {
             book.place(number, guest_at);
         }

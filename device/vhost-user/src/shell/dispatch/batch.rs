@@ -7,10 +7,10 @@
 use niclab_model::nic::series::Way;
 
 use super::fast_path;
+use crate::shell::budget::{LAUNCH_NS, WORK_UNIT_NS, frame_ns};
 use crate::shell::card::batch;
-use crate::shell::locks::budget::{LAUNCH_NS, WORK_UNIT_NS, frame_ns};
-use crate::shell::locks::node::Node;
 use crate::shell::locks::{Common, LockedNodes};
+use crate::shell::node::Node;
 
 /// Maximum of the work that the two cards of a message spend, beside slot and frame. Ours: several times what they
 /// report.

@@ -11,11 +11,13 @@
 #[cfg(test)]
 mod tests;
 
+use niclab_model::nic::Input;
+
 use super::{outputs, run_until_idle};
+use crate::shell::budget::frame_ns;
 use crate::shell::card::Card;
-use crate::shell::locks::budget::frame_ns;
-use crate::shell::locks::node::Node;
 use crate::shell::locks::{Common, LockedNodes};
+use crate::shell::node::Node;
 
 /// Whether nothing excludes the fast path for messages that are posted now. That holds while a thread takes slots: it
 /// keeps the locks, and cards on the fast path have no pending work.
@@ -23,7 +25,7 @@ pub fn is_clear(locked: &LockedNodes<'_>) -> bool {
     !locked.is_in_lockstep()
         && !locked.common.has_device_faults
         && !locked.common.has_deferred
-        && !locked.common.network.taps().is_any()
+        && !locked.common.network.taps.is_any()
         && !locked.common.network.is_any_faulty()
         && locked.next_work().is_none()
 }
@@ -100,7 +102,8 @@ fn carry(sender: &mut Node, receiver: &mut Node, common: &mut Common) -> Rest {
             common.budget.spend(frame_ns(packet.bytes));
             common.activity += 1;
             let Node { card, bus, .. } = receiver;
-            card.arrive_packet(passage, packet, bus);
+            let input = Input::InlinePacket { packet, head: passage.head };
+            card.arrive(passage.tail, packet.bytes, packet.message, input, bus);
             common.budget.spend_work(card.take_work());
             while card.inline_write(&mut common.latest) {}
             is_receiver_done = card.nic.effect_queue().is_none_or(|queue| queue.is_empty());

@@ -15,18 +15,19 @@ pub mod outputs;
 pub mod pages;
 
 use niclab_model::fabric::ethernet::Concern;
+use niclab_model::nic::Input;
 use niclab_model::nic::adversarial::Adversarial;
 use niclab_model::nic::fault_injector::FaultInjector;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 
+use super::budget::{Budget, FRAME_NS, frame_ns};
 use super::card::Card;
 use super::card::stopped::HeldFrame;
 use super::lent::{Carried, LentFrame};
 use super::locks::LockedNodes;
-use super::locks::budget::{Budget, FRAME_NS, frame_ns};
-use super::locks::node::Numbers;
+use super::node::Numbers;
 
 /// Resumes pending work, for one budget. True when there is more.
 pub fn resume(locked: &mut LockedNodes<'_>) -> bool {
@@ -145,7 +146,8 @@ pub fn deliver(
     if let Some(stopped) = card.host.state.holder() {
         stopped.hold(HeldFrame { passage, frame: frame.clone(), message, concern: Concern::Card });
     } else {
-        card.arrive(passage, frame, message, bus);
+        let input = Input::Frame { frame, head: passage.head, message };
+        card.arrive(passage.tail, frame.len(), message, input, bus);
     }
 }
 
@@ -166,7 +168,8 @@ fn deliver_borrowed(
         let frame = frame.to_owned_frame();
         stopped.hold(HeldFrame { passage, frame, message, concern: Concern::Card });
     } else {
-        card.arrive_borrowed(passage, frame, message, bus);
+        let input = Input::LentFrame { lent: frame.head(), head: passage.head, message };
+        card.arrive(passage.tail, frame.frame_bytes(), message, input, bus);
     }
 }
 

@@ -6,11 +6,11 @@ use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 
 use super::{deliver, deliver_borrowed, spend_work};
+use crate::shell::budget::READ_NS;
 use crate::shell::card::Card;
 use crate::shell::lent::{Carried, LentFrame, Loan};
 use crate::shell::locks::LockedNodes;
-use crate::shell::locks::budget::READ_NS;
-use crate::shell::locks::node::Node;
+use crate::shell::node::Node;
 
 /// A frame that a card sends: when it is ready, and the message that it carries.
 pub type Sent = (Passage, Carried, Option<TraceTag>);
@@ -171,7 +171,7 @@ pub fn apply(
         }
         Output::WindowRead { at, token, range, into, .. } => {
             let mut bytes = into;
-            let is_whole = card.host.pages.append(&range, &mut bytes);
+            let is_whole = card.host.pages.bar.append(&range, &mut bytes);
             card.nic.handle(at, Input::DmaData { token, bytes, is_whole }, bus);
         }
         Output::Interrupt { cause, port, .. } => card.host.raise(cause, port, card.nic.fault_injector_mut()),

@@ -3,9 +3,9 @@
 use niclab_model::nic::DescriptorQueue;
 
 use super::{batch, fast_path, run_until_idle};
+use crate::shell::budget::{LAUNCH_NS, REQUEST_NS};
 use crate::shell::card::Card;
 use crate::shell::locks::LockedNodes;
-use crate::shell::locks::budget::{LAUNCH_NS, REQUEST_NS};
 
 /// Serves all ports of `node`. Returns the number of slots and registers that it took.
 #[inline]

@@ -11,7 +11,7 @@ use crate::ethernet::frame::Frame;
 use crate::ethernet::header::{HEADER_BYTES, LinkHeader, Offload};
 use crate::ethernet::offload::{Headers, MAX_HEADER_BYTES, MAX_SEGMENTS, complete_checksum, segment};
 use crate::memory::DmaMemory;
-use crate::shell::locks::budget::frame_ns;
+use crate::shell::budget::frame_ns;
 use crate::shell::network::Network;
 
 /// One guest's burst of frames.
@@ -136,7 +136,7 @@ impl Sender<'_, '_, '_> {
     #[inline]
     fn pass(&mut self, ethernet: &LinkHeader, offload: &Offload, frame: Frame<'_>) {
         let reordered = self.network.reordered(self.receivers.nodes);
-        if self.network.taps().is_any() {
+        if self.network.taps.is_any() {
             let mut bytes = frame.into_vec();
             let shown = on_wire(offload, bytes.clone());
             let Some(priced) = self.price(ethernet, bytes.len(), Some(&shown)) else { return };
@@ -190,7 +190,7 @@ impl Sender<'_, '_, '_> {
 
     /// A long TCP frame as the segments that the wire sees; delivered in one piece when all of them came through.
     fn pass_train(&mut self, ethernet: &LinkHeader, headers: &Headers, offload: &Offload, frame: Frame<'_>) {
-        if self.network.taps().is_any() {
+        if self.network.taps.is_any() {
             let mut bytes = frame.into_vec();
             let shown = segments(offload, &bytes);
             if self.price_train(ethernet, headers, offload, (bytes.len(), &shown)) {

@@ -17,7 +17,7 @@ use crate::ethernet::header::{ETHERNET_BYTES, HEADER_BYTES, LinkHeader, Offload}
 use crate::ethernet::receive::Pieces;
 use crate::memory::DmaMemory;
 use crate::ring::{Buffer, Burst, Single, Singles};
-use crate::shell::locks::budget::{Budget, FRAME_NS, frame_ns};
+use crate::shell::budget::{Budget, FRAME_NS, frame_ns};
 
 /// Most frames of a series: two of a driver's bursts.
 pub(super) const MAX_FRAMES: usize = 64;
@@ -143,7 +143,7 @@ impl Sender<'_, '_, '_> {
             && self.negotiated.sends(&offload)
             && Concern::of(link) == Concern::Host
             && !self.network.is_any_faulty()
-            && !self.network.taps().is_any()
+            && !self.network.taps.is_any()
             && self.held.is_empty();
         let is_kept = |state: &PortState| state.nic.ledger().is_recording();
         if !self.takes_series || !is_plain || self.receivers.states.get(self.node).is_none_or(is_kept) {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use niclab_model::time::Time;
 
+use crate::shell::budget::Budget;
 use crate::shell::dispatch::{outputs, pages, run_until_idle};
 use crate::shell::locks::LockedNodes;
-use crate::shell::locks::budget::Budget;
 use crate::shell::service::ethernet_function;
 
 /// Deadlines that an earlier check saw, and for how long each has not changed, in wall time: at most one for each card.

@@ -8,9 +8,9 @@ use niclab_model::fabric::KnownWay;
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::Output;
 
-use super::budget::Budget;
-use super::node::Node;
 use super::{Common, LockedNodes};
+use crate::shell::budget::Budget;
+use crate::shell::node::Node;
 
 /// The locks that a domain lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl LockedNodes<'_> {
             || network.frames.is_moving()
             || network.frames.is_holding()
             || ethernet.is_holding();
-        let is_observed = network.taps().is_any();
+        let is_observed = network.taps.is_any();
         let has_endpoints = || self.nodes.cards().any(|(_, card)| card.nic.has_stations());
         let has_work = || self.common.budget.is_spent() && self.next_work().is_some();
         !(is_one_for_all || is_faulty || is_in_flight || is_observed || has_endpoints() || has_work())

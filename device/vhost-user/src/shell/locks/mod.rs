@@ -1,14 +1,11 @@
 //! The locked nodes: what a thread holds while it serves nodes.
 //!
-//! [`node`] has what each node's lock protects. [`crate::shell::cluster`] takes the locks: of all nodes, or of the few
+//! [`super::node`] has what each node's lock protects. [`super::cluster`] takes the locks: of all nodes, or of the few
 //! that a message needs, which are a lock domain ([`domain`]).
 
-pub mod budget;
 mod domain;
-pub mod node;
 pub mod programs;
 pub mod reload;
-pub mod time_limit;
 
 use std::sync::Arc;
 
@@ -16,16 +13,16 @@ use niclab_model::nic::series::Series;
 use niclab_model::time::{EndOfTime, Time};
 use parking_lot::MutexGuard;
 
-use self::budget::Budget;
 pub use self::domain::{LockCounts, MoreLocks};
-use self::node::{Nodes, Numbers};
 use self::programs::Lockstep;
 use self::reload::Loading;
-use self::time_limit::TimeLimit;
+use super::budget::Budget;
 use super::card::Card;
 use super::ethernet::Ethernet;
 use super::lent::Loan;
 use super::network::Network;
+use super::node::{Nodes, Numbers};
+use super::time_limit::TimeLimit;
 
 /// Nodes and their common state, until the guard is dropped.
 pub struct LockedNodes<'a> {

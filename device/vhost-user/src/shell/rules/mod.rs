@@ -43,7 +43,8 @@ use crate::vring::{Bell, Vring};
 /// What of a node is looked at, and what it has broken.
 #[derive(Debug)]
 pub struct Rules {
-    book: Book,
+    /// The broken rules.
+    pub book: Book,
     /// By number; none of a port that is not open.
     ports: Vec<Option<Port>>,
     requests: Requests,
@@ -80,21 +81,6 @@ impl Rules {
             this.spared.on_open_unseen();
         }
         this
-    }
-
-    /// What was broken.
-    pub const fn book(&self) -> &Book {
-        &self.book
-    }
-
-    /// The same, to say more of it.
-    pub const fn book_mut(&mut self) -> &mut Book {
-        &mut self.book
-    }
-
-    /// Nobody looks any more.
-    pub fn end(self) -> Book {
-        self.book
     }
 
     /// The host's clock.

@@ -2,11 +2,11 @@
 
 use niclab_model::fabric::Delivery;
 
+use crate::shell::budget::Budget;
 use crate::shell::card::stopped::{HeldFrame, Stopped};
 use crate::shell::dispatch::{outputs, pages, run_until_idle};
 use crate::shell::lent::Carried;
 use crate::shell::locks::LockedNodes;
-use crate::shell::locks::budget::Budget;
 use crate::shell::lockstep;
 
 /// The front end of `node` stops the device: its card does nothing until [`start`] or [`reset`]. False when the driver

@@ -2,9 +2,9 @@
 
 use niclab_model::fabric::ethernet::Concern;
 
+use crate::shell::budget::Budget;
 use crate::shell::dispatch::{deliver, pages, run_until_idle};
 use crate::shell::ethernet::ForStations;
-use crate::shell::locks::budget::Budget;
 use crate::shell::locks::{Common, LockedNodes};
 use crate::shell::lockstep;
 

@@ -10,10 +10,11 @@ pub mod device;
 pub mod ethernet_function;
 pub mod queues;
 
+use super::budget::Budget;
 use super::dispatch::{pages, run_until_idle};
 use super::locks::LockedNodes;
-use super::locks::budget::Budget;
 use super::lockstep;
+use super::pages::grants;
 
 /// The result of one poll of a node's pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub fn has_new_posts(locked: &LockedNodes<'_>, node: usize) -> bool {
         return false;
     };
     // A program that is ready for its first lockstep grant stores only that report.
-    let has_report = |port| locked.common.lockstep.is_some() && card.host.pages.has_report(port);
+    let has_report = |port| locked.common.lockstep.is_some() && grants::has_report(&card.host.pages, port);
     (0..card.ports()).any(|port| card.is_open(port) && (card.has_news(port) || has_report(port)))
 }
 
@@ -179,9 +180,9 @@ mod tests {
         let pages = Pages::new(PAGES_OF_PORTS, 1).unwrap();
         let inputs = Arc::default();
         let nic = Busy {
-            bar: pages.file().try_clone().unwrap(),
-            requester_page: pages.requester_page(0),
-            completer_page: pages.completer_page(0),
+            bar: pages.bar.file().try_clone().unwrap(),
+            requester_page: pages.bar.requester_page(0),
+            completer_page: pages.bar.completer_page(0),
             inputs: Arc::clone(&inputs),
             is_at_work: false,
             ledger: Ledger::default(),

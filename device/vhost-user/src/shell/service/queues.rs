@@ -3,9 +3,9 @@
 use niclab_model::nic::{DescriptorQueue, Input};
 
 use super::adversarial;
+use crate::shell::budget::{Budget, REQUEST_NS};
 use crate::shell::dispatch::{outputs, pages, run_until_idle};
 use crate::shell::locks::LockedNodes;
-use crate::shell::locks::budget::{Budget, REQUEST_NS};
 use crate::shell::lockstep;
 
 /// Serves the control queue of `node`. True when there may be more.

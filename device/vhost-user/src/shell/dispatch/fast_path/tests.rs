@@ -33,10 +33,10 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 use super::*;
 use crate::config::build;
 use crate::memory::DmaMemory;
+use crate::shell::budget::Budget;
 use crate::shell::cluster::Cluster;
 use crate::shell::dispatch::pages;
 use crate::shell::locks::Common;
-use crate::shell::locks::budget::Budget;
 
 /// Guest memory of a node.
 const MEMORY_BYTES: usize = 1 << 17;
@@ -114,12 +114,12 @@ impl Side {
 
     fn store(&self, node: usize, page: u32, offset: usize, word: u64) {
         let nodes = self.cluster.lock_one(node);
-        let file = nodes[node].card.host.pages.file();
+        let file = nodes[node].card.host.pages.bar.file();
         file.write_all_at(&word.to_le_bytes(), u64::from(page) * PAGE_BYTES + offset as u64).unwrap();
     }
 
     fn launch(&mut self, node: usize, port: u32, code: u32, payload: u64, is_received_known: bool) {
-        let page = self.cluster.lock_one(node)[node].card.host.pages.requester_page(port);
+        let page = self.cluster.lock_one(node)[node].card.host.pages.bar.requester_page(port);
         let sequence = self.launched[node][port as usize] + 1;
         self.launched[node][port as usize] = sequence;
         let slot = slot_of(sequence) as usize * SLOT_WORDS * 8;
@@ -134,7 +134,7 @@ impl Side {
     }
 
     fn register(&mut self, node: usize, port: u32, offset: u64, value: u64) {
-        let page = self.cluster.lock_one(node)[node].card.host.pages.completer_page(port);
+        let page = self.cluster.lock_one(node)[node].card.host.pages.bar.completer_page(port);
         self.store(node, page, offset as usize, value);
     }
 
