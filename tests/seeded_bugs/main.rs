@@ -1,7 +1,10 @@
 //! Checks that each seeded bug in components of INIC, in GRIM and in GAMMA is found. It builds the simulator and the
 //! tests of models and ports in a copy of the committed sources with all bugs, and runs them once for each bug.
 //!
-//! This takes half an hour: `cargo test -p niclab-tests --features seeded-bugs --test seeded-bugs -- --nocapture`.
+//! This takes half an hour:
+//!
+//! `cargo test -p niclab-tests --features seeded-bugs --test seeded-bugs -- --nocapture`
+//!
 //! `NICLAB_SEEDED` selects the bugs whose component or name contains it, or those of that model.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -62,7 +65,12 @@ impl Copy {
             let path = self.0.join(FOLDER).join(fault.component).with_extension("rs");
             let broken = fault.broken.replace("FAULT", &format!("(crate::planted() == {number})"));
             let source = fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-            assert_eq!(source.matches(fault.sound).count(), 1, "{}: its text must occur once in the source", fault.name);
+            assert_eq!(
+                source.matches(fault.sound).count(),
+                1,
+                "{}: its text must occur once in the source",
+                fault.name
+            );
             // The active bug is not known at compile time, so no function can be const.
             let planted = source.replacen(fault.sound, &broken, 1).replace("const fn", "fn");
             fs::write(&path, planted).unwrap();

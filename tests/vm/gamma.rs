@@ -63,7 +63,7 @@ fn a_killed_owner_frees_its_port_and_harms_no_program() {
     let (sender, mut receiver) = (start("node0"), start("node1"));
     assert!(
         eventually(|| count(&niclab, "node1", "statistics/bytes_received") > 1_000_000),
-        "the stream begins"
+        "the stream did not begin"
     );
     kill("node0");
     assert!(receiver.is_running(), "the receiver waits for the other messages");
@@ -90,7 +90,8 @@ fn a_killed_owner_frees_its_port_and_harms_no_program() {
 #[test]
 fn each_frame_interrupts_an_idle_driver_and_uses_a_descriptor() {
     let niclab = Niclab::new();
-    let cluster = "[nic]\nmodel = \"gamma\"\n[nic.gamma]\ninterrupt_frames = 1\ninterrupt_delay_us = 0\nwindow_frames = 0\n";
+    let cluster = "[nic]\nmodel = \"gamma\"\n[nic.gamma]\ninterrupt_frames = 1\ninterrupt_delay_us = 0\n\
+        window_frames = 0\n";
     std::fs::write(niclab.folder().join("gamma.toml"), cluster).expect("a cluster file");
     niclab.run(["up", "--cluster", "gamma.toml", "--nodes", "2"]).success();
     // The 300 counted messages come after 200 others.
@@ -99,11 +100,18 @@ fn each_frame_interrupts_an_idle_driver_and_uses_a_descriptor() {
     // Guests run freely, so a frame may arrive in model time while the driver still handles the previous one, and then
     // needs no interrupt.
     let is_one_for_each = |count: &u64| (475..=500).contains(count);
-    assert!(interrupts.len() == 2 && interrupts.iter().all(is_one_for_each), "one interrupt for each message\n{first}");
+    assert!(
+        interrupts.len() == 2 && interrupts.iter().all(is_one_for_each),
+        "one interrupt for each message\n{first}"
+    );
     for node in ["node0", "node1"] {
         let [frames_in, frames_out, taken] = ["frames_in", "frames_out", "descriptors_taken"]
             .map(|name| count(&niclab, node, &format!("statistics/{name}")));
-        assert_eq!(taken, frames_in + frames_out + 1, "{node}: one descriptor for each frame, and one for the next");
+        assert_eq!(
+            taken,
+            frames_in + frames_out + 1,
+            "{node}: one descriptor for each frame, and one for the next"
+        );
     }
     niclab.run(["down"]).success();
 }
@@ -131,7 +139,7 @@ fn shares_with_ip(parameters: &str) {
 
     let messages = start_both(&niclab, &["niclab-perf", "stream", "-s", "9000", "--iterations", "100000000"]);
     let received = || count(&niclab, "node1", "statistics/bytes_received");
-    assert!(eventually(|| received() > 100_000), "the stream begins");
+    assert!(eventually(|| received() > 100_000), "the stream did not begin");
     let before = received();
     let over_cards = |arguments: &str| both(&niclab, &["sh", "-c", &format!("{OVER_CARDS} {arguments}")]);
     over_cards("pingpong -t tcp -s 1000 -n 300");
@@ -183,7 +191,8 @@ fn shell(niclab: &Niclab, node: &str, script: &str) -> Outcome {
 /// The user of the interface sees a cut link: its carrier goes off, as that of the Ethernet function does.
 #[test]
 fn the_interfaces_carrier_follows_its_link() {
-    let file = "nodes = 2\n[[link]]\n[[link]]\nnode = \"node1\"\nfaults = { partition = true }\n[nic]\nmodel = \"gamma\"\n";
+    let file = "nodes = 2\n[[link]]\n[[link]]\nnode = \"node1\"\nfaults = { partition = true }\n[nic]\nmodel = \
+        \"gamma\"\n";
     let niclab = up(file);
     let carrier = |node: &str| {
         let outcome = niclab.run(["exec", node, "--", "cat", "/sys/class/net/niclab0/carrier"]).success();
@@ -250,11 +259,14 @@ fn a_reloaded_driver_is_a_new_partner() {
     let stream = start_both(&niclab, &["niclab-perf", "stream", "-s", "9000", "--iterations", "100000000"]);
     assert!(
         eventually(|| count(&niclab, "node1", "statistics/bytes_received") > 1_000_000),
-        "the stream begins"
+        "the stream did not begin"
     );
     niclab.run(["exec", "node1", "--", "killall", "-9", "niclab-perf"]).success();
     shell(&niclab, "node1", "until rmmod niclab; do sleep 0.1; done; sleep 1; modprobe niclab").success();
-    assert!(eventually(|| count(&niclab, "node0", "active/partners_begun_anew") == 1), "node0 noticed the new driver");
+    assert!(
+        eventually(|| count(&niclab, "node0", "active/partners_begun_anew") == 1),
+        "node0 noticed the new driver"
+    );
     let _ = niclab.run(["exec", "node0", "--", "killall", "-9", "niclab-perf"]);
     drop(stream);
     both(&niclab, &pingpong);

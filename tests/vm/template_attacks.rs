@@ -196,7 +196,10 @@ fn damaged_or_foreign_template_is_named_and_rebuilt() {
         run.signal(libc::SIGINT);
         drop(run);
         assert!(eventually(|| templates.niclab.processes().is_empty()));
-        assert!(fs::symlink_metadata(&folder).is_err(), "{words}: the damaged template is removed before the build");
+        assert!(
+            fs::symlink_metadata(&folder).is_err(),
+            "{words}: the damaged template is removed before the build"
+        );
         for entry in templates.entries() {
             fs::remove_dir_all(entry).expect("an empty folder");
         }

@@ -42,7 +42,10 @@ impl Terminal {
         thread::spawn(move || {
             let mut bytes = [0; 4_096];
             while let Ok(count @ 1..) = output.read(&mut bytes) {
-                shown.lock().expect("no panic while the lock is held").push_str(&String::from_utf8_lossy(&bytes[..count]));
+                shown
+                    .lock()
+                    .expect("no panic while the lock is held")
+                    .push_str(&String::from_utf8_lossy(&bytes[..count]));
             }
         });
         Self { child, keyboard, screen, seen: 0 }

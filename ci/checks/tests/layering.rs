@@ -133,7 +133,10 @@ fn imports_go_one_way() {
     let mut violations = Vec::new();
     for package in packages() {
         let Some(may) = allowed.get(package.name.as_str()) else {
-            violations.push(format!("{} has no line in MAY_IMPORT: decide which packages it may import", package.name));
+            violations.push(format!(
+                "{} has no line in MAY_IMPORT: decide which packages it may import",
+                package.name
+            ));
             continue;
         };
         for dependency in package.dependencies.iter().filter(|dependency| dependency.path.is_some()) {

@@ -23,7 +23,10 @@ const FILE_WRITERS: [(&str, &str); 7] = [
 const PRINTERS: [(&str, &str); 5] = [
     ("output/src/", "defines the functions that print"),
     ("guest-driver/agent/src/", "has the guest's console, which is never closed"),
-    ("cluster/src/supervisor/mod.rs", "answers the niclab command that started it, and continues when that command has ended"),
+    (
+        "cluster/src/supervisor/mod.rs",
+        "answers the niclab command that started it, and continues when that command has ended",
+    ),
     ("device/vhost-user/src/main.rs", "reports that it is ready to its owner, which reads that"),
     ("ci/", "runs the tests"),
 ];

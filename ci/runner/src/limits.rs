@@ -49,7 +49,9 @@ pub enum Hang {
 impl fmt::Display for Hang {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Blocked(time) => write!(f, "blocked for {} s, almost without processor time", time.as_secs()),
+            Self::Blocked(time) => {
+                write!(f, "blocked for {} s, almost without processor time", time.as_secs())
+            }
             Self::Busy(time) => write!(f, "busy for {} s of processor time without progress", time.as_secs()),
             Self::Slow(time) => write!(f, "without progress for {} s of wall time", time.as_secs()),
         }

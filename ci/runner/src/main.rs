@@ -59,7 +59,9 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<(What, Limits), 
         };
         let value = arguments.next().unwrap_or_default();
         let seconds = value.parse().ok().filter(|seconds| *seconds > 0);
-        *limit = seconds.map(Duration::from_secs).ok_or(format!("{option} is `{value}`; give a number of seconds above 0"))?;
+        *limit = seconds
+            .map(Duration::from_secs)
+            .ok_or(format!("{option} is `{value}`; give a number of seconds above 0"))?;
     }
     let mut command: Vec<String> = arguments.collect();
     if command.is_empty() {

@@ -191,7 +191,8 @@ impl<'a> Run<'a> {
             Watched::Ended(status) => End::Code(code(status)),
         };
         if let (End::Code(code), false, true) = (end, is_failed, self.is_open()) {
-            said += &format!("\n{} ended with code {code} before all of its tests had ended\n", self.what.name());
+            said +=
+                &format!("\n{} ended with code {code} before all of its tests had ended\n", self.what.name());
             let running = self.running();
             running
                 .iter()

@@ -19,7 +19,12 @@ fn every_component_has_an_applicable_seeded_bug() {
             "{}, {}: its text must occur once in the source: fix tests/seeded_bugs/table.rs",
             fault.component, fault.name
         );
-        assert!(!source.contains(fault.broken), "{}: the bug {} is in the source", fault.component, fault.name);
+        assert!(
+            !source.contains(fault.broken),
+            "{}: the bug {} is in the source",
+            fault.component,
+            fault.name
+        );
     }
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();

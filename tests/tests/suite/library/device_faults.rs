@@ -40,7 +40,8 @@ fn a_stale_slice_is_one_error_and_the_port_continues() {
         assert_eq!(receive(&mut b), Ok(1), "{policy:?}");
         let error = b.receive(TIMEOUT).expect_err("two slices are missing");
         assert!(matches!(error, Error::SlicesLost { number: 2, count: 2, .. }), "{policy:?}: {error}");
-        let text = "node1: port 0: 2 slice(s) from number 2 on are lost: slice 4 was written, but they were not";
+        let text =
+            "node1: port 0: 2 slice(s) from number 2 on are lost: slice 4 was written, but they were not";
         assert!(error.to_string().contains(text), "{error}");
         assert_eq!(receive(&mut b), Ok(4), "{policy:?}");
     }
