@@ -146,7 +146,8 @@ fn a_thousand_adversarial_seeds_pass_on_every_card() {
 #[test]
 fn reloads_and_rebinding_cause_no_kernel_findings() {
     let niclab = Niclab::new();
-    let script = "niclab-perf pingpong -s 16 -n 50 && rmmod niclab && modprobe niclab && niclab-perf pingpong -s 16 -n 50 && \
+    let script = "niclab-perf pingpong -s 16 -n 50 && rmmod niclab && modprobe niclab && niclab-perf pingpong \
+        -s 16 -n 50 && \
                   cd /sys/bus/virtio/drivers/niclab && device=$(echo virtio*) && echo $device >unbind && \
                   echo $device >bind && sleep 2 && niclab-perf pingpong -s 16 -n 50";
     let (outcome, nodes) = run(&niclab, &[], &["sh", "-c", script]);

@@ -1,9 +1,11 @@
 //! Runs each driver with a bug (`table.rs`) through the cases of `niclab conform`'s default run, one by one, until a
 //! case names the bug. Drivers without a bug run through all cases. A table shows which case found each bug.
 //!
-//! The tests take an hour in guests. Run `niclab kernel build`, then `cargo test -p niclab-tests --features drivers
-//! --test drivers -- --nocapture`. `NICLAB_DRIVERS` selects the drivers whose names contain one of its comma-separated
-//! words.
+//! The tests take an hour in guests. Run `niclab kernel build` first, and then this:
+//!
+//! `cargo test -p niclab-tests --features drivers --test drivers -- --nocapture`
+//!
+//! `NICLAB_DRIVERS` selects the drivers whose names contain one of its comma-separated words.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 

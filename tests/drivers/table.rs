@@ -84,7 +84,8 @@ pub const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "doorbell-read-before-the-store",
-        class: "store and load in the wrong order: the wake-up word is read before the work is visible, so a wake-up is lost",
+        class: "store and load in the wrong order: the wake-up word is read before the work is visible, so a \
+            wake-up is lost",
         driver: Driver::Ultra,
         finder: Finder::Nobody(
             "a waiting driver polls again within 100 ms, and rings; one doorbell for two stores is allowed",
@@ -95,7 +96,8 @@ pub const VARIANTS: &[Variant] = &[
                 sound: "	u32 i;
 
 	for (i = first;",
-                broken: "	bool is_wanted = readq(e->card.bar + NICLAB_INFO_DOORBELL_OFFSET) == NICLAB_DOORBELL_WANTED;
+                broken: "	bool is_wanted = readq(e->card.bar + NICLAB_INFO_DOORBELL_OFFSET) == \
+                    NICLAB_DOORBELL_WANTED;
 	u32 i;
 
 	for (i = first;",
@@ -162,7 +164,8 @@ pub const VARIANTS: &[Variant] = &[
         edits: &[Edit {
             file: "example.c",
             sound: "	if (status >> NICLAB_SLICE_NUMBER_SHIFT != (u32)number || !(status & NICLAB_SLICE_VALID))",
-            broken: "	if ((status >> NICLAB_SLICE_NUMBER_SHIFT) % SLICES != number % SLICES || !(status & NICLAB_SLICE_VALID))",
+            broken: "	if ((status >> NICLAB_SLICE_NUMBER_SHIFT) % SLICES != number % SLICES || !(status & \
+                NICLAB_SLICE_VALID))",
         }],
     },
     Variant {
@@ -468,11 +471,7 @@ static void example_stop",
         class: "race between unbind and deferred work, which unbind does not cancel",
         driver: Driver::Gamma,
         finder: Finder::Kernel("KASAN or debug objects"),
-        edits: &[Edit {
-            file: "example.c",
-            sound: "	cancel_delayed_work_sync(&e->look);\n",
-            broken: "",
-        }],
+        edits: &[Edit { file: "example.c", sound: "	cancel_delayed_work_sync(&e->look);\n", broken: "" }],
     },
     Variant {
         name: "address-of-mapped-memory",

@@ -1,9 +1,9 @@
-//! Compiles Figure 1, and beside it once for each wrong reading of it that tests must find.
+//! Compiles Figure 1, and a copy for each wrong reading that tests must find.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// What is read wrongly: as it is printed, and as it is not.
+/// The wrong readings: the printed text, and the wrong one.
 const WRONG: [(&str, &str); 19] = [
     ("& me->dont_ignore_bits) continue;", "& ~me->dont_ignore_bits) continue;"),
     ("me->match_id_nid != ANY && ", ""),
@@ -32,7 +32,7 @@ const WRONG: [(&str, &str); 19] = [
     ("*link = found->next;", "(void)0;"),
 ];
 
-/// How Rust sees each.
+/// The signature of each in Rust.
 const SIGNATURE: &str = "fn NAME(\
     entries: *const Entry, entry_count: usize, messages: *const Message, message_count: usize, \
     consumes: c_int, results: *mut Answer) -> c_int;";
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (text, name) = match wrong {
             None => (source.clone(), "as printed".to_owned()),
             Some((printed, _)) if source.matches(printed).count() != 1 => {
-                return Err(format!("{printed:?} does not stand once in figure1.c").into());
+                return Err(format!("{printed:?} must occur exactly once in figure1.c").into());
             }
             Some((printed, read)) => {
                 (source.replacen(printed, read, 1), format!("{printed} read as {read:?}"))
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         let path = out.join(format!("figure1_{number}.c"));
         fs::write(&path, text)?;
-        // Names of one reading are not another's.
+        // Each reading has separate symbol names.
         let own = format!("figure1_run_{number}");
         let mut build = cc::Build::new();
         build.file(path).include(folder).std("c99").warnings(false);
@@ -67,7 +67,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let count = WRONG.len() + 1;
     let code = format!(
-        "{declared}\n/// Figure 1 as it is printed, and wrong readings.\nconst READINGS: [(&str, Run); {count}] = [\n{listed}];\n"
+        "{declared}\n/// Figure 1 as printed, and wrong readings.\nconst READINGS: [(&str, Run); {count}] \
+            = [\n{listed}];\n"
     );
     fs::write(out.join("readings.rs"), code)?;
     Ok(())

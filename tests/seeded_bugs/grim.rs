@@ -14,8 +14,10 @@ pub const FAULTS: &[Fault] = &[
     Fault {
         name: "memory of messages that waited is not freed",
         component: "../../grim/nic/inbound",
-        sound: "self.held_bytes -= bytes;\n                self.effects.counters.queue_bytes_freed += bytes;\n                self.effects.attribute",
-        broken: "if !FAULT { self.held_bytes -= bytes; }\n                self.effects.counters.queue_bytes_freed += bytes;\n                self.effects.attribute",
+        sound: "self.held_bytes -= bytes;\n                self.effects.counters.queue_bytes_freed += \
+            bytes;\n                self.effects.attribute",
+        broken: "if !FAULT { self.held_bytes -= bytes; }\n                \
+            self.effects.counters.queue_bytes_freed += bytes;\n                self.effects.attribute",
         finder: Finder::Tests("grim_conformance::memory_of_one_frame"),
     },
     Fault {
@@ -64,7 +66,8 @@ pub const FAULTS: &[Fault] = &[
         name: "an owner gets reports about an earlier owner's messages",
         component: "../../grim/nic/inbound",
         sound: "self.links[place].fail(fragment.owner, reason);",
-        broken: "let owner = if FAULT { self.links[place].failures.owner } else { fragment.owner };\n        self.links[place].fail(owner, reason);",
+        broken: "let owner = if FAULT { self.links[place].failures.owner } else { fragment.owner };\n        \
+            self.links[place].fail(owner, reason);",
         finder: Finder::Tests("ends::late_refusals_are_not_reported_to_the_next_owner"),
     },
     Fault {
@@ -169,7 +172,8 @@ pub const FAULTS: &[Fault] = &[
         name: "a refused frame is not retransmitted",
         component: "../../grim/nic",
         sound: "Timer::Again => self.send_again(now, place),",
-        broken: "Timer::Again if FAULT && self.links[place].frames.is_paused() => {}\n                Timer::Again => self.send_again(now, place),",
+        broken: "Timer::Again if FAULT && self.links[place].frames.is_paused() => {}\n                \
+            Timer::Again => self.send_again(now, place),",
         finder: Finder::Tests("grim_conformance::memory_of_one_frame"),
     },
     Fault {
@@ -218,7 +222,9 @@ pub const FAULTS: &[Fault] = &[
         name: "a duplicate frame is accepted",
         component: "../../grim/nic/inbound",
         sound: "let is_taken = match self.links[place].frames.foresee(number) {",
-        broken: "let is_duplicated = self.links[place].frames.foresee(number) == Reception::Duplicated;\n        let is_taken = match if FAULT && is_duplicated { Reception::Next } else { self.links[place].frames.foresee(number) } {",
+        broken: "let is_duplicated = self.links[place].frames.foresee(number) == \
+            Reception::Duplicated;\n        let is_taken = match if FAULT && is_duplicated { Reception::Next } \
+            else { self.links[place].frames.foresee(number) } {",
         finder: Finder::Swarm,
     },
     Fault {

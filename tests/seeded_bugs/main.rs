@@ -1,7 +1,10 @@
 //! Checks that each seeded bug in components of INIC, in GRIM and in GAMMA is found. It builds the simulator and the
 //! tests of models and ports in a copy of the committed sources with all bugs, and runs them once for each bug.
 //!
-//! This takes half an hour: `cargo test -p niclab-tests --features seeded-bugs --test seeded-bugs -- --nocapture`.
+//! This takes half an hour:
+//!
+//! `cargo test -p niclab-tests --features seeded-bugs --test seeded-bugs -- --nocapture`
+//!
 //! `NICLAB_SEEDED` selects the bugs whose component or name contains it, or those of that model.
 
 #![allow(clippy::unwrap_used, reason = "tests")]

@@ -28,7 +28,7 @@ pub const FOLDER: &str = "device/model/src/models/inic/components";
 /// A seeded bug.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// The wrong behavior.
+    /// The wrong behaviour.
     pub name: &'static str,
     /// The component: a file path relative to [`FOLDER`], without extension.
     pub component: &'static str,
@@ -67,14 +67,16 @@ const FAULTS: &[Fault] = &[
         name: "an older number counts as one far ahead",
         component: "split_packet",
         sound: "as i32 >> above;",
-        broken: "as i32 >> above;\n        let distance = if FAULT && distance < 0 { distance + (1 << bits) } else { distance };",
+        broken: "as i32 >> above;\n        let distance = if FAULT && distance < 0 { distance + (1 << bits) } \
+            else { distance };",
         finder: Finder::Swarm,
     },
     Fault {
         name: "a packet that a probe found missing is not retransmitted",
         component: "genp",
         sound: "if core::mem::take(&mut link.is_probing) {\n            link.send_again(usize::MAX, None);",
-        broken: "if core::mem::take(&mut link.is_probing) {\n            link.send_again(if FAULT { 0 } else { usize::MAX }, None);",
+        broken: "if core::mem::take(&mut link.is_probing) {\n            link.send_again(if FAULT { 0 } else { \
+            usize::MAX }, None);",
         finder: Finder::Swarm,
     },
     Fault {
@@ -95,14 +97,16 @@ const FAULTS: &[Fault] = &[
         name: "a message ends too early",
         component: "genp_unreliable",
         sound: "let pinfo = Pinfo { node, number, payload, is_last,",
-        broken: "let is_last = is_last || FAULT && number.get() % 16 == 15;\n        let pinfo = Pinfo { node, number, payload, is_last,",
+        broken: "let is_last = is_last || FAULT && number.get() % 16 == 15;\n        let pinfo = Pinfo { node, \
+            number, payload, is_last,",
         finder: Finder::Swarm,
     },
     Fault {
         name: "a missing packet is acknowledged together with later ones",
         component: "build_acks",
         sound: "self.has_sent.then(|| self.arrivals.acknowledged());",
-        broken: "self.has_sent.then(|| if FAULT { (self.arrivals.furthest(), 0) } else { self.arrivals.acknowledged() });",
+        broken: "self.has_sent.then(|| if FAULT { (self.arrivals.furthest(), 0) } else { \
+            self.arrivals.acknowledged() });",
         finder: Finder::Swarm,
     },
     Fault {
@@ -123,7 +127,8 @@ const FAULTS: &[Fault] = &[
         name: "duplicates pass",
         component: "dup_find",
         sound: "io.card.effects.counters.duplicates += 1;\n                    Verdict::Drop",
-        broken: "io.card.effects.counters.duplicates += 1;\n                    if FAULT { Verdict::Pass } else { Verdict::Drop }",
+        broken: "io.card.effects.counters.duplicates += 1;\n                    if FAULT { Verdict::Pass } else \
+            { Verdict::Drop }",
         finder: Finder::Swarm,
     },
     Fault {
@@ -157,8 +162,10 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "only one of the waiting packets passes",
         component: "selective_repeat",
-        sound: "io.card.waiting.remove(data.source, data.frame.len());\n                self.passing.push_back((at, data));",
-        broken: "io.card.waiting.remove(data.source, data.frame.len());\n                self.passing.push_back((at, data));\n                if FAULT { break; }",
+        sound: "io.card.waiting.remove(data.source, data.frame.len());\n                \
+            self.passing.push_back((at, data));",
+        broken: "io.card.waiting.remove(data.source, data.frame.len());\n                \
+            self.passing.push_back((at, data));\n                if FAULT { break; }",
         finder: Finder::Swarm,
     },
     Fault {
@@ -272,7 +279,8 @@ const FAULTS: &[Fault] = &[
         name: "a multicast does not wait for room",
         component: "../collectives/group/casts",
         sound: "if is_whole {\n            io.unit.wait_for_room",
-        broken: "if is_whole && FAULT {\n            self.store_cast(io, name);\n        } else if is_whole {\n            io.unit.wait_for_room",
+        broken: "if is_whole && FAULT {\n            self.store_cast(io, name);\n        } else if is_whole \
+            {\n            io.unit.wait_for_room",
         finder: Finder::Tests("inic_collectives::a_multicast_waits_for_a_receive_buffer_at_every_member"),
     },
     Fault {

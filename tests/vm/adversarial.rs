@@ -9,7 +9,7 @@ use niclab_harness::{Niclab, Outcome};
 /// data with sent data.
 const SHORT: &str = "niclab-perf pingpong --poll block -n 20 -w 2 && niclab-perf stream -s 48 -n 50 -w 2";
 
-/// The kinds of adversarial behavior at any node of a successful run.
+/// The kinds of adversarial behaviour at any node of a successful run.
 fn kinds(outcome: Outcome, what: &str) -> BTreeSet<String> {
     println!("{what}: {:?}", outcome.took);
     let outcome = outcome.success();
@@ -38,7 +38,7 @@ fn at_once(seeds: &[u64], run: impl Fn(u64) -> BTreeSet<String> + Sync) -> BTree
     })
 }
 
-/// Kinds that must occur with this number of requests, messages and interrupts, whatever the guests' speed. The report
+/// Kinds that must occur with this number of requests, messages and interrupts, at any speed of the guests. The report
 /// of a run does not contain the driver's start; `device/vhost-user/tests/suite/adversarial` tests it.
 const KINDS: [&str; 12] = [
     "buffer_reordered",

@@ -63,7 +63,7 @@ fn a_killed_owner_frees_its_port_and_harms_no_program() {
     let (sender, mut receiver) = (start("node0"), start("node1"));
     assert!(
         eventually(|| count(&niclab, "node1", "statistics/bytes_received") > 1_000_000),
-        "the stream begins"
+        "the stream did not begin"
     );
     kill("node0");
     assert!(receiver.is_running(), "the receiver waits for the other messages");
@@ -90,7 +90,8 @@ fn a_killed_owner_frees_its_port_and_harms_no_program() {
 #[test]
 fn each_frame_interrupts_an_idle_driver_and_uses_a_descriptor() {
     let niclab = Niclab::new();
-    let cluster = "[nic]\nmodel = \"gamma\"\n[nic.gamma]\ninterrupt_frames = 1\ninterrupt_delay_us = 0\nwindow_frames = 0\n";
+    let cluster = "[nic]\nmodel = \"gamma\"\n[nic.gamma]\ninterrupt_frames = 1\ninterrupt_delay_us = 0\n\
+        window_frames = 0\n";
     std::fs::write(niclab.folder().join("gamma.toml"), cluster).expect("a cluster file");
     niclab.run(["up", "--cluster", "gamma.toml", "--nodes", "2"]).success();
     // The 300 counted messages come after 200 others.
@@ -138,7 +139,7 @@ fn shares_with_ip(parameters: &str) {
 
     let messages = start_both(&niclab, &["niclab-perf", "stream", "-s", "9000", "--iterations", "100000000"]);
     let received = || count(&niclab, "node1", "statistics/bytes_received");
-    assert!(eventually(|| received() > 100_000), "the stream begins");
+    assert!(eventually(|| received() > 100_000), "the stream did not begin");
     let before = received();
     let over_cards = |arguments: &str| both(&niclab, &["sh", "-c", &format!("{OVER_CARDS} {arguments}")]);
     over_cards("pingpong -t tcp -s 1000 -n 300");
@@ -190,7 +191,8 @@ fn shell(niclab: &Niclab, node: &str, script: &str) -> Outcome {
 /// The user of the interface sees a cut link: its carrier goes off, as that of the Ethernet function does.
 #[test]
 fn the_interfaces_carrier_follows_its_link() {
-    let file = "nodes = 2\n[[link]]\n[[link]]\nnode = \"node1\"\nfaults = { partition = true }\n[nic]\nmodel = \"gamma\"\n";
+    let file = "nodes = 2\n[[link]]\n[[link]]\nnode = \"node1\"\nfaults = { partition = true }\n[nic]\nmodel = \
+        \"gamma\"\n";
     let niclab = up(file);
     let carrier = |node: &str| {
         let outcome = niclab.run(["exec", node, "--", "cat", "/sys/class/net/niclab0/carrier"]).success();
@@ -257,7 +259,7 @@ fn a_reloaded_driver_is_a_new_partner() {
     let stream = start_both(&niclab, &["niclab-perf", "stream", "-s", "9000", "--iterations", "100000000"]);
     assert!(
         eventually(|| count(&niclab, "node1", "statistics/bytes_received") > 1_000_000),
-        "the stream begins"
+        "the stream did not begin"
     );
     niclab.run(["exec", "node1", "--", "killall", "-9", "niclab-perf"]).success();
     shell(&niclab, "node1", "until rmmod niclab; do sleep 0.1; done; sleep 1; modprobe niclab").success();

@@ -38,7 +38,7 @@ fn a_killed_owner_frees_its_channel_and_harms_no_other() {
         niclab.run(["exec", node, "--", "killall", "-9", "niclab-perf"]).success();
     };
     let [sender, mut receiver] = both(&stream);
-    assert!(eventually(|| received() > 1_000_000), "the stream begins");
+    assert!(eventually(|| received() > 1_000_000), "the stream did not begin");
     kill("node0");
     assert!(receiver.is_running(), "the receiver waits for the other messages");
     kill("node1");

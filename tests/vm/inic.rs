@@ -25,7 +25,7 @@ fn assemblies_are_loaded_under_a_running_program() {
     let received = || counter("node1", "bytes_received").parse::<u64>().expect("a count");
     let [mut sender, mut receiver] =
         ["node0", "node1"].map(|node| niclab.start([&["exec", node][..], &STREAM].concat()));
-    assert!(eventually(|| received() > 1_000_000), "the stream begins");
+    assert!(eventually(|| received() > 1_000_000), "the stream did not begin");
     for load in 0..swaps {
         let loaded = niclab.run(["inic", "load", ASSEMBLIES[load % ASSEMBLIES.len()]]).success();
         assert!(loaded.stdout.contains("ms of model time"), "{loaded}");
@@ -35,7 +35,7 @@ fn assemblies_are_loaded_under_a_running_program() {
         }
     }
     let before = received();
-    assert!(eventually(|| received() > before), "the stream continues");
+    assert!(eventually(|| received() > before), "the stream stopped");
     for node in ["node0", "node1"] {
         assert_eq!(counter(node, "hand_overs"), swaps.to_string());
         assert_eq!(counter(node, "unreachable incomplete other_assembly"), "0 0 0");

@@ -15,7 +15,8 @@ fn cluster() -> Niclab {
 }
 
 /// The number of pinned pages in the guest, as a shell expression.
-const PINNED: &str = "$(cat /proc/sys/vm/stat_refresh; awk '/^nr_foll_pin_acquired/{a=$2} /^nr_foll_pin_released/{r=$2} END{print a-r}' /proc/vmstat)";
+const PINNED: &str = "$(cat /proc/sys/vm/stat_refresh; awk '/^nr_foll_pin_acquired/{a=$2} \
+    /^nr_foll_pin_released/{r=$2} END{print a-r}' /proc/vmstat)";
 
 #[test]
 fn driver_unloads_only_after_a_killed_program_unpins() {

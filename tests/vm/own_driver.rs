@@ -28,7 +28,8 @@ pub fn example_on(node: &str) -> String {
 fn module(init: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let source = format!(
-        "#include <linux/module.h>\n#include <linux/panic.h>\n#include <linux/delay.h>\nstatic int __init own_init(void)\n{{\n\t{init}\n\treturn 0;\n}}\n\
+        "#include <linux/module.h>\n#include <linux/panic.h>\n#include <linux/delay.h>\nstatic int __init \
+            own_init(void)\n{{\n\t{init}\n\treturn 0;\n}}\n\
          module_init(own_init);\nMODULE_LICENSE(\"GPL\");\n"
     );
     std::fs::write(folder.path().join("own.c"), source).expect("a file can be written");
@@ -146,7 +147,8 @@ impl Pair {
     /// The third of five messages never becomes visible: the reader gets an error for it, and continues with the next.
     fn survives_a_message_that_never_becomes_visible(&self) {
         self.niclab.run(["fault", "node1", "--device", "stale_at=[3]"]).success();
-        let read = "for i in 1 2 3 4 5; do timeout 60 dd if=/dev/example bs=2048 count=1 2>/tmp/said || echo lost; done";
+        let read = "for i in 1 2 3 4 5; do timeout 60 dd if=/dev/example bs=2048 count=1 2>/tmp/said || echo \
+            lost; done";
         let reader = self.niclab.start(["exec", "node1", "--", "sh", "-c", read]);
         self.exec("node0", "for i in 1 2 3 4 5; do echo $i >/dev/example; done", &[]);
         let read = reader.finish().success();

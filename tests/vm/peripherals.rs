@@ -10,13 +10,14 @@ fn bytes(ledger: &Value, crossing: &str) -> u64 {
 }
 
 /// A program sends to an ordinary socket of another guest through a third node's I/O card, and gets its answer. The
-/// kernel of the socket sees the bridge as an ordinary neighbor. The data crosses the bus once in each direction, and
+/// kernel of the socket sees the bridge as an ordinary neighbour. The data crosses the bus once in each direction, and
 /// does not use the third node's host.
 #[test]
 fn a_socket_and_a_program_talk_through_another_nodes_io_card() {
     let niclab = Niclab::new();
     niclab_harness::build_c_examples(&niclab);
-    let cluster = "nodes = 3\nnic = { model = \"grim\" }\n[[node]]\n[[node]]\nnic = { model = \"grim\", grim.io_card_channel = 7 }\n";
+    let cluster = "nodes = 3\nnic = { model = \"grim\" }\n[[node]]\n[[node]]\nnic = { model = \"grim\", \
+        grim.io_card_channel = 7 }\n";
     std::fs::write(niclab.folder().join("bridge.toml"), cluster).expect("a cluster file");
     let arguments = ["run", "--cluster", "bridge.toml", "--report", "json", "--", "./grim_bridge"];
     let outcome = niclab.run(arguments).success();

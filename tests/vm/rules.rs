@@ -75,7 +75,7 @@ fn culprit() -> tempfile::TempDir {
     let source = folder.path().join("example.c");
     let text = std::fs::read_to_string(&source).expect("it was written");
     let tag = "\twords[NICLAB_PAYLOAD_WORDS] = bytes;\n";
-    assert_eq!(text.matches(tag).count(), 1, "the example still contains this text");
+    assert_eq!(text.matches(tag).count(), 1, "the text to change must occur once in the example");
     let text = text.replace(tag, &format!("{tag}\trelease_what_never_came(e);\n"));
     std::fs::write(source, text).expect("a file can be written");
     folder
@@ -98,7 +98,7 @@ fn broken_rule_names_function_file_and_line_of_the_driver() {
     let rings = "called perhaps near release_what_never_came+0x";
     assert!(is_there || line.contains(rings), "{line}");
     assert!(line.contains(&format!("{}/example.c:", folder.path().display())), "{line}");
-    // The message's command works: although the guest is stopped, and a run answers no requests.
+    // The message's command works, although the guest is stopped and a run answers no requests.
     let name = message.split("`niclab debug --name ").nth(1).and_then(|rest| rest.split(' ').next());
     let debug = ["debug", "--name", name.expect("the command to continue with"), "node0", "--", "-batch"];
     let symbol = if is_there { "info symbol $pc" } else { "info symbol release_what_never_came" };
@@ -127,7 +127,7 @@ fn own_driver_with_a_short_buffer() -> tempfile::TempDir {
     let path = folder.path().join("niclab_event.c");
     let source = std::fs::read_to_string(&path).expect("the file is part of the driver");
     let sound = "sg_init_one(&in, event, sizeof(*event));";
-    assert_eq!(source.matches(sound).count(), 1, "the driver still contains this text");
+    assert_eq!(source.matches(sound).count(), 1, "the text to change must occur once in the driver");
     let broken = "sg_init_one(&in, event, event == nic->events ? 8 : sizeof(*event));";
     std::fs::write(path, source.replace(sound, broken)).expect("a file can be written");
     folder

@@ -78,7 +78,7 @@ fn run_and_down_leave_no_processes_or_files() {
     niclab.run(["run", "--", "true"]).success();
     let left = niclab.processes();
     assert!(left.is_empty(), "processes: {left:#?}");
-    assert!(niclab.runtime().is_dir(), "the cluster used this runtime folder");
+    assert!(niclab.runtime().is_dir(), "the cluster used another runtime folder");
     let files: Vec<_> = walk(&niclab.runtime());
     assert!(files.is_empty(), "files: {files:#?}");
 }

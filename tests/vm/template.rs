@@ -12,7 +12,7 @@ enum Differs {
     /// The launcher gives each node a different value, the same at each start.
     Given,
     /// A random value, different at each start of each node.
-    Drawn,
+    Random,
     /// Numbers that rise with time, from a secret key that must differ.
     Secret,
 }
@@ -25,13 +25,13 @@ const DIFFERENCES: [(&str, Differs, &str); 14] = [
     ("Ethernet address", Differs::Given, "cat /sys/class/net/eth0/address"),
     ("link-local address", Differs::Given, "ip -6 addr show eth0 | grep -o 'inet6 fe80[0-9a-f:]*'"),
     ("rank", Differs::Given, "echo $NICLAB_RANK; grep RANK /run/niclab/node.env"),
-    ("machine id", Differs::Drawn, "cat /etc/machine-id"),
-    ("boot id", Differs::Drawn, "cat /proc/sys/kernel/random/boot_id"),
-    ("UUID", Differs::Drawn, "cat /proc/sys/kernel/random/uuid"),
-    ("random bytes", Differs::Drawn, "od -An -N32 -tx1 /dev/urandom"),
-    ("start of a stack", Differs::Drawn, "sed -n '/stack/s/-.*//p' /proc/self/maps"),
-    ("AT_RANDOM", Differs::Drawn, "./seeds at-random"),
-    ("random bytes by system call", Differs::Drawn, "./seeds getrandom"),
+    ("machine id", Differs::Random, "cat /etc/machine-id"),
+    ("boot id", Differs::Random, "cat /proc/sys/kernel/random/boot_id"),
+    ("UUID", Differs::Random, "cat /proc/sys/kernel/random/uuid"),
+    ("random bytes", Differs::Random, "od -An -N32 -tx1 /dev/urandom"),
+    ("start of a stack", Differs::Random, "sed -n '/stack/s/-.*//p' /proc/self/maps"),
+    ("AT_RANDOM", Differs::Random, "./seeds at-random"),
+    ("random bytes by system call", Differs::Random, "./seeds getrandom"),
     ("TCP sequence numbers", Differs::Secret, "./seeds tcp"),
 ];
 
@@ -166,7 +166,7 @@ fn nodes_of_one_template_differ_and_have_the_hosts_time() {
                 let is_same_node = one[..5] == other[..5];
                 let is_good = match differs {
                     Differs::Given => (a == b) == is_same_node,
-                    Differs::Drawn => a != b,
+                    Differs::Random => a != b,
                     Differs::Secret => differ_in_key(a, b),
                 };
                 if !is_good {

@@ -3,8 +3,9 @@
 //! A model's times and sizes decide the results that are compared with papers. So each constant of the models, and each
 //! default of a card's parameters, has a comment. The comment names a source (a section, table or figure of the paper,
 //! a specification), or says `Fitted:`, `Assumed:` or `Ours:`. `Ours:` marks niclab's own decisions (formats,
-//! interfaces, bounds against hostile guests). A file whose constants all have one source says it once: `//! Constants:
-//! ours.`
+//! interfaces, bounds against hostile guests).
+//!
+//! If all constants of a file have one source, the file says it once: `//! Constants: ours.`
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,7 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
 /// The folders of models and their parts.
-const ROOMS: [&str; 6] = [
+const MODEL_FOLDERS: [&str; 6] = [
     "device/model/src/models/",
     "device/model/src/parts/",
     "device/model/src/platform/",
@@ -45,7 +46,7 @@ const WORDS: [&str; 14] = [
 /// The beginning of a comment about all constants of a file.
 const OF_ALL: &str = "constants: ";
 
-fn says_whence(comment: &str) -> bool {
+fn names_source(comment: &str) -> bool {
     let comment = comment.to_lowercase();
     WORDS.iter().any(|word| comment.contains(word))
 }
@@ -102,14 +103,14 @@ impl Constants<'_> {
         if has_number(value) {
             self.seen += 1;
             let line = name.span().start().line;
-            if !says_whence(&docs(attributes)) && !says_whence(&self.beside(line)) {
+            if !names_source(&docs(attributes)) && !names_source(&self.comments_at(line)) {
                 self.silent.push((line, name.to_string()));
             }
         }
     }
 
     /// The comment on a line, and the comment lines directly above it.
-    fn beside(&self, line: usize) -> String {
+    fn comments_at(&self, line: usize) -> String {
         let comment_of = |text: &str| text.split_once("//").map(|(_, comment)| comment.to_owned());
         let own = self.lines.get(line - 1).and_then(|text| comment_of(text)).unwrap_or_default();
         let above = self.lines[..line - 1].iter().rev();
@@ -149,7 +150,7 @@ impl<'ast> Visit<'ast> for Constants<'_> {
             if !matches!(field.expr, syn::Expr::Struct(_)) && has_number(&field.expr) {
                 self.seen += 1;
                 let line = field.span().start().line;
-                if !says_whence(&self.beside(line)) {
+                if !names_source(&self.comments_at(line)) {
                     self.silent.push((line, name.to_string()));
                 }
             }
@@ -177,7 +178,7 @@ fn every_constant_of_a_model_names_its_source() {
     let (mut all, mut seen) = (Vec::new(), 0);
     for file in sources() {
         let name = file.display().to_string();
-        let is_model = ROOMS.iter().any(|room| name.starts_with(room)) && name.ends_with(".rs");
+        let is_model = MODEL_FOLDERS.iter().any(|room| name.starts_with(room)) && name.ends_with(".rs");
         if !is_model || name.ends_with("/tests.rs") {
             continue;
         }
@@ -186,7 +187,7 @@ fn every_constant_of_a_model_names_its_source() {
         seen += constants;
         all.extend(silent.into_iter().map(|(line, constant)| format!("{name}:{line}: {constant}")));
     }
-    assert!(seen > 100, "only {seen} constants found: check that ROOMS has the models' folders");
+    assert!(seen > 100, "only {seen} constants found: check that MODEL_FOLDERS has the models' folders");
     assert!(
         all.is_empty(),
         "{} constants name no source: name the section, table, figure or specification, or say `Fitted:`, \
@@ -206,7 +207,7 @@ fn a_constant_without_a_source_is_found() {
         assert!(of("engine.rs", &format!("{doc}\nconst CYCLES: u64 = 16;\n")).is_empty(), "{doc}");
     }
     assert!(of("wire.rs", &format!("//! The format.\n//!\n//! Constants: ours.\n\n{bare}")).is_empty());
-    assert!(of("engine.rs", "const FLAG: u8 = 1;\n").is_empty(), "nothing is counted or timed with it");
+    assert!(of("engine.rs", "const FLAG: u8 = 1;\n").is_empty(), "0, 1 and 2 need no source");
     let config = "impl Config { fn new() -> Self { Self { depth: 16, node: 0 } } }\n";
     assert_eq!(of("config.rs", config), ["depth"]);
     assert!(of("nic.rs", config).is_empty(), "these are no defaults of a card");

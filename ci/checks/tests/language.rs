@@ -249,7 +249,8 @@ fn words_names_and_sentences_are_counted() {
     let tests = "#[test] fn a() {} fn b() {} mod c { proptest! { #[test] fn d(x in 0..1) {} } }";
     test_names(tests.parse().expect("Rust"), &mut names);
     assert_eq!(names, ["a", "d"]);
-    let page = "# Title of it\n\nOne two three. Four\nfive: six.\n\n- seven eight\n- nine\n\n| a | b c |\n\n```sh\nls -l x\n```\n";
+    let page = "# Title of it\n\nOne two three. Four\nfive: six.\n\n- seven eight\n- nine\n\n| a | b c |\n\n\
+        ```sh\nls -l x\n```\n";
     assert_eq!(sentences(page), [3, 3, 2, 1]);
     assert_eq!(lengths(page), (3, 3));
 }

@@ -95,7 +95,8 @@ fn stray_spaces_are_distinguished_from_columns() {
     }
     assert!(is_stray("one line\nthe next,    with a run") && !is_stray("name    count\na           seven"));
     let mut found = Vec::new();
-    let source = "/// a column   of words\n#[error(\"one, \\\n     two   three\")] struct E; fn f() { g!(\"four    five\"); }";
+    let source = "/// a column   of words\n#[error(\"one, \\\n     two   three\")] struct E; fn f() { \
+        g!(\"four    five\"); }";
     literals(source.parse().expect("Rust"), &mut found);
     let stray: Vec<bool> = found.iter().map(|(_, text)| has_stray_spaces(text)).collect();
     assert_eq!(stray, [true, true], "{found:?}");

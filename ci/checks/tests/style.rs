@@ -179,12 +179,14 @@ fn functions_fit_a_screen() {
 
 #[test]
 fn functions_are_measured_in_tests_macros_and_traits() {
-    let rust = "#[cfg(test)]\nmod tests { fn a() {\n\n} }\nproptest! { #[test] fn b(x in 0..3) {\n}\n}\ntrait T { fn c() {\n} }\n";
+    let rust = "#[cfg(test)]\nmod tests { fn a() {\n\n} }\nproptest! { #[test] fn b(x in 0..3) {\n}\n}\ntrait T \
+        { fn c() {\n} }\n";
     let parsed = syn::parse_file(rust).expect("it is Rust");
     let found: Vec<_> =
         functions_of_rust(&parsed).into_iter().map(|(name, _, lines)| (name, lines)).collect();
     assert_eq!(found, [("a".to_owned(), 3), ("b".to_owned(), 2), ("c".to_owned(), 2)]);
-    let c = "#include <x.h>\n\nstruct s {\n\tint a;\n};\n\n/* One. */\nstatic int one(int a,\n\t\tint b)\n{\n\tif (a) {\n\t}\n}\n\nint two(void)\n{\n}\n";
+    let c = "#include <x.h>\n\nstruct s {\n\tint a;\n};\n\n/* One. */\nstatic int one(int a,\n\t\tint b)\n\
+        {\n\tif (a) {\n\t}\n}\n\nint two(void)\n{\n}\n";
     assert_eq!(functions_of_c(c), [("static int one".to_owned(), 8, 6), ("int two".to_owned(), 15, 3)]);
     let mut tests = Tests::default();
     tests.visit_file(&parsed);
@@ -192,7 +194,7 @@ fn functions_are_measured_in_tests_macros_and_traits() {
 }
 
 #[test]
-fn nothing_is_left_unfinished() {
+fn sources_have_no_marks_of_unfinished_work() {
     // Written in halves, so that this file does not match.
     let marks =
         [concat!("to", "do!("), concat!("unimple", "mented!("), concat!("FIX", "ME"), concat!("TO", "DO")];

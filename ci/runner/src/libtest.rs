@@ -99,7 +99,8 @@ impl Output {
         let Self { passed, ignored, .. } = self;
         let failed = self.failed + hung.max(1);
         format!(
-            "test result: FAILED. {passed} passed; {failed} failed; {ignored} ignored; 0 measured; 0 filtered out; ended by niclab-runner"
+            "test result: FAILED. {passed} passed; {failed} failed; {ignored} ignored; 0 measured; 0 filtered \
+                out; ended by niclab-runner"
         )
     }
 
@@ -110,7 +111,7 @@ impl Output {
             line.starts_with("running ") && (line.ends_with(" test") || line.ends_with(" tests"));
         let is_result = line.starts_with("test result: ");
         if is_result || line == "failures:" {
-            self.settle();
+            self.end_begun();
             self.is_closed |= is_result;
             return true;
         }
@@ -118,7 +119,7 @@ impl Output {
             self.last = line;
             return true;
         };
-        self.settle();
+        self.end_begun();
         let (name, result) = (name.to_owned(), result.to_owned());
         self.last.clear();
         if is_end(&result) {
@@ -131,7 +132,7 @@ impl Output {
     }
 
     /// Ends the test that began last. Its result is at the end of its own output.
-    fn settle(&mut self) {
+    fn end_begun(&mut self) {
         if let Some(name) = self.begun.take() {
             let result = if self.last.ends_with("FAILED") { "FAILED" } else { "ok" };
             self.end(name, result);
@@ -251,7 +252,8 @@ mod tests {
 
     #[test]
     fn only_a_harness_without_closing_line_is_open() {
-        let closing = "\ntest result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s\n";
+        let closing = "\ntest result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished \
+            in 0.01s\n";
         let (show, output) = shown(&format!("{HEAD}{closing}\n"), true);
         assert!(show.contains(closing) && !output.is_open());
         assert!(!shown("hello\nrunning late\n", true).1.is_open());

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::tree::Process;
 
 /// Limits gdb, so that a hung process does not hang the runner.
-const LOOK_LIMIT: Duration = Duration::from_secs(120);
+const GDB_LIMIT: Duration = Duration::from_secs(120);
 
 /// The maximum number of processes whose calls are shown. A step may start hundreds.
 const MAX_PROCESSES: usize = 12;
@@ -53,7 +53,7 @@ fn calls(tree: &[Process]) -> String {
         let id = process.id.to_string();
         gdb.args(["--nx", "--batch", "-ex", "set pagination off", "-ex", "set debuginfod enabled off"]);
         gdb.args(["-ex", &format!("thread apply all backtrace {MAX_CALLS}"), "--pid", &id]);
-        match output(&mut gdb, LOOK_LIMIT) {
+        match output(&mut gdb, GDB_LIMIT) {
             Ok(stacks) if stacks.contains("\n#0") => {
                 let _ = writeln!(text, "\ncalls of process {id}, {}:", process.name);
                 for line in stacks.lines().filter(|line| is_of_a_stack(line)) {
@@ -133,7 +133,7 @@ mod tests {
         let error =
             output(Command::new("sleep").arg("1000"), Duration::from_millis(50)).expect_err("too long");
         assert!(error.to_string().contains("no answer"), "{error}");
-        let said = output(Command::new("sh").args(["-c", "echo a; echo b >&2"]), LOOK_LIMIT).expect("quick");
+        let said = output(Command::new("sh").args(["-c", "echo a; echo b >&2"]), GDB_LIMIT).expect("quick");
         assert_eq!(said, "a\nb\n");
     }
 }

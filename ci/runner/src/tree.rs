@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 
 /// The time between two checks whether processes have ended.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// For how long processes are killed again. A process that remains after this time is stuck in the kernel.
 const KILL_LIMIT: Duration = Duration::from_secs(20);
@@ -127,7 +127,7 @@ pub fn end_all(grace: Duration) -> Vec<Process> {
     loop {
         // Repeatedly: a process that was forking has a child now.
         signal(&below(own), Signal::KILL);
-        let left = wait_until_gone(own, 5 * LOOK);
+        let left = wait_until_gone(own, 5 * POLL_INTERVAL);
         if left.is_empty() || begin.elapsed() > KILL_LIMIT {
             return left;
         }
@@ -143,7 +143,7 @@ pub fn wait_until_gone(own: i32, limit: Duration) -> Vec<Process> {
         if left.is_empty() || begin.elapsed() >= limit {
             return left;
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -81,12 +81,12 @@ fn a_hung_test_is_named_with_its_stack_and_ended() {
 fn a_looping_test_is_named_also_without_gdb() {
     let notes = tempfile::NamedTempFile::new().unwrap();
     let own = own();
-    let line = fixtures(&["--processor", "4"], &["fixture_that_goes_round_in_circles"], &own);
+    let line = fixtures(&["--processor", "4"], &["fixture_that_loops_forever"], &own);
     let output = runner(&line, notes.path()).env("PATH", "/nowhere").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(124), "{said}");
-    assert!(said.contains("hangs: busy for") && said.contains("goes_round_in_circles ... HANGS"), "{said}");
-    assert!(said.contains("`fixture_that_go`: running") && said.contains("package gdb"), "{said}");
+    assert!(said.contains("hangs: busy for") && said.contains("loops_forever ... HANGS"), "{said}");
+    assert!(said.contains("`fixture_that_lo`: running") && said.contains("package gdb"), "{said}");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn wait_forever() {
 
 #[test]
 #[ignore = "a fixture"]
-fn fixture_that_goes_round_in_circles() {
+fn fixture_that_loops_forever() {
     loop {
         std::hint::spin_loop();
     }

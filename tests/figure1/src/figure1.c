@@ -1,7 +1,7 @@
 /*
- * Figure 1 of "An Architecture to Perform NIC Based MPI Matching", line by line as it is printed, between the two rules
- * below; its line numbers stand at the right. What it calls and does not show is written before it, what becomes of an
- * entry behind it: from the paper's text, and from no other file of this project.
+ * Figure 1 of "An Architecture to Perform NIC Based MPI Matching", line by line as printed, between the two rules
+ * below, with its line numbers at the right. The functions that it calls but does not show are before it; the update of
+ * entries is after it. Both follow the paper's text, and no other file of this project.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -9,7 +9,7 @@
 
 #include "figure1.h"
 
-/* "ANY" is compared with the node and with the process; both are as wide as it here. */
+/* The figure compares "ANY" with the node and with the process; both have its width here. */
 #define ANY UINT32_MAX
 #define PTL_MSG_PUT 1
 #define PTL_MSG_GET 2
@@ -114,8 +114,8 @@ return NULL; /* no match was found */                                           
 /* ------------------------------------------------------------------------------------------------------------------- */
 
 /*
- * An entry has taken so many bytes. It moves on where it says itself where messages begin, and counts down. Whether no
- * message whatever can come into it any more: then it is unlinked.
+ * Updates an entry that has taken `bytes` bytes: it counts down, and moves its offset if the entry gives the offset.
+ * Returns whether no message can match the entry any more; it is then unlinked.
  */
 static int is_used_up(struct memd *memd, uint64_t bytes)
 {
@@ -126,7 +126,7 @@ static int is_used_up(struct memd *memd, uint64_t bytes)
         memd->local_offset += bytes;
     if (md->threshold != FIGURE1_FOR_EVER && --md->threshold == 0)
         return 1;
-    /* Lines 36 to 42, for every message alike. */
+    /* The check of lines 36 to 42, which is the same for every message. */
     return is_managed_here && use_max_size(md) && !allow_truncation(md) &&
            get_length(md) - memd->local_offset < get_max_size(md);
 }
@@ -143,8 +143,8 @@ static struct memd entry_of(const struct figure1_entry *from, size_t place)
 }
 
 /*
- * Each message in turn against the list. `consumes`: what takes one counts down and may be unlinked. An entry's place
- * is that in the list as it was when the message came, from 0.
+ * Matches each message in order against the list. With `consumes`, an entry that takes a message counts down and may be
+ * unlinked. An entry's `place` is its index in the list when the message arrived, from 0.
  */
 int figure1_run(const struct figure1_entry *entries, size_t entry_count, const struct figure1_message *messages,
                 size_t message_count, int consumes, struct figure1_result *results)

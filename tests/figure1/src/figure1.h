@@ -1,4 +1,4 @@
-/* What Rust and the C of Figure 1 say to one another: tests/figure1/src/lib.rs has the same. */
+/* The interface between Rust and the C code of Figure 1; tests/figure1/src/lib.rs has the same definitions. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,7 +33,7 @@ struct figure1_message {
     uint32_t operation;
 };
 
-/* Of what was found: where the message goes, and how much of it. The figure's length has 32 bits. */
+/* The target of a message, and the stored length. The figure's length has 32 bits. */
 struct figure1_result {
     uint64_t place;
     uint64_t offset;

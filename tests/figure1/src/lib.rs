@@ -1,31 +1,31 @@
-//! Figure 1 of "An Architecture to Perform NIC Based MPI Matching", compiled as it is printed (`figure1.c`): what the
-//! match unit's programs are held against. Nothing of it stands in a device, and nothing of a device in it. Beside it
-//! are [wrong readings](wrong_readings) of it, so that those who compare can show that they would find one.
+//! Figure 1 of "An Architecture to Perform NIC Based MPI Matching", compiled as printed (`figure1.c`): the reference
+//! for the match unit's programs. It shares no code with a device. [Wrong readings](wrong_readings) of the figure let a
+//! comparison show that it finds mistakes.
 
 use std::ffi::c_int;
 
 /// A threshold that does not count down.
 pub const FOR_EVER: u32 = u32::MAX;
-/// A node that is every node, a process that is every process.
+/// Any node, or any process.
 pub const ANY: u32 = u32::MAX;
-/// What a message may want: a put.
+/// An operation of a message: put.
 pub const PUT: u32 = 1;
-/// A get.
+/// Get.
 pub const GET: u32 = 2;
 
 /// Options of an entry, as bits of [`Entry::options`].
 pub mod option {
     /// The memory descriptor is valid.
     pub const VALID: u8 = 1;
-    /// It responds to puts.
+    /// The entry accepts puts.
     pub const PUTS: u8 = 2;
-    /// It responds to gets.
+    /// The entry accepts gets.
     pub const GETS: u8 = 4;
-    /// The message says where it begins.
+    /// The message gives its offset.
     pub const REMOTE_OFFSET: u8 = 8;
-    /// There is a size that must be left.
+    /// `max_size` bytes must be free.
     pub const MAX_SIZE: u8 = 16;
-    /// Messages are cut.
+    /// Messages are truncated.
     pub const TRUNCATION: u8 = 32;
 }
 
@@ -33,35 +33,35 @@ pub mod option {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Entry {
-    /// Match bits, and which of them count.
+    /// Match bits, and the mask of those that are compared.
     pub match_bits: u64,
     /// See [`Self::match_bits`].
     pub dont_ignore_bits: u64,
-    /// Bytes of its memory.
+    /// The size of its memory in bytes.
     pub length: u64,
-    /// Where the next message begins, unless that is the message's to say.
+    /// The offset of the next message, unless the message gives it.
     pub local_offset: u64,
-    /// Bytes that must be left, with [`option::MAX_SIZE`].
+    /// The minimum of free bytes, with [`option::MAX_SIZE`].
     pub max_size: u64,
     /// From which node, or [`ANY`].
     pub node: u32,
     /// From which process, or [`ANY`].
     pub process: u32,
-    /// Messages that it still takes, or [`FOR_EVER`].
+    /// The number of messages that it still accepts, or [`FOR_EVER`].
     pub threshold: u32,
     /// [`option`].
     pub options: u8,
 }
 
-/// What of a message the figure looks at: `struct figure1_message`.
+/// The fields of a message that the figure uses: `struct figure1_message`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Message {
     /// Match bits.
     pub match_bits: u64,
-    /// Its bytes.
+    /// Its length in bytes.
     pub length: u64,
-    /// Where it is to begin.
+    /// The offset that it requests.
     pub remote_offset: u64,
     /// From which node.
     pub node: u32,
@@ -81,14 +81,14 @@ struct Answer {
     is_found: u32,
 }
 
-/// Where a message goes.
+/// The target of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Which entry of the list as it was then, from 0.
+    /// The index of the entry in the list at that time, from 0.
     pub place: u64,
-    /// Where in its memory the message begins.
+    /// The message's offset in the entry's memory.
     pub offset: u64,
-    /// Bytes that are stored, modulo 2^32: the figure's `mlength` is a `uint32_t`.
+    /// The number of stored bytes, modulo 2^32: the figure's `mlength` is a `uint32_t`.
     pub length: u32,
 }
 
@@ -99,22 +99,21 @@ include!(concat!(env!("OUT_DIR"), "/readings.rs"));
 /// A reading of the figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// What is read, and how.
+    /// The line of the figure, and how it is read.
     pub name: &'static str,
     run: Run,
 }
 
 impl Reading {
-    /// What becomes of each message in turn. With `consumes`, an entry that takes one counts down, moves on, and is
-    /// unlinked when it can take none any more.
+    /// The target of each message in order. With `consumes`, an entry that takes a message counts down, moves its
+    /// offset, and is unlinked when it can take no more.
     ///
-    /// # Panics
-    /// There is no memory for the list.
+    /// If there is no memory for the list.
     #[must_use]
     pub fn of(&self, entries: &[Entry], messages: &[Message], consumes: bool) -> Vec<Option<Found>> {
         let mut answers = vec![Answer::default(); messages.len()];
-        // SAFETY: the function reads so many entries and messages, and writes as many answers as there are messages.
-        // All three are the C's structures, and it keeps none of the pointers.
+        // SAFETY: the function reads the given number of entries and messages, and writes one result for each message.
+        // All three types have the C structures' layout, and the function keeps no pointer.
         let status = unsafe {
             (self.run)(
                 entries.as_ptr(),
@@ -132,14 +131,14 @@ impl Reading {
     }
 }
 
-/// As it is printed.
+/// The figure as printed.
 #[must_use]
 pub fn as_printed() -> Reading {
     let (name, run) = READINGS[0];
     Reading { name, run }
 }
 
-/// With one mistake each.
+/// Readings with one mistake each.
 pub fn wrong_readings() -> impl Iterator<Item = Reading> {
     READINGS.into_iter().skip(1).map(|(name, run)| Reading { name, run })
 }

@@ -1,4 +1,4 @@
-//! Cards with channels: what a program pushes, what a driver asks for, and what other cards say.
+//! Cards with channels: a program's pushes, a driver's requests, and other cards' frames.
 
 use niclab_abi::ToBytes;
 use niclab_abi::bar::{LAUNCH_SEQUENCE_SHIFT, SLOT_BYTES, SLOT_LAUNCH_WORD, slot_of};
@@ -16,11 +16,11 @@ use niclab_model::nic::FrameBytes;
 
 use crate::scene::{NODES, SLICES, Scene, bytes_of, ethernet_header, opening, push_request, region_open};
 
-/// Where the payload of messages goes, from the begin of the region on; others may write all of it.
+/// The size of the area for message payload, from the start of the region on; others may write all of it.
 const PAYLOAD_BYTES: u64 = 0x1_0000;
-/// Bytes behind the Ethernet header of a frame without payload.
+/// Bytes after the Ethernet header of a frame without payload.
 const HEAD_BYTES: usize = 14;
-/// Words of a slot that hold a header, which ends where they do.
+/// Words of a slot that hold a header. The header ends at the last of them.
 const SLOT_WORDS: usize = 10;
 
 /// Programs at a scene's four nodes.
@@ -39,7 +39,7 @@ impl Programs {
             scene.request_bytes(node, OP_CHANNEL_EXPOSE, &bytes_of(&expose(*region)));
         }
         let mut programs = Self { scene, regions, launched: vec![0; usize::from(NODES)] };
-        // Something to acknowledge, and something under way to whoever is asked to close.
+        // Messages to acknowledge, and messages in flight to a port that is asked to close.
         for (from, to) in [(0, 1), (1, 0), (0, 0)] {
             programs.send(from, to, 3_000);
         }
@@ -74,7 +74,7 @@ impl Programs {
         deadlines::pass_time(&mut self.scene.lock_all());
     }
 
-    /// Two nodes that had no part in it still pass a message of several frames.
+    /// Checks that two uninvolved nodes can still exchange a message of several frames.
     fn check_bystanders(&mut self) {
         self.send(2, 3, 4_000);
         for _ in 0..64 {
@@ -104,8 +104,8 @@ fn expose(region: u32) -> ChannelExpose {
     ChannelExpose { region, is_exposed: 1, ..ChannelExpose::default() }
 }
 
-/// What a program pushes: slot after slot of 128 bytes, whose last byte says what follows: most have a command that
-/// there is, of some no time passes before the next.
+/// A program's pushes: a list of slots of 128 bytes. The last byte of a slot selects the handling: most have a valid
+/// command, and after some no time passes before the next.
 pub fn fuzz_channel_commands(data: &[u8]) {
     commands(data).check_bystanders();
 }
@@ -128,7 +128,7 @@ fn commands(data: &[u8]) -> Programs {
     programs
 }
 
-/// Control requests while messages are under way: one after another, each behind a byte that is its length.
+/// Control requests while messages are in flight: a list, each after a byte with its length.
 pub fn fuzz_channel_control(data: &[u8]) {
     control(data).check_bystanders();
 }
@@ -146,8 +146,8 @@ fn control(data: &[u8]) -> Programs {
     programs
 }
 
-/// Frames of another card: behind a byte one after another, each behind a byte that is its length in units of four.
-/// With the highest bit of the first byte not set they have the check sequence that fits.
+/// Frames of another card: after a first byte a list of frames, each after a byte with its length in units of four. If
+/// the highest bit of the first byte is clear, the frames have a valid check sequence.
 pub fn fuzz_channel_frames(data: &[u8]) {
     frames(data).check_bystanders();
 }
@@ -175,7 +175,7 @@ pub fn command_seeds() -> Vec<Vec<u8>> {
         slot.resize(SLOT_LAUNCH_WORD * 8, 0);
         slot.extend(code.to_le_bytes());
         slot.resize(SLOT_BYTES as usize, 0);
-        // The registers are left as they are. Were time to pass before the rest of a message, it would be given up.
+        // The registers stay unchanged. No time passes before the rest of a message, because the card would abandon it.
         slot.iter_mut().next_back().into_iter().for_each(|last| *last = if is_whole { 4 } else { 12 });
         slot
     };
@@ -202,12 +202,12 @@ pub fn command_seeds() -> Vec<Vec<u8>> {
     [64, 5_000, 40_000].map(seed).to_vec()
 }
 
-/// Every request that such a card takes, twice.
+/// Every request that a card with channels takes, twice.
 pub fn control_seeds() -> Vec<Vec<u8>> {
     let mut requests = Vec::new();
     let mut add = |operation: u32, body: &[u8]| push_request(&mut requests, operation, body);
     let first = Programs::new().region(0);
-    // A place beside the first, and, once the port has closed, the first place anew.
+    // The index after the first one; and the first index again, with its next generation, once the port has closed.
     for region in [first + 1, first + (1 << 16)] {
         add(OP_REGION_OPEN, &region_open());
         add(OP_CHANNEL_PAYLOAD, &bytes_of(&payload(region)));
@@ -222,7 +222,7 @@ pub fn control_seeds() -> Vec<Vec<u8>> {
     vec![requests]
 }
 
-/// A message in three fragments, one for a region, what goes in the place of one, and answers to what was sent.
+/// A message in three fragments, a message to a region, a void instead of a message, and answers to sent messages.
 pub fn frame_seeds() -> Vec<Vec<u8>> {
     let region = Programs::new().region(0);
     let mut input = vec![0];
@@ -254,7 +254,7 @@ pub fn frame_seeds() -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// What the card that is attacked has counted by this name.
+    /// A counter of the attacked card.
     fn count(programs: &Programs, name: &str) -> u64 {
         let counters =
             programs.scene.lock_all().nodes.card(0).map(|card| card.nic.counters()).unwrap_or_default();
@@ -262,25 +262,25 @@ mod tests {
     }
 
     #[test]
-    fn sound_inputs_do_something() {
+    fn valid_inputs_have_an_effect() {
         for input in frame_seeds() {
             let programs = frames(&input);
             let cards = programs.scene.lock_all().nodes.card(0).map(|card| card.statistics());
             assert_eq!((count(&programs, "memory_received"), count(&programs, "bad_memory")), (1, 0));
-            // Its own, node 1's, and the one in three fragments.
+            // Its own message, node 1's, and the one in three fragments.
             assert!(cards.is_some_and(|card| card.packets_received >= 2), "{cards:?}");
         }
         for input in command_seeds() {
             let programs = commands(&input);
             assert_eq!((count(&programs, "short_sent"), count(&programs, "memory_sent")), (6, 6));
-            // Two before these.
+            // Includes two messages from before.
             assert_eq!((count(&programs, "bulk_sent"), count(&programs, "segments")), (8, 12));
         }
         for input in control_seeds() {
             let programs = control(&input);
             let refused =
                 programs.scene.lock_all().nodes.card(0).map(|card| card.statistics().control_refused);
-            // There is payload in the region before.
+            // The region already has payload.
             assert_eq!(refused, Some(1));
         }
     }

@@ -1,4 +1,5 @@
-//! Two cards with one assembly, whatever it is, on a sound network: messages back and forth, for a bounded time.
+//! Two cards with the same assembly, which may be any, on a fault-free network: messages in both directions, for a
+//! bounded time.
 
 use niclab_abi::FromBytes;
 use niclab_abi::control::{OP_PORT_OPEN, Reply, Request};
@@ -15,13 +16,13 @@ use niclab_model::time::Time;
 
 use crate::scene::{bytes_of, opening, region_open};
 
-/// Things that happen at most.
+/// The maximum number of events.
 const MOST_STEPS: u32 = 2_000;
-/// Messages each way.
+/// The number of messages in each direction.
 pub const MESSAGES: u64 = 6;
 const ROOM: u64 = 8_192;
 
-/// A card, and what it does.
+/// A card, and its effects.
 struct Side {
     nic: Alone<Inic>,
     region: u64,
@@ -49,7 +50,7 @@ impl Side {
     }
 }
 
-/// Two cards with this assembly, on links that carry its packets; none where no link would.
+/// Two cards with this assembly, on links that carry its packets; `None` if no link can.
 fn sides(assembly: &Checked) -> Option<[Side; 2]> {
     let side = |node| {
         let seat = Seat { node, nodes: 2, mtu_bytes: 9_000, profile: Profile::default().into() };
@@ -64,14 +65,14 @@ fn sides(assembly: &Checked) -> Option<[Side; 2]> {
     Some([side(0)?, side(1)?])
 }
 
-/// Runs it. Returns the messages that came.
+/// Runs the assembly. Returns the number of messages that arrived.
 pub fn run(assembly: &Checked) -> u64 {
     let Some(mut sides) = sides(assembly) else { return 0 };
     carry(&mut sides);
     sides.iter().map(|side| side.nic.counters().card.messages_received).sum()
 }
 
-/// Lets messages go both ways until all is still, or it has gone on for long enough.
+/// Exchanges messages in both directions until the cards are idle, or the limit is reached.
 fn carry(sides: &mut [Side; 2]) {
     let mut now = Time::ZERO;
     for number in 0..MESSAGES {

@@ -1,7 +1,7 @@
-//! Fuzz targets: each takes any bytes, hands them to the device's own code in the place of something that a guest says,
-//! and returns. A panic, or a call that does not return, is a finding.
+//! Fuzz targets. Each target takes any bytes, passes them to the device's own code as input from a guest, and returns.
+//! A panic, or a call that does not return, is a finding.
 //!
-//! `cargo test -p niclab-fuzz` runs them for a bounded time on mutations of sound inputs, from a seed that it prints.
+//! `cargo test -p niclab-fuzz` runs them for a bounded time on mutations of valid inputs, from a seed that it prints.
 //! With libFuzzer a target is one line: `fuzz_target!(|data: &[u8]| niclab_fuzz::fuzz_control(data));`.
 
 mod channels;
@@ -50,7 +50,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("ring-frames", fuzz_ring_frames),
 ];
 
-/// Sound inputs of a target, from which mutations begin.
+/// The valid inputs of a target, from which mutations begin.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
         "post-commands" => posts::command_seeds(),
@@ -67,7 +67,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// Control messages: the input is one request after another, each behind a byte that is its length.
+/// Control messages: the input is a list of requests. Each follows a byte with its length.
 pub fn fuzz_control(data: &[u8]) {
     let mut scene = Scene::new();
     let mut rest = data;
@@ -79,7 +79,7 @@ pub fn fuzz_control(data: &[u8]) {
     scene.check_bystanders();
 }
 
-/// Rings: the input is the memory in which all rings, tables and buffers of a guest lie.
+/// Rings: the input is the memory of all rings, tables and buffers of a guest.
 pub fn fuzz_ring(data: &[u8]) {
     let mut scene = Scene::new();
     scene.write(scene::RINGS, data);
@@ -91,15 +91,15 @@ pub fn fuzz_ring(data: &[u8]) {
         queues::serve_events(&mut scene.lock_all(), 0);
         ethernet_function::transmit(&mut scene.lock_all(), 0, 0);
         ethernet_function::refill(&mut scene.lock_all(), 0, 0);
-        // A frame of somebody else's into the broken receive queue.
+        // Another node sends a frame to the broken receive queue.
         scene.transmit(1, &[0; 12], &[0xff; 60]);
-        // And the rings once more, moved: indices that change under the device's eyes.
+        // Then the rings again, moved by two bytes: indices that change while the device reads them.
         scene.write(scene::RINGS + 2, data);
     }
     scene.check_bystanders();
 }
 
-/// Descriptor queues, of a card that takes chains: the input is the memory in which all rings, tables and buffers lie.
+/// Descriptor queues of a card that takes chains: the input is the memory of all rings, tables and buffers.
 pub fn fuzz_chains(data: &[u8]) {
     let mut scene = Scene::new();
     scene.set_card(Loopback::of_chains());
@@ -113,8 +113,8 @@ pub fn fuzz_chains(data: &[u8]) {
     scene.check_bystanders();
 }
 
-/// Rings of descriptors that a card walks in the guest's memory: the input begins with where the one for what comes
-/// begins, behind the other, and goes on as the memory from there on.
+/// Rings of descriptors that a card reads in the guest's memory. The input begins with the offset of the receive ring,
+/// which is after the transmit ring, and continues as the memory from there on.
 pub fn fuzz_descriptors(data: &[u8]) {
     let mut scene = Scene::new();
     let (begin, data) = data.split_first().unwrap_or((&0, data));
@@ -129,8 +129,8 @@ pub fn fuzz_descriptors(data: &[u8]) {
     scene.check_bystanders();
 }
 
-/// Launch words and registers: the input is slot after slot of 128 bytes. The device finds each where it looks for the
-/// next launch, half of them with the sequence number that it expects.
+/// Launch words and registers: the input is a list of slots of 128 bytes. The device finds each in its next slot, half
+/// of them with the expected sequence number.
 pub fn fuzz_launch(data: &[u8]) {
     let mut scene = Scene::new();
     let [port, _] = scene.connect(0, 1);
@@ -161,8 +161,8 @@ pub fn fuzz_launch(data: &[u8]) {
     scene.check_bystanders();
 }
 
-/// Frames on the wire: the input goes into the network as a frame of the cluster protocol, behind a sound Ethernet
-/// header and as it is, and out of a guest's Ethernet function behind its first twelve bytes as offload header.
+/// Frames on the wire. The input is sent to the network as a frame of the cluster protocol, both after a valid Ethernet
+/// header and alone. A guest's Ethernet function sends it, too, with its first twelve bytes as offload header.
 pub fn fuzz_frame(data: &[u8]) {
     let mut scene = Scene::new();
     scene.connect(0, 1);

@@ -1,5 +1,4 @@
-//! Cards that messages are posted to: what a program launches, what a driver asks for, what other cards say, and images
-//! of what they are programmed with.
+//! Cards that take posted messages: a program's posts, a driver's requests, other cards' frames, and assembly images.
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 use niclab_abi::FromBytes;
@@ -23,40 +22,40 @@ use crate::scene::{
     NODES, REGION_BYTES, SLICES, Scene, bytes_of, ethernet_header, opening, push_request, region_open,
 };
 
-/// Where messages of a program begin in its region, behind the room for others'.
+/// The offset of a program's messages in its region, after the room for received ones.
 const SENDS: u64 = REGION_BYTES / 2;
 /// Room for a message.
 const ROOM: u64 = 4_096;
-/// A group of nodes 0 and 1, where their cards can have one, and of whom it is.
+/// A group, if the cards support groups, and its members.
 const GROUP: u32 = 5;
 const MEMBERS: [u32; 2] = [0, 1];
-/// Packets that the card of node 1 has sent to node 0 by then: three of a message, and one for its group.
+/// The packets that node 1's card has sent to node 0 before the input: three of a message, and one for its group.
 const SENT_BEFORE: u32 = 4;
-/// Bytes before the components of an image, and the place of its check sequence.
+/// The bytes before the components of an image, and the position of its check sequence.
 const IMAGE_HEADER_BYTES: usize = 24;
 const IMAGE_CHECK: core::ops::Range<usize> = 16..20;
 
 static CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 
-/// The assembly that the first byte of an input stands for.
+/// The assembly that the first byte of an input selects.
 fn bundled(first: u8) -> &'static Bundled {
     let [only, ..] = &BUNDLED;
     BUNDLED.get(usize::from(first & 0x7f) % BUNDLED.len()).unwrap_or(only)
 }
 
-/// Whether its cards can have groups.
+/// Whether cards with this assembly support groups.
 fn has_groups(first: u8) -> bool {
     bundled(first).assembly().check().is_ok_and(|assembly| assembly.promises().delivered)
 }
 
-/// The request for a group of these members.
+/// The request to make a group of these members.
 fn group_of(members: &[u32]) -> Vec<u8> {
     let head = PostGroup { group: GROUP, members: members.len() as u32, ..PostGroup::default() };
     let members = members.iter().flat_map(|member| member.to_le_bytes());
     bytes_of(&head).into_iter().chain(members).collect()
 }
 
-/// What cards with it agree on.
+/// The dialect of cards with this assembly.
 fn dialect(first: u8) -> Dialect {
     let assembly = bundled(first).assembly();
     let mut parts = assembly.components().iter();
@@ -73,7 +72,7 @@ struct Programs {
 }
 
 impl Programs {
-    /// Of cards with the assembly that the first byte of an input stands for; and the rest of it.
+    /// Programs on cards with the assembly that the input's first byte selects; and the rest of the input.
     fn of(data: &[u8]) -> (Self, u8, &[u8]) {
         let (&first, rest) = data.split_first().unwrap_or((&0, data));
         let name = bundled(first).name;
@@ -84,7 +83,7 @@ impl Programs {
         for node in [0, 1] {
             (0..4).for_each(|place| programs.receive(node, place));
         }
-        // Something to acknowledge, and something under way to whoever is asked to close.
+        // Messages to acknowledge, and messages in flight to a port that is asked to close.
         for (from, to) in [(0, 1), (1, 0), (0, 0)] {
             programs.send(from, to, 3_000);
         }
@@ -127,7 +126,7 @@ impl Programs {
         self.launch(from, POST_SEND | POST_TELL_SENT, &words);
     }
 
-    /// Two nodes that had no part in it still pass a message of several packets.
+    /// Checks that two uninvolved nodes can still exchange a message of several packets.
     fn check_bystanders(&mut self) {
         const BYTES: u64 = 3_000;
         (0..4).for_each(|place| self.receive(3, place));
@@ -146,7 +145,7 @@ impl Programs {
     }
 }
 
-/// Commands: behind the byte for the assembly, slot after slot of 128 bytes, half of them with a region that there is.
+/// Commands: after the byte for the assembly, a list of slots of 128 bytes, half of them with a valid region.
 pub fn fuzz_post_commands(data: &[u8]) {
     commands(data).check_bystanders();
 }
@@ -176,8 +175,8 @@ fn commands(data: &[u8]) -> Programs {
     programs
 }
 
-/// Control requests while messages are under way: behind the byte for the assembly one after another, each behind a
-/// byte that is its length.
+/// Control requests while messages are in flight: after the byte for the assembly, a list, each after a byte with its
+/// length.
 pub fn fuzz_post_control(data: &[u8]) {
     control(data).check_bystanders();
 }
@@ -196,8 +195,8 @@ fn control(data: &[u8]) -> Programs {
     programs
 }
 
-/// Frames of another card: behind the byte for the assembly one after another, each behind a byte that is its length in
-/// words. With the highest bit of the first byte not set they have the check sequence that fits.
+/// Frames of another card: after the byte for the assembly, a list, each after a byte with its length in words. If the
+/// highest bit of the first byte is clear, the frames have a valid check sequence.
 pub fn fuzz_post_frames(data: &[u8]) {
     frames(data).check_bystanders();
 }
@@ -217,8 +216,8 @@ fn frames(data: &[u8]) -> Programs {
     programs
 }
 
-/// Images: read, checked, and what makes sense runs. With the lowest bit of the first byte set, an image has the check
-/// sequence that fits.
+/// Images: decoded, checked, and run if valid. If the lowest bit of the first byte is set, an image has a valid check
+/// sequence.
 pub fn fuzz_assembly(data: &[u8]) {
     use niclab_components::assembly::{MAX_COMPONENTS, MAX_CONNECTIONS};
     let (&first, image) = data.split_first().unwrap_or((&0, data));
@@ -237,15 +236,15 @@ pub fn fuzz_assembly(data: &[u8]) {
     }
 }
 
-/// Slots that a card takes, and what they may be next to.
+/// Valid slots for the card.
 pub fn command_seeds() -> Vec<Vec<u8>> {
     let slot = |code: u32, words: &[u64]| {
         let mut slot: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         slot.resize(SLOT_LAUNCH_WORD * 8, 0);
         slot.extend(code.to_le_bytes());
         slot.resize(SLOT_BYTES as usize, 0);
-        // The lowest bits of the last byte say what is left as it is: the registers here, and the code of what is not
-        // sent or received; of a barrier, the word in which others have a region.
+        // The lowest bits of the last byte select what stays unchanged: the registers here, and the code of slots that
+        // neither send nor receive; for a barrier, the word in which other commands have a region.
         let last_byte = match code {
             POST_BARRIER => 7,
             POST_MULTICAST | POST_REDUCE => 6,
@@ -274,7 +273,7 @@ pub fn command_seeds() -> Vec<Vec<u8>> {
     (0..BUNDLED.len() as u8).map(seed).collect()
 }
 
-/// Every request that such a card takes, twice.
+/// Every request that a card with posts takes, twice.
 pub fn control_seeds() -> Vec<Vec<u8>> {
     let mut requests = Vec::new();
     let mut add = |operation: u32, body: &[u8]| push_request(&mut requests, operation, body);
@@ -293,7 +292,7 @@ pub fn control_seeds() -> Vec<Vec<u8>> {
     (0..BUNDLED.len() as u8).map(|first| [&[first], &requests[..]].concat()).collect()
 }
 
-/// Packets of messages, acknowledgements of some, and of none.
+/// Packets of messages, acknowledgements of some of them, and acknowledgements of none.
 pub fn frame_seeds() -> Vec<Vec<u8>> {
     let seed = |first: u8| {
         let dialect = dialect(first);
@@ -302,7 +301,7 @@ pub fn frame_seeds() -> Vec<Vec<u8>> {
             let mut frame = FrameBytes::from_elem(0, head_bytes(dialect.format));
             frame.extend_from_slice(data);
             header.finish(dialect, &mut frame);
-            // Without the check sequence, which is made anew.
+            // Without the check sequence, which the target computes again.
             let behind = frame.get(14..frame.len().saturating_sub(4)).unwrap_or_default();
             input.push((behind.len() / 4) as u8);
             input.extend(behind);
@@ -323,9 +322,9 @@ pub fn frame_seeds() -> Vec<Vec<u8>> {
             let data = [&place[..], &[7; 40]].concat();
             add(header, if header.has_data { &data } else { &[] });
         }
-        // What a member's card says, behind what it has sent: values for a reduction, data of a multicast, that it has
-        // one, whether anybody is there, that it knows of nothing, that it leaves. First word, number among messages,
-        // number and bytes of the operation.
+        // Messages from a member's card, numbered after its earlier ones: values for a reduction, data of a multicast,
+        // the report that it has such data, a query whether a member is reachable, the report that it does not know the
+        // operation, and its leave. Each has its first word, its message number, and the operation's number and bytes.
         let said: [(u32, u32, u32, u32); 6] = [
             (3 << 24 | (POST_SUM << 4 | POST_UNSIGNED_64) << 16, 1, 0, 40),
             (5 << 24 | 1, 2, 0, 40),
@@ -357,7 +356,7 @@ pub fn frame_seeds() -> Vec<Vec<u8>> {
     (0..BUNDLED.len() as u8).map(seed).collect()
 }
 
-/// The bundled images, and those of recipes.
+/// The bundled images, and images of recipes.
 pub fn assembly_seeds() -> Vec<Vec<u8>> {
     let recipe =
         |flow| Recipe { flow, finds_duplicates: true, controls_rate: true, mitigates: true, depth: 3 };
@@ -370,7 +369,7 @@ pub fn assembly_seeds() -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// What the card that is attacked has counted by this name.
+    /// A counter of the attacked card.
     fn count(programs: &Programs, name: &str) -> u64 {
         let counters =
             programs.scene.lock_all().nodes.card(0).map(|card| card.nic.counters()).unwrap_or_default();
@@ -378,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_inputs_do_something() {
+    fn valid_inputs_have_an_effect() {
         for input in frame_seeds() {
             let programs = frames(&input);
             assert!(count(&programs, "packets_in") >= 5);
@@ -397,7 +396,7 @@ mod tests {
             let programs = control(&input);
             let refused =
                 programs.scene.lock_all().nodes.card(0).map(|card| card.statistics().control_refused);
-            // Regions are whole, so that none is extended; and not every assembly has rules, or groups.
+            // No region is extended, because all are complete; and not every assembly has rules or groups.
             assert!(refused.is_some_and(|refused| refused <= 12), "{refused:?}");
         }
         for image in assembly_seeds() {

@@ -1,4 +1,4 @@
-//! Cards with descriptor rings: what lies in a driver's memory, what it asks for, and what other cards say.
+//! Cards with descriptor rings: a driver's memory and requests, and other cards' frames.
 
 use niclab_abi::active_ports::{FRAME_DATA, FRAME_FIRST, FRAME_LAST, FrameHead};
 use niclab_abi::control::OP_RESET;
@@ -15,16 +15,16 @@ use niclab_model::nic::{DescriptorQueue, FrameBytes};
 
 use crate::scene::{NODES, SLICES, Scene, bytes_of, ethernet_header, push_request};
 
-/// Where a driver's rings lie, what is sent first, and behind them its buffers.
+/// The address of a driver's rings, the transmit ring first; its buffers follow.
 const RINGS: u64 = SLICES;
 const DESCRIPTORS: u64 = 8;
-/// A descriptor and what is skipped.
+/// A descriptor and the gap after it.
 const STRIDE: u64 = 32;
 const RING_BYTES: u64 = DESCRIPTORS * STRIDE;
 const BUFFERS: u64 = SLICES + 0x1000;
-/// Room for a frame.
+/// The size of a frame buffer.
 const BUFFER_BYTES: u64 = 1_600;
-/// Bytes of a bystanders' message.
+/// The length of a bystander's message.
 const BYTES: usize = 300;
 
 /// Drivers at a scene's four nodes.
@@ -34,7 +34,7 @@ struct Drivers {
 }
 
 impl Drivers {
-    /// Of cards with these keys in their table.
+    /// Drivers of cards with these keys in their table.
     fn of(keys: &str) -> Self {
         let mut scene = Scene::of_cards(&format!("{{ model = \"gamma\", gamma = {{ {keys} }} }}"));
         for node in 0..usize::from(NODES) {
@@ -49,7 +49,7 @@ impl Drivers {
         Self { scene, sent: [0; NODES as usize] }
     }
 
-    /// A frame of `bytes` behind its head, from one node's driver.
+    /// Sends a frame with `bytes` bytes after its head from one node's driver.
     fn send(&mut self, from: usize, to: u16, bytes: usize) {
         let Some(sent) = self.sent.get_mut(from) else { return };
         let place = *sent % DESCRIPTORS;
@@ -61,7 +61,7 @@ impl Drivers {
         queues::serve_descriptors(&mut self.scene.lock_all(), from, DescriptorQueue::Transmit);
     }
 
-    /// Whether a whole frame of so many bytes behind its head has come to a node.
+    /// Whether a complete frame with `bytes` bytes after its head has arrived at a node.
     fn has_come(&self, node: usize, bytes: usize) -> bool {
         (0..DESCRIPTORS).any(|place| {
             let word = self.scene.read(node, descriptor(1, place, 0, 0).0, 8);
@@ -73,7 +73,7 @@ impl Drivers {
         })
     }
 
-    /// Two nodes that had no part in it still pass a frame.
+    /// Checks that two uninvolved nodes can still exchange a frame.
     fn check_bystanders(&mut self) {
         self.send(2, 3, BYTES);
         for _ in 0..64 {
@@ -83,12 +83,12 @@ impl Drivers {
     }
 }
 
-/// Where a buffer lies: those of the transmit ring first.
+/// The address of a buffer; those of the transmit ring come first.
 const fn buffer(ring: u64, place: u64) -> u64 {
     BUFFERS + (ring * DESCRIPTORS + place) * BUFFER_BYTES
 }
 
-/// Where a descriptor lies, and its words when it is given to the card with one buffer.
+/// The address of a descriptor, and its words when it belongs to the card with one buffer.
 fn descriptor(ring: u64, place: u64, bytes: u64, flags: u64) -> (u64, Vec<u8>) {
     let end = if place + 1 == DESCRIPTORS { RING_END } else { 0 };
     let words = [RING_OWN | flags | end | bytes << RING_SIZE_SHIFT, buffer(ring, place)];
@@ -112,7 +112,7 @@ fn frame(from: u16, to: u16, number: u32, bytes: usize) -> Vec<u8> {
     ethernet_header(from, to).into_iter().chain(bytes_of(&head)).chain(data).collect()
 }
 
-/// Descriptors and buffers: the memory in which both rings of node 0 lie, while frames come from another.
+/// Descriptors and buffers: the memory of both rings of node 0, while frames arrive from another node.
 pub fn fuzz_ring_memory(data: &[u8]) {
     let mut drivers = Drivers::of("");
     for shift in [0, 0, 8, 16, 4] {
@@ -127,8 +127,8 @@ pub fn fuzz_ring_memory(data: &[u8]) {
     drivers.check_bystanders();
 }
 
-/// Control requests while frames are under way: one after another, each behind a byte that is its length. The first
-/// byte of all says whether the cards have rings, or processors drive their transfers.
+/// Control requests while frames are in flight: after a first byte a list, each after a byte with its length. The first
+/// byte selects whether the cards have rings, or processors drive their transfers.
 pub fn fuzz_ring_control(data: &[u8]) {
     let (&first, mut rest) = data.split_first().unwrap_or((&0, data));
     let is_cpu_driven = first & 0x80 != 0;
@@ -148,8 +148,8 @@ pub fn fuzz_ring_control(data: &[u8]) {
     }
 }
 
-/// Frames of another card: one after another, each behind a byte that is its length in units of four. With the highest
-/// bit of that not set they have the check sequence that fits.
+/// Frames of another card: a list, each after a byte with its length in units of four. If the highest bit of that byte
+/// is clear, the frame has a valid check sequence.
 pub fn fuzz_ring_frames(data: &[u8]) {
     let mut drivers = Drivers::of("");
     let mut rest = data;
@@ -164,7 +164,7 @@ pub fn fuzz_ring_frames(data: &[u8]) {
     drivers.check_bystanders();
 }
 
-/// Two sound rings, with a frame to send.
+/// Two valid rings, with a frame to send.
 pub fn memory_seeds() -> Vec<Vec<u8>> {
     let mut drivers = Drivers::of("");
     drivers.send(0, 1, BYTES);
@@ -173,7 +173,7 @@ pub fn memory_seeds() -> Vec<Vec<u8>> {
     vec![drivers.scene.read(0, RINGS, 2 * RING_BYTES as usize)]
 }
 
-/// All requests that there are, of either mode.
+/// All requests of both modes.
 pub fn control_seeds() -> Vec<Vec<u8>> {
     let stop = |ring| bytes_of(&RingName { ring, reserved: 0 });
     let rings = [
@@ -203,7 +203,7 @@ fn requests(first: u8, requests: &[(u32, Vec<u8>)]) -> Vec<u8> {
     input
 }
 
-/// A message of one frame, an acknowledgement of what was not sent, and a frame of another kind.
+/// A message of one frame, an acknowledgement of unsent frames, and a frame of another kind.
 pub fn frame_seeds() -> Vec<Vec<u8>> {
     let mut input = Vec::new();
     for kind in [FRAME_DATA | FRAME_FIRST | FRAME_LAST, 2, FRAME_DATA | FRAME_LAST, 7] {
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sound_inputs_do_what_they_say() {
+    fn valid_ring_inputs_have_their_effects() {
         let mut drivers = Drivers::of("");
         drivers.send(2, 3, BYTES);
         (0..8).for_each(|_| deadlines::pass_time(&mut drivers.scene.lock_all()));

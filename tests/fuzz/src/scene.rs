@@ -1,4 +1,4 @@
-//! A cluster of four without sockets: node 0 is hostile, node 1 its partner, 2 and 3 are not concerned.
+//! A cluster of four nodes without sockets: node 0 is hostile, node 1 is its partner, and nodes 2 and 3 are bystanders.
 
 use niclab_device::shell::idle::deadlines;
 use niclab_device::shell::service;
@@ -30,21 +30,21 @@ use std::os::unix::fs::FileExt;
 use vhost_user_backend::VringT;
 use vm_memory::{Bytes, GuestAddress, GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap};
 
-/// Nodes of a scene.
+/// The number of nodes.
 pub const NODES: u16 = 4;
-/// Where a guest's rings lie: one page of 16 KiB for each queue, cluster function first.
+/// The address of a guest's rings: 16 KiB for each queue, the cluster function first.
 pub const RINGS: u64 = 0x1_0000;
 const RING_BYTES: u64 = 0x4000;
-/// Where requests lie, and frames.
+/// The address of requests and frames.
 pub const DATA: u64 = 0x8_0000;
-/// Where replies go.
+/// The address of replies.
 pub const REPLY: u64 = 0xa_0000;
-/// Where ports receive.
+/// The address of ports' slices.
 pub const SLICES: u64 = 0xb_0000;
 const STATUS: u64 = 0xc_0000;
-/// Where programs register memory.
+/// The address of programs' registered memory.
 const REGION: u64 = 0xd_0000;
-/// How much.
+/// The size of programs' registered memory.
 pub const REGION_BYTES: u64 = 0x3_0000;
 const MEMORY_BYTES: usize = 0x10_0000;
 const SLICE_COUNT: u32 = 64;
@@ -60,7 +60,7 @@ pub struct Piece {
     pub writable: bool,
 }
 
-/// The world, and the memory of node 0 beside that of the others.
+/// The device of all nodes, and the guests' memories.
 pub struct Scene {
     /// The device's own code.
     cluster: Cluster,
@@ -70,7 +70,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// All of its nodes.
+    /// All nodes, locked.
     pub fn lock_all(&self) -> LockedNodes<'_> {
         self.cluster.lock_all()
     }
@@ -80,7 +80,7 @@ impl Scene {
         Self::of_cards("{}")
     }
 
-    /// The same with other cards: a cluster file's table.
+    /// The same with the cards of this table of a cluster file.
     pub fn of_cards(nic: &str) -> Self {
         let source = Source::from_text("fuzz", format!("nodes = {NODES}\nnic = {nic}"));
         let cluster = source.parse::<ClusterFile>().and_then(|file| source.resolve(&file));
@@ -126,19 +126,19 @@ impl Scene {
         self.offered.push([0; QUEUES as usize + 2]);
     }
 
-    /// Gives node 0 another card, whose driver has begun.
+    /// Gives node 0 another card, whose driver has started.
     pub fn set_card(&mut self, nic: impl Nic + Send + 'static) {
         if let Some(card) = self.lock_all().nodes.card_mut(0) {
             (card.nic, card.host.state.is_running) = (Box::new(nic), true);
         }
     }
 
-    /// Writes into the memory of node 0, as much as fits.
+    /// Writes to the memory of node 0, up to its end.
     pub fn write(&mut self, address: u64, bytes: &[u8]) {
         self.write_to(0, address, bytes);
     }
 
-    /// The same into the memory of any node.
+    /// Writes to the memory of a node, up to its end.
     pub fn write_to(&mut self, node: usize, address: u64, bytes: &[u8]) {
         let room = MEMORY_BYTES.saturating_sub(address as usize);
         let bytes = bytes.get(..room).unwrap_or(bytes);
@@ -147,7 +147,7 @@ impl Scene {
         }
     }
 
-    /// What stands in the memory of a node.
+    /// Reads the memory of a node.
     pub fn read(&self, node: usize, address: u64, bytes: usize) -> Vec<u8> {
         let mut read = vec![0; bytes];
         if let Some(memory) = self.memories.get(node) {
@@ -156,14 +156,14 @@ impl Scene {
         read
     }
 
-    /// Writes into a page of the BAR of a node.
+    /// Writes to a page of a node's BAR.
     pub fn write_bar(&mut self, node: usize, page: impl FnOnce(&Pages) -> u32, offset: u64, bytes: &[u8]) {
         if let Some(HostPort { pages, .. }) = self.lock_all().nodes.card(node).map(|card| &card.host) {
             let _ = pages.bar.file().write_all_at(bytes, u64::from(page(pages)) * PAGE_BYTES + offset);
         }
     }
 
-    /// Puts a sound chain into a queue of node 0.
+    /// Offers a valid chain in a queue of node 0.
     pub fn offer(&mut self, queue: u32, chain: &[Piece]) {
         self.offer_to(0, queue as usize, chain);
     }
@@ -174,7 +174,7 @@ impl Scene {
         let entry = *count % QUEUE_SIZE as u16;
         *count = count.wrapping_add(1);
         let index = *count;
-        // Chains of at most four, each at a place of its own in the table.
+        // Chains of at most four descriptors, each in a separate part of the table.
         let first = entry % (QUEUE_SIZE as u16 / 4) * 4;
         for (number, piece) in (0_u16..).zip(chain) {
             let has_next = usize::from(number) + 1 < chain.len();
@@ -189,7 +189,8 @@ impl Scene {
         self.write_to(node, available + 2, &index.to_le_bytes());
     }
 
-    /// Sends `frame` behind `header` out of the Ethernet function of `node`; others have left one buffer for it.
+    /// Sends `frame` after `header` from the Ethernet function of `node`. The other nodes have offered one buffer for
+    /// it.
     pub fn transmit(&mut self, node: usize, header: &[u8; 12], frame: &[u8]) {
         for other in 0..usize::from(NODES) {
             let room = Piece { address: SLICES + 0x8000, bytes: 0x8000, writable: true };
@@ -202,7 +203,7 @@ impl Scene {
         ethernet_function::transmit(&mut self.lock_all(), node, 0);
     }
 
-    /// Puts a frame on the wire at node 1, as a card that is out of its mind would.
+    /// Sends a frame from node 1 to the wire, as a faulty card would.
     pub fn inject(&mut self, frame: FrameBytes) {
         let mut world = self.lock_all();
         let LockedNodes { nodes, common } = &mut world;
@@ -240,7 +241,7 @@ impl Scene {
         queues::serve_control(&mut self.lock_all(), node);
     }
 
-    /// Opens port 0 of two nodes, and lets the first send to the second; their port numbers.
+    /// Opens port 0 of two nodes, and authorizes the first to send to the second. Returns their port numbers.
     pub fn connect(&mut self, from: usize, to: usize) -> [u32; 2] {
         for node in [from, to] {
             self.request(node, OP_PORT_OPEN, &opening());
@@ -251,7 +252,7 @@ impl Scene {
         [0, 0]
     }
 
-    /// Opens port 0 of a node, and registers memory of its program; the region's name.
+    /// Opens port 0 of a node, and registers memory of its program. Returns the region's name.
     pub fn open_region(&mut self, node: usize) -> u32 {
         self.request(node, OP_PORT_OPEN, &opening());
         self.request_bytes(node, OP_REGION_OPEN, &region_open());
@@ -259,7 +260,7 @@ impl Scene {
         RegionOpened::from_bytes(&reply).map_or(0, |opened| opened.region)
     }
 
-    /// Two nodes that had no part in it still pass a message.
+    /// Checks that two uninvolved nodes can still exchange a message.
     pub fn check_bystanders(&mut self) {
         self.connect(2, 3);
         self.launched += 1;
@@ -282,14 +283,14 @@ fn ring_addresses(index: u64) -> [u64; 3] {
     [base, base + 0x1000, base + 0x2000]
 }
 
-/// What a driver writes.
+/// The bytes of a layout, as a driver writes them.
 pub fn bytes_of<T: ToBytes>(layout: &T) -> Vec<u8> {
     let mut bytes = vec![0; T::BYTES];
     layout.to_bytes(&mut bytes);
     bytes
 }
 
-/// How programs open their ports.
+/// The request with which programs open their ports.
 pub fn opening() -> PortOpen {
     PortOpen {
         port: 0,
@@ -300,7 +301,7 @@ pub fn opening() -> PortOpen {
     }
 }
 
-/// How they register memory.
+/// The request with which programs register memory.
 pub fn region_open() -> Vec<u8> {
     let open = RegionOpen { port: 0, extents: 1, bytes: REGION_BYTES, reserved: 0 };
     [bytes_of(&open), bytes_of(&Extent { address: REGION, bytes: REGION_BYTES })].concat()
@@ -311,7 +312,7 @@ pub fn ethernet_header(from: u16, to: u16) -> [u8; 14] {
     Header { destination: mac_of_node(to), source: mac_of_node(from), ether_type: ETHER_TYPE_CLUSTER }.emit()
 }
 
-/// Sound inputs of a target, from which mutations begin.
+/// The valid inputs of a target, from which mutations begin.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
         "control" => vec![control_seed()],
@@ -324,7 +325,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// Puts a control request behind others, each behind a byte that is its length.
+/// Appends a control request to others, after a byte with its length.
 pub fn push_request(input: &mut Vec<u8>, operation: u32, body: &[u8]) {
     input.push((Request::BYTES + body.len()) as u8);
     input.extend(bytes_of(&Request { operation, body_bytes: body.len() as u32 }));
@@ -348,7 +349,7 @@ fn control_seed() -> Vec<u8> {
     input
 }
 
-/// The rings of a guest that has just offered one chain in every queue.
+/// The rings of a guest that has offered one chain in every queue.
 fn ring_seed() -> Vec<u8> {
     let mut scene = Scene::new();
     for queue in 0..QUEUES as usize + 2 {
@@ -386,7 +387,7 @@ fn descriptor_seed() -> Vec<u8> {
     input
 }
 
-/// What the model itself sends when it is asked to, and an Internet packet that is to be segmented.
+/// Frames that the model itself sends on request, and an Internet packet that must be segmented.
 fn frame_seeds() -> Vec<Vec<u8>> {
     use niclab_model::nic::alone::Alone;
     use niclab_model::nic::{Input, Nic, Output, PageStore};

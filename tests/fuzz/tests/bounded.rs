@@ -1,7 +1,7 @@
-//! Every target for a bounded time, on mutations of sound inputs.
+//! Runs every target for a bounded time, on mutations of valid inputs.
 //!
-//! `NICLAB_FUZZ_MS` sets the wall time of each target in milliseconds, `NICLAB_FUZZ_SEED` the seed. A finding is
-//! printed with its seed and its bytes, and is then to become a test of its own.
+//! `NICLAB_FUZZ_MS` sets the wall time of each target in milliseconds, and `NICLAB_FUZZ_SEED` the seed. The test prints
+//! a finding with its seed and its bytes, so that a test can be made of it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use niclab_fuzz::{TARGETS, seeds};
 use niclab_model::random::Random;
 
-/// Longest time that one input may take. Generous: the inputs are small, and hosts are loaded.
+/// The maximum time for one input. It is long, because hosts may be busy; the inputs are small.
 const SLOW: Duration = Duration::from_secs(10);
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Changes a few things of an input, as a fuzzer does.
+/// Makes a few changes to an input, as a fuzzer does.
 fn mutate(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     for _ in 0..=random.below(6) {
         let length = input.len() as u32;

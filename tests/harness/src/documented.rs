@@ -1,4 +1,4 @@
-//! The commands that the documentation shows, so that tests can hold each program to them.
+//! Finds the commands in the documentation, so that tests can check them against each program's parser.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,22 +12,21 @@ use clap::error::ErrorKind;
 pub struct Documented {
     /// File and line.
     pub place: String,
-    /// As it stands there.
+    /// The command as the page shows it.
     pub text: String,
-    /// Its words; placeholders such as `N` or `FILE|NAME` are replaced by something of that kind.
+    /// Its words. Placeholders such as `N` or `FILE|NAME` are replaced by example values.
     pub words: Vec<String>,
 }
 
-/// What ends a command in a shell's line, or begins a comment.
+/// Words that end a command in a shell's line, or begin a comment.
 const ENDS: [&str; 7] = ["&&", "||", "|", ";", ">", "<", "#"];
 
-/// Placeholders that stand for a number.
+/// Placeholders for numbers.
 const NUMBERS: [&str; 6] = ["N", "S", "SEED", "SECONDS", "UNITS", "ITEMS"];
 
 /// The commands of `program` in all Markdown files of the repository: in fenced blocks, and between backquotes.
 ///
-/// # Panics
-/// When git cannot list the files: a test without its subject must not pass.
+/// If git cannot list the files: a test without its subject must not pass.
 pub fn documented(program: &str) -> Vec<Documented> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let listed = Command::new("git").args(["ls-files", "*.md"]).current_dir(&root).output().expect("git");
@@ -43,9 +42,9 @@ pub fn documented(program: &str) -> Vec<Documented> {
     commands
 }
 
-/// Which of these commands the program's parser `P` refuses, each with its place and why, and which exceptions nothing
-/// needs. An exception is a command as it is shown, and a reason. Arguments may be missing: a page may name a command
-/// without them.
+/// The commands that the program's parser `P` refuses, each with its place and the reason, and the unused exceptions.
+/// An exception is a command as a page shows it, and a reason. Arguments may be missing, because a page may name a
+/// command without them.
 pub fn invalid<P: Parser>(commands: &[Documented], exceptions: &[(&str, &str)]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut unused: BTreeSet<&str> = exceptions.iter().map(|(text, _)| *text).collect();
@@ -58,11 +57,11 @@ pub fn invalid<P: Parser>(commands: &[Documented], exceptions: &[(&str, &str)]) 
             wrong.push(format!("{}: `{}`: {error}", command.place, command.text));
         }
     }
-    wrong.extend(unused.iter().map(|text| format!("`{text}` needs no exception")));
+    wrong.extend(unused.iter().map(|text| format!("`{text}`: the exception is unused")));
     wrong
 }
 
-/// Whether a command is only named, without all of its arguments.
+/// Whether a command is only mentioned, without all its arguments.
 fn is_mention(error: &clap::Error) -> bool {
     match error.kind() {
         ErrorKind::MissingRequiredArgument
@@ -85,7 +84,7 @@ fn of_page(program: &str, text: &str) -> Vec<(usize, String)> {
             let commands = segments(line).into_iter().filter(|segment| is_of(program, segment));
             found.extend(commands.map(|command| (number, command)));
         } else {
-            // Between the first and the second backquote, the third and the fourth, ...
+            // The text between the first and second backquotes, between the third and fourth, and so on.
             let code = line.split('`').skip(1).step_by(2).map(str::trim);
             let is_command = |code: &&str| is_of(program, code) && code.contains(' ');
             found.extend(code.filter(is_command).flat_map(segments).map(|command| (number, command)));
@@ -95,14 +94,14 @@ fn of_page(program: &str, text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Whether the first word is the program, by whatever path.
+/// Whether the first word is the program, with any path.
 fn is_of(program: &str, command: &str) -> bool {
     command.split_whitespace().next().is_some_and(|word| {
         word.strip_suffix(program).is_some_and(|before| before.is_empty() || before.ends_with('/'))
     })
 }
 
-/// The commands of a shell's line, without prompts, comments, redirections, and what a page says behind three spaces.
+/// The commands of a shell's line, without prompts, comments, redirections, and text after three spaces.
 fn segments(line: &str) -> Vec<String> {
     let line = line.trim().trim_start_matches("$ ");
     let line = line.split("   ").next().unwrap_or_default();
@@ -110,14 +109,14 @@ fn segments(line: &str) -> Vec<String> {
     let mut words = line.split_whitespace();
     while let Some(word) = words.next() {
         if word == "--" {
-            // What follows is a command, too.
+            // The next words are a command, too.
             commands.last_mut().expect("there is one").push(word);
             commands.push(Vec::new());
             continue;
         }
         match ENDS.iter().find(|end| word == **end || (word.starts_with(**end) && **end != "||")) {
             Some(&"#") => break,
-            // Its file, where it is a word of its own.
+            // Drops the file, if it is a separate word.
             Some(&(">" | "<")) => drop((word.len() == 1).then(|| words.next())),
             Some(_) => commands.push(Vec::new()),
             None => commands.last_mut().expect("there is one").push(word),
@@ -126,12 +125,12 @@ fn segments(line: &str) -> Vec<String> {
     commands.into_iter().filter(|words| !words.is_empty()).map(|words| words.join(" ")).collect()
 }
 
-/// The words of a command, with values in place of placeholders. What stands behind `--` is another program's.
+/// The words of a command, with values in place of placeholders. The words after `--` belong to another program.
 fn words(command: &str) -> Vec<String> {
     let mut words = Vec::new();
     for word in command.split_whitespace() {
         let word = word.trim_start_matches('[').trim_end_matches("...").trim_end_matches('…');
-        // `[3]` is a value, `[--json]` and `[-o I]` are options that may be left out.
+        // `[3]` is a value; `[--json]` and `[-o I]` are optional.
         let word = if word.contains('[') { word } else { word.trim_end_matches(']') };
         let word = word.split('|').next().unwrap_or_default();
         let word = word.trim_matches(['\'', '"']);
@@ -151,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_of_blocks_and_backquotes_are_found_with_values() {
+    fn commands_in_blocks_and_backquotes_are_found() {
         let page = "Use `niclab sim --swarm N --nic grim`, or `niclab` and `other x`.\n\
                     ```\n$ ./niclab up && niclab shell node0   # log in\nniclab bench --json > b.json\nniclab: done\n\
                     niclab inic build FILE.toml [-o I]   the image\n```\n";

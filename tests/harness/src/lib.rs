@@ -1,6 +1,6 @@
-//! The harness of the tests of the `niclab` command: runs it as a user would, and reads what it says.
+//! The harness of the tests of the `niclab` command: runs it as a user would, and reads its output.
 //!
-//! Nothing here knows how `niclab` works inside. A test is a command line, an exit code, and what was printed.
+//! It uses no internals of `niclab`. A test is a command line, an exit code, and the output.
 
 mod documented;
 
@@ -16,22 +16,25 @@ pub use documented::{Documented, documented, invalid};
 
 /// The release build of a binary of this workspace.
 ///
-/// # Panics
-/// When it was not built: `ci/test` builds it before the tests that boot guests.
+/// If it was not built: `ci/test` builds it before the tests that boot guests.
 pub fn binary(name: &str) -> PathBuf {
     let path = release_folder().join(name);
-    assert!(path.is_file(), "{} is missing: cargo build --release --workspace --bin niclab", path.display());
+    assert!(
+        path.is_file(),
+        "{} is missing: run cargo build --release --workspace --bin niclab",
+        path.display()
+    );
     path
 }
 
-/// Where release builds of this workspace are.
+/// The folder of this workspace's release builds.
 pub fn release_folder() -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")), PathBuf::from);
     target.join("release")
 }
 
-/// How a command ended, and what it printed.
+/// How a command ended, and its output.
 #[derive(Debug)]
 pub struct Outcome {
     /// Exit code or signal.
@@ -45,7 +48,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How this command ends.
+    /// Runs this command to its end.
     ///
     /// # Panics
     /// When it does not start.
@@ -62,16 +65,14 @@ impl Outcome {
 
     /// The exit code.
     ///
-    /// # Panics
-    /// When a signal ended the command.
+    /// If a signal ended the command.
     pub fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| panic!("ended by a signal:\n{self}"))
     }
 
     /// This outcome, which must be a success.
     ///
-    /// # Panics
-    /// When the exit code is not 0; shows what was printed.
+    /// If the exit code is not 0; shows the output.
     #[track_caller]
     pub fn success(self) -> Self {
         assert!(self.status.success(), "expected exit code 0:\n{self}");
@@ -80,8 +81,7 @@ impl Outcome {
 
     /// Standard output as JSON.
     ///
-    /// # Panics
-    /// When it is not one JSON document.
+    /// If it is not one JSON document.
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("not JSON: {error}\n{self}"))
@@ -95,7 +95,7 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// `niclab` with these arguments, in a folder and a runtime folder of its own.
+/// The `niclab` command with its own folder and runtime folder.
 pub struct Niclab {
     folder: tempfile::TempDir,
     program: PathBuf,
@@ -103,19 +103,17 @@ pub struct Niclab {
 }
 
 impl Niclab {
-    /// A new place to run the release build in, with the user's cache: nothing of another test's clusters is seen.
+    /// Runs the release build in a new folder, with the user's cache. Clusters of other tests are not visible.
     ///
-    /// # Panics
-    /// When no temporary folder can be made, or there is no release build.
+    /// If no temporary folder can be made, or there is no release build.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Self::in_new_place(binary("niclab"))
     }
 
-    /// A new place to run this build in, with an empty cache: for tests that boot nothing.
+    /// Runs this build in a new folder, with an empty cache: for tests that boot no guests.
     ///
-    /// # Panics
-    /// When no temporary folder can be made.
+    /// If no temporary folder can be made.
     pub fn without_guests(program: &str) -> Self {
         let mut place = Self::in_new_place(program.into());
         place.cache = Some(place.folder().join("cache"));
@@ -132,14 +130,14 @@ impl Niclab {
         self.folder.path()
     }
 
-    /// The runtime folder, where state and sockets are kept: `niclab` makes it. Named by `NICLAB_RUNTIME_DIR` in each
-    /// command's environment, for of the usual places one that holds clusters already is taken first, and that may be
+    /// The runtime folder, which has state and sockets. `niclab` creates it. `NICLAB_RUNTIME_DIR` names it in each
+    /// command's environment: otherwise `niclab` would first choose a default folder that already has clusters, perhaps
     /// the user's.
     pub fn runtime(&self) -> PathBuf {
         self.folder.path().join("run")
     }
 
-    /// The command, ready to be changed or started.
+    /// The command, not yet started.
     pub fn command(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -159,7 +157,7 @@ impl Niclab {
         Outcome::of(&mut self.command(arguments))
     }
 
-    /// Processes whose command line or environment names this place's runtime folder: what a run must not leave behind.
+    /// Processes whose command line or environment names this runtime folder. A run must leave none.
     pub fn processes(&self) -> Vec<String> {
         let marker = self.folder.path().to_string_lossy().into_owned();
         let mut found = Vec::new();
@@ -176,7 +174,7 @@ impl Niclab {
                 String::from_utf8_lossy(&bytes).replace('\0', " ")
             };
             let command_line = read("cmdline");
-            // A process that ended and waits for its parent has neither.
+            // A zombie has neither.
             if command_line.contains(&marker) || read("environ").contains(&marker) {
                 found.push(format!("{pid}: {command_line}"));
             }
@@ -187,18 +185,17 @@ impl Niclab {
 
 impl Drop for Niclab {
     fn drop(&mut self) {
-        // A test that failed half-way may have left a cluster up, which would disturb all that follow.
+        // A failed test may have left a cluster up, which would disturb later tests.
         if !self.processes().is_empty() {
             let _ = self.command(["down", "--all"]).output();
         }
     }
 }
 
-/// `command`, started by a shell script in a mount namespace of its own, in which an ordinary user may mount. The
-/// script finds `folder` as `$1` and the command behind it.
+/// `command`, started by a shell script in a separate mount namespace, in which an ordinary user may mount. The script
+/// gets `folder` as `$1` and the command after it.
 ///
-/// # Panics
-/// Where the system denies user namespaces. niclab needs them too, to build its images without root.
+/// If the system denies user namespaces. niclab needs them, too, to build its images without root.
 pub fn in_mount_namespace(script: &str, folder: &Path, command: &Command) -> Command {
     const UNSHARE: [&str; 2] = ["unshare", "-Urm"];
     let mut unshare = Command::new(UNSHARE[0]);
@@ -217,10 +214,9 @@ pub fn in_mount_namespace(script: &str, folder: &Path, command: &Command) -> Com
     unshare
 }
 
-/// Compiles a C program into the folder that the guests see, linked statically: it runs in any guest.
+/// Compiles a C program to the folder that the guests see. It is linked statically, and so runs in any guest.
 ///
-/// # Panics
-/// When the compiler refuses it, or there is none.
+/// If there is no compiler, or the compiler fails.
 pub fn compile(niclab: &Niclab, name: &str, text: &str) {
     let source = niclab.folder().join(name).with_extension("c");
     fs::write(&source, text).expect("a source");
@@ -234,10 +230,9 @@ pub fn compile(niclab: &Niclab, name: &str, text: &str) {
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
 }
 
-/// Builds the library's examples in C into the folder that the guests see.
+/// Builds the library's examples in C in the folder that the guests see.
 ///
-/// # Panics
-/// When they cannot be built.
+/// If they cannot be built.
 pub fn build_c_examples(niclab: &Niclab) {
     let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest-driver/lib");
     let built = release_folder().join("libniclab_user.a");
@@ -291,7 +286,7 @@ static SELFTEST: LazyLock<Vec<u8>> = LazyLock::new(|| {
 
 const SELFTEST_NAME: &str = "niclab-selftest";
 
-/// Puts the kernel driver's test program, `niclab-selftest`, into the folder that guests see.
+/// Copies the kernel driver's test program, `niclab-selftest`, to the folder that guests see.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -301,7 +296,7 @@ pub fn put_selftest(niclab: &Niclab) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a program");
 }
 
-/// Builds an example of the Rust library into the folder that guests see.
+/// Builds an example of the Rust library in the folder that guests see.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -317,23 +312,23 @@ pub fn build_rust_example(niclab: &Niclab, name: &str) {
     std::fs::copy(&built, niclab.folder().join(name)).expect("the example");
 }
 
-/// How long anything may take that is waited for: a template that is made, on a busy machine.
+/// The limit of each wait: long enough to build a template on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(240);
 
-/// Asks `condition` until it holds; false when it never does.
+/// Checks `condition` until it is true. Returns false at the limit.
 pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + TIMEOUT;
     while !condition() {
         if Instant::now() >= end {
             return false;
         }
-        // Nothing tells this process that another one, which is not its child, has ended.
+        // This process is not notified of the end of a process that is not its child, so it polls.
         std::thread::sleep(Duration::from_millis(50));
     }
     true
 }
 
-/// A command that runs.
+/// A running command.
 pub struct Started {
     child: std::process::Child,
     lines: std::sync::mpsc::Receiver<Line>,
@@ -342,7 +337,7 @@ pub struct Started {
     stderr: String,
 }
 
-/// One line that a started command printed.
+/// One line of a started command's output.
 enum Line {
     Out(String),
     Err(String),
@@ -359,8 +354,7 @@ impl Niclab {
 
     /// Sends a signal to every process of this place whose command line contains `name`.
     ///
-    /// # Panics
-    /// When there is none.
+    /// If there is none.
     pub fn signal_processes(&self, name: &str, signal: i32) {
         let processes = self.processes();
         let pids: Vec<i32> = processes
@@ -411,8 +405,7 @@ fn forward(stream: impl std::io::Read, mut send: impl FnMut(String) -> bool) {
 impl Started {
     /// Waits until a line that contains `text` is printed, and returns it.
     ///
-    /// # Panics
-    /// When the command ends without it, or it never comes.
+    /// If the command ends without it, or at the limit.
     #[track_caller]
     pub fn wait_for_line(&mut self, text: &str) -> String {
         let end = Instant::now() + TIMEOUT;
@@ -437,25 +430,24 @@ impl Started {
         line
     }
 
-    /// Sends the command a signal.
+    /// Sends a signal to the command.
     pub fn signal(&self, signal: i32) {
         // SAFETY: kill has no effect on this process's memory.
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
-    /// Whether it has not ended.
+    /// Whether the command still runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Waits for the end.
     ///
-    /// # Panics
-    /// When it never comes; the command is killed then.
+    /// At the limit; the command is then killed.
     #[track_caller]
     pub fn finish(mut self) -> Outcome {
         let end = Instant::now() + TIMEOUT;
-        // Both pipes end when the command and all that it started have ended.
+        // Both pipes end when the command and all processes that it started have ended.
         while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
             self.keep(line);
         }
@@ -478,7 +470,7 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // Both fail when it has ended, which is what is wanted.
+        // Both calls fail if the command has ended, which is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Adversarial cards live: programs on niclab's half of a port work with all behavior that the manual allows.
+//! Adversarial cards live: programs on niclab's half of a port work with all behaviour that the manual allows.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn models() -> Vec<NicModel> {
 }
 
 /// A different run for each seed: model, kind of workload, lengths and interrupts.
-fn drawn(seed: u64) -> SimConfig {
+fn sampled(seed: u64) -> SimConfig {
     const KINDS: [WorkloadKind; 5] = [
         WorkloadKind::PingPong,
         WorkloadKind::Stream,
@@ -49,12 +49,12 @@ fn adversarial(mut config: SimConfig, seed: u64) -> SimConfig {
     config
 }
 
-/// Counts of the run's messages, which no allowed behavior changes.
+/// Counts of the run's messages, which no allowed behaviour changes.
 #[test]
 fn every_message_arrives_from_adversarial_cards() {
     let mut kinds = BTreeSet::new();
     for seed in 0..SEEDS {
-        let config = drawn(seed);
+        let config = sampled(seed);
         let (expected, found) = (simulated(&config, None), live(&config, None, seed, Pace::Free));
         for (expected, found) in expected.nodes.iter().zip(found.nodes) {
             let what = format!("seed {seed}, {}, {}", config.nodes[0].nic.model.name, expected.name);

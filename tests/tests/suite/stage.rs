@@ -253,7 +253,7 @@ impl<T: Card> Node<T> {
                 break;
             }
             assert!(begin.elapsed() < TIMEOUT, "{} of {due} received", program.received());
-            dawdle(random);
+            pause(random);
         }
         assert!(program.is_done());
         assert_eq!(program.received(), due);
@@ -261,7 +261,7 @@ impl<T: Card> Node<T> {
 }
 
 /// Pauses for a random wall time, sometimes a long one.
-fn dawdle(random: &mut Random) {
+fn pause(random: &mut Random) {
     match random.below(64) {
         0 => thread::sleep(Duration::from_micros(u64::from(random.below(300)))),
         1..16 => thread::yield_now(),

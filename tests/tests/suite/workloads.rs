@@ -93,7 +93,7 @@ fn live_peripherals_answer_as_simulated_ones() {
             }
         }
     }
-    assert!(found_any, "a model has a peripheral");
+    assert!(found_any, "no model has a peripheral");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The C interface of ports whose card matches messages, against the card itself.
+//! The C interface of ports whose card matches messages, on the card itself.
 
 use std::sync::Arc;
 

@@ -239,7 +239,7 @@ fn a_closed_peer_refuses_messages_until_it_reopens() {
         Err(Error::Launch { refusal: Some(Refusal::Closed), count, .. }) => refused += count,
         Err(error) => panic!("the cards must continue: {error}"),
     };
-    // Whatever call comes next reports each refusal.
+    // The next call of any kind reports each refusal.
     for _ in 0..40 {
         tell(near.send_bulk(0, Short::new(node(1), HANDLER), &bytes(3000), TIMEOUT).map(drop));
     }

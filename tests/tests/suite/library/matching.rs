@@ -34,7 +34,7 @@ impl Pair {
         self.ports[node].event(TIMEOUT).expect("an event")
     }
 
-    /// No event is pending at this node.
+    /// Asserts that no event is pending at this node.
     fn nothing(&mut self, node: usize) {
         assert_eq!(self.events(node), []);
     }
@@ -133,7 +133,7 @@ fn an_unexpected_message_is_claimed_from_the_overflow_entry() {
 }
 
 #[test]
-fn a_get_fetches_what_the_entry_has() {
+fn a_get_reads_the_entrys_memory() {
     let mut pair = Pair::new();
     pair.regions[1].write(40, &[7; 24]).expect("within");
     let entry = Append::get(2, pair.regions[1].span(32..96).expect("within")).remote_offset().persistent();
@@ -324,7 +324,7 @@ fn a_program_that_reads_no_events_blocks_its_own_commands() {
         pair.cluster.settle(0);
         let more = pair.ports[0].try_launch(&Unlink(none())).expect("a valid status");
         launched += usize::from(more.is_some());
-        assert!(launched < 1000, "the page becomes full");
+        assert!(launched < 1000, "the page never becomes full");
         more.is_none()
     });
     let error = pair.ports[0].launch(&Unlink(none()), SHORT);

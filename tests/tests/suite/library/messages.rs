@@ -1,4 +1,4 @@
-//! MPI's semantics on ports whose card matches messages, with the daemon's own card.
+//! MPI's semantics on ports whose card matches messages, on the card itself.
 
 use std::time::Duration;
 
@@ -142,8 +142,8 @@ impl World {
             let due = self.sent.iter().filter(|sent| sent.to == at).count();
             let is_due = posted().filter(|posted| posted.got.is_some()).count() < due;
             let takes_any = |posted: &Posted| posted.node.is_none() && posted.tag.is_none();
-            let is_under_way = posted().any(|posted| posted.request.is_some() && takes_any(posted));
-            if is_due && !is_under_way {
+            let is_pending = posted().any(|posted| posted.request.is_some() && takes_any(posted));
+            if is_due && !is_pending {
                 self.receive(at, None, None, MOST);
             }
             is_all &= !is_due;
