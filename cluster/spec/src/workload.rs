@@ -672,7 +672,7 @@ mod tests {
             (4, "kind = 'stream'\nneighbours = 1", 3, "workload.neighbours", "no neighbours"),
             (4, "kind = 'random'\nneighbours = 4", 3, "workload.neighbours", "4 neighbours"),
             (5, "kind = 'random'\nneighbours = 3", 3, "workload.neighbours", "even"),
-            (4, "kind = 'stream'\ncount = 0", 3, "workload.count", "no messages"),
+            (4, "kind = 'stream'\ncount = 0", 3, "workload.count", "without messages"),
             (4, "kind = 'stream'\nslices = 100", 3, "workload.slices", "power of two"),
             (4, "kind = 'replay'", 1, "workload.recording", "needs a recording"),
             (4, "kind = 'ping-pong'\nreceive = 'exposed'", 3, "workload.receive", "`model = \"grim\"`"),

@@ -1,4 +1,4 @@
-//! `niclab inic`: checks, draws, builds and loads protocols that are assembled from components.
+//! Checks, draws, builds and loads protocols that are assembled from components.
 
 use std::fs;
 use std::path::Path;

@@ -58,7 +58,7 @@ pub enum Access {
     ReadWrite,
 }
 
-/// A port's requester page, write-combining as in the ULTRA paper.
+/// A port's requester page, which is write-combining.
 pub const REQUESTER: Window = Window {
     name: "requester page",
     kind: WINDOW_REQUESTER,

@@ -385,7 +385,7 @@ fn invalid_observations_are_refused_by_name() {
             WatchSubject::Capture,
             vec!["node7".to_owned()],
             None,
-            "`node7`; links are named after their nodes: node0, node1",
+            "`node7`; links have the names of their nodes: node0, node1",
         ),
         (WatchSubject::Trace, vec!["node1".to_owned()], None, "only a capture"),
         (WatchSubject::Recording, Vec::new(), Some(0), "give 1 or more"),

@@ -34,7 +34,7 @@ use crate::time::{Span, Time};
 
 /// Time before a card probes other cards. Doubles with each probe, up to the maximum. Ours: no paper has collectives.
 const FIRST_PROBE: Span = Span::from_ns(10_000_000);
-/// Maximum of that time. Ours, too.
+/// Ours: maximum of that time.
 const LONGEST_PROBE: Span = Span::from_ns(1_000_000_000);
 
 /// Announcement of a child for a group that this card's host has not made.
