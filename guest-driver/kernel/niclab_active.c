@@ -300,7 +300,7 @@ static void niclab_active_restart_peer(struct niclab_rings *rings, u32 node)
 {
 	struct niclab_partner *peer = &rings->peers[node];
 
-	rings->raised[NICLAB_RAISED_ANEW]++;
+	rings->raised[NICLAB_RAISED_RESTART]++;
 	if (peer->has_begun) {
 		rings->raised[NICLAB_RAISED_INCOMPLETE]++;
 		niclab_active_tell_error(niclab_active_drop(rings, peer), node, peer->source_port,

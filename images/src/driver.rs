@@ -55,14 +55,14 @@ const OWN_BUILD: &str = "build";
 const OWN_INCLUDE: &str = "include";
 
 /// A driver's source has few files; more files mean that the user gave a wrong folder, such as a home folder.
-const MOST_FILES: usize = 2_000;
-const MOST_FILE_BYTES: u64 = 8 << 20;
-const MOST_BYTES: u64 = 64 << 20;
-const MOST_DEPTH: usize = 8;
+const MAX_FILES: usize = 2_000;
+const MAX_FILE_BYTES: u64 = 8 << 20;
+const MAX_BYTES: u64 = 64 << 20;
+const MAX_DEPTH: usize = 8;
 /// Maximum size of a module that is sent to a guest.
-const MOST_MODULE_BYTES: u64 = 64 << 20;
+const MAX_MODULE_BYTES: u64 = 64 << 20;
 /// Maximum number of the compiler's lines to show.
-const MOST_LINES: usize = 200;
+const MAX_LINES: usize = 200;
 
 /// Why a user's driver is not available.
 #[derive(Debug, Error)]
@@ -254,8 +254,8 @@ impl Sources {
 
     fn add(&mut self, below: &Path, depth: usize) -> Result<(), DriverError> {
         let too_much = |what: String| DriverError::TooMuch { path: self.path.clone(), what };
-        if depth > MOST_DEPTH {
-            return Err(too_much(format!("folders {MOST_DEPTH} deep")));
+        if depth > MAX_DEPTH {
+            return Err(too_much(format!("folders {MAX_DEPTH} deep")));
         }
         let folder = self.path.join(below);
         let mut found = Vec::new();
@@ -277,18 +277,18 @@ impl Sources {
             if about.is_dir() {
                 self.add(&name, depth + 1)?;
             } else if about.is_file() && is_driver_source(&name) {
-                if about.len() > MOST_FILE_BYTES {
+                if about.len() > MAX_FILE_BYTES {
                     let what = format!("a file {} of {} bytes", name.display(), about.len());
                     return Err(DriverError::TooMuch { path: self.path.clone(), what });
                 }
                 self.bytes += about.len();
-                if self.bytes > MOST_BYTES {
-                    let what = format!("more than {MOST_BYTES} bytes of source");
+                if self.bytes > MAX_BYTES {
+                    let what = format!("more than {MAX_BYTES} bytes of source");
                     return Err(DriverError::TooMuch { path: self.path.clone(), what });
                 }
                 self.files.push((name, fs::read(&path).at("read", &path)?));
-                if self.files.len() > MOST_FILES {
-                    let what = format!("more than {MOST_FILES} files");
+                if self.files.len() > MAX_FILES {
+                    let what = format!("more than {MAX_FILES} files");
                     return Err(DriverError::TooMuch { path: self.path.clone(), what });
                 }
             }
@@ -421,7 +421,7 @@ fn run_make(
             said.push_back(line);
         }
         // The cause of a failed build is at the end.
-        if said.len() > MOST_LINES {
+        if said.len() > MAX_LINES {
             said.pop_front();
         }
     })?;
@@ -518,7 +518,7 @@ fn compile_commands(folder: &Path, include: &Path) -> Result<String, ImageError>
 fn read(path: &Path, kernel_release: Option<&str>) -> Result<DriverModule, DriverError> {
     let no_module = |why| DriverError::NoModule { path: path.to_owned(), why };
     let about = fs::metadata(path).at("look at", path)?;
-    if about.len() > MOST_MODULE_BYTES {
+    if about.len() > MAX_MODULE_BYTES {
         return Err(no_module("the file is too large"));
     }
     let content = fs::read(path).at("read", path)?;
@@ -696,7 +696,7 @@ mod tests {
             Sources::collect(folder.path()).unwrap().files.into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, [Path::new("Makefile"), Path::new("a.c")]);
         let mut deep = folder.path().to_owned();
-        (0..=MOST_DEPTH).for_each(|_| deep.push("d"));
+        (0..=MAX_DEPTH).for_each(|_| deep.push("d"));
         fs::create_dir_all(deep).unwrap();
         assert!(refused(folder.path()).unwrap().contains("deep"));
     }

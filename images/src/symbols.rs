@@ -11,7 +11,7 @@ use crate::module;
 use crate::tree::Tree;
 
 /// Maximum number of frames to look up; deeper traces are of no use.
-const MOST_FRAMES: usize = 32;
+const MAX_FRAMES: usize = 32;
 
 /// A frame of a call trace, as the kernel prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,7 +179,7 @@ fn frames(text: &str, module: &str) -> Vec<Frame> {
             let Some((function, offset)) = frame(word).filter(|_| !is_leftover) else { continue };
             let is_known =
                 frames.iter().any(|frame| (frame.function.as_str(), frame.offset) == (function, offset));
-            if !is_known && frames.len() < MOST_FRAMES {
+            if !is_known && frames.len() < MAX_FRAMES {
                 let is_exact = words.contains(&"RIP");
                 frames.push(Frame { function: function.to_owned(), offset, is_exact });
             }

@@ -130,7 +130,7 @@ fn expected(finder: Finder) -> String {
         Finder::RuleOnDebugKernel(rule) => format!("rule {rule}, debug kernel"),
         Finder::Kernel(what) => format!("kernel: {what}"),
         Finder::Believed(by) => format!("trusted the device: {by}"),
-        Finder::Nobody(why) => format!("none: {why}"),
+        Finder::NotFound(why) => format!("none: {why}"),
     }
 }
 

@@ -31,7 +31,7 @@ pub enum Finder {
     /// A card that gives a value out of range, on any kernel; and the failure that it causes.
     Believed(&'static str),
     /// No check, and why.
-    Nobody(&'static str),
+    NotFound(&'static str),
 }
 
 /// A change in one place.
@@ -87,7 +87,7 @@ pub const VARIANTS: &[Variant] = &[
         class: "store and load in the wrong order: the wake-up word is read before the work is visible, so a \
             wake-up is lost",
         driver: Driver::Ultra,
-        finder: Finder::Nobody(
+        finder: Finder::NotFound(
             "a waiting driver polls again within 100 ms, and rings; one doorbell for two stores is allowed",
         ),
         edits: &[
@@ -129,7 +129,7 @@ pub const VARIANTS: &[Variant] = &[
         name: "barrier-left-out",
         class: "missing full barrier between a store and the load of the wake-up word",
         driver: Driver::Ultra,
-        finder: Finder::Nobody(
+        finder: Finder::NotFound(
             "the processor must reorder a load before a store at the moment when the device goes to sleep",
         ),
         edits: &[Edit { file: "example.c", sound: "	mb();\n", broken: "" }],

@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use table::{FOLDER, Fault, Finder, MOST_SEEDS};
+use table::{FOLDER, Fault, Finder, MAX_SEEDS};
 
 /// Selects the active bug by its number in the table, from 1.
 const WHICH: &str = "NICLAB_SEEDED_BUG";
@@ -121,7 +121,7 @@ impl Copy {
     /// The seed or tests that found a bug.
     fn find(&self, number: usize, fault: &Fault) -> Option<String> {
         match fault.finder {
-            Finder::Swarm => self.swarm(fault.model(), number, MOST_SEEDS).map(|seed| format!("seed {seed}")),
+            Finder::Swarm => self.swarm(fault.model(), number, MAX_SEEDS).map(|seed| format!("seed {seed}")),
             Finder::Tests(tests) => self.fails(number, MODEL, tests).then(|| format!("tests of {tests}")),
             Finder::PortTests(tests) => self.fails(number, PORT, tests).then(|| format!("tests of {tests}")),
         }

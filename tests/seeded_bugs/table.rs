@@ -1,6 +1,6 @@
 //! Seeded bugs in INIC's components and other parts of its card, and in GRIM and GAMMA cards, as changes of their
 //! source. All bugs are planted at once. Each depends on a condition, `FAULT`, which is true in one run and false in
-//! all others. Each bug must be found by the simulator's swarm within [`MOST_SEEDS`] seeds, or by the named tests.
+//! all others. Each bug must be found by the simulator's swarm within [`MAX_SEEDS`] seeds, or by the named tests.
 
 #[path = "gamma.rs"]
 mod gamma;
@@ -10,7 +10,7 @@ mod grim;
 /// The test that must find a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finder {
-    /// The simulator's swarm, in one of its first [`MOST_SEEDS`] seeds.
+    /// The simulator's swarm, in one of its first [`MAX_SEEDS`] seeds.
     Swarm,
     /// The tests of the model whose names contain this text. Such a bug costs only time or memory, and loses no
     /// message.
@@ -20,7 +20,7 @@ pub enum Finder {
 }
 
 /// The maximum number of seeds that a swarm needs to find a bug.
-pub const MOST_SEEDS: u32 = 1_000;
+pub const MAX_SEEDS: u32 = 1_000;
 
 /// The folder of the components.
 pub const FOLDER: &str = "device/model/src/models/inic/components";

@@ -264,7 +264,7 @@ fn a_reloaded_driver_is_a_new_partner() {
     niclab.run(["exec", "node1", "--", "killall", "-9", "niclab-perf"]).success();
     shell(&niclab, "node1", "until rmmod niclab; do sleep 0.1; done; sleep 1; modprobe niclab").success();
     assert!(
-        eventually(|| count(&niclab, "node0", "active/partners_begun_anew") == 1),
+        eventually(|| count(&niclab, "node0", "active/peer_restarts") == 1),
         "node0 noticed the new driver"
     );
     let _ = niclab.run(["exec", "node0", "--", "killall", "-9", "niclab-perf"]);
@@ -275,12 +275,12 @@ fn a_reloaded_driver_is_a_new_partner() {
             assert_eq!(count(&niclab, node, &format!("active/{raised}")), 0, "{node}: {raised}");
         }
     }
-    assert_eq!(count(&niclab, "node1", "active/partners_begun_anew"), 0, "node0 still has its first driver");
+    assert_eq!(count(&niclab, "node1", "active/peer_restarts"), 0, "node0 still has its first driver");
     // There are 16 driver numbers; each reload must count as another driver.
     let again = "for round in $(seq 16); do rmmod niclab && modprobe niclab || exit 1; done";
     shell(&niclab, "node1", again).success();
     both(&niclab, &pingpong);
-    assert_eq!(count(&niclab, "node0", "active/partners_begun_anew"), 17);
+    assert_eq!(count(&niclab, "node0", "active/peer_restarts"), 17);
     niclab.run(["down"]).success();
 }
 

@@ -10,7 +10,7 @@ use niclab_spec::report::KernelFinding;
 use crate::guests::panic::without_stamp;
 
 /// Maximum number of findings of a node. An error in a loop would otherwise fill the launcher's memory.
-pub const MOST_FINDINGS: usize = 64;
+pub const MAX_FINDINGS: usize = 64;
 
 /// Maximum number of lines, and bytes of a line, of one finding. A KASAN report with its three call traces has about
 /// 100 lines.
@@ -101,7 +101,7 @@ pub fn findings(console: impl Read) -> Vec<KernelFinding> {
             Ok(0) | Err(_) => break,
             Ok(_) => found.line(&cleaned(&bytes)),
         }
-        if found.done.len() >= MOST_FINDINGS {
+        if found.done.len() >= MAX_FINDINGS {
             break;
         }
     }
@@ -274,8 +274,8 @@ mod tests {
 
     #[test]
     fn flooded_console_is_read_within_bounds() {
-        let flood = SLEEP.repeat(10 * MOST_FINDINGS);
-        assert_eq!(findings(flood.as_bytes()).len(), MOST_FINDINGS);
+        let flood = SLEEP.repeat(10 * MAX_FINDINGS);
+        assert_eq!(findings(flood.as_bytes()).len(), MAX_FINDINGS);
         let endless = format!("BUG: KASAN: x in y\n{}", "a".repeat(4 << 20));
         let found = findings(endless.as_bytes());
         assert!(found.len() == 1 && found[0].text.len() <= (MAX_LINES + 1) * (MAX_LINE_BYTES + 1));

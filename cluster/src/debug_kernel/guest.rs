@@ -97,7 +97,7 @@ fn leaks_in(text: &str) -> Vec<KernelFinding> {
             text: format!("unreferenced object {block}"),
             ..KernelFinding::default()
         });
-        if found.len() == super::console::MOST_FINDINGS {
+        if found.len() == super::console::MAX_FINDINGS {
             break;
         }
     }

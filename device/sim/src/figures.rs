@@ -11,34 +11,34 @@ use niclab_spec::report::{ModelFigures, NodeFigures};
 use crate::checker::Check;
 use crate::host::Sum;
 use crate::part::Node;
-use crate::world::World;
+use crate::simulation::Simulation;
 
 /// All counters since the simulation was set up.
-pub fn stats(world: &World, config: &SimConfig) -> DaemonStats {
-    let nodes = world.nodes().iter().zip(&config.nodes).enumerate();
+pub fn stats(simulation: &Simulation, config: &SimConfig) -> DaemonStats {
+    let nodes = simulation.nodes().iter().zip(&config.nodes).enumerate();
     DaemonStats {
         version: STATS_VERSION,
         wall_uptime_ns: 0,
         model: ModelFigures {
-            time_ps: world.clock().as_ps(),
+            time_ps: simulation.clock().as_ps(),
             is_exact: true,
-            latency: figures::histogram(&latency(world)),
+            latency: figures::histogram(&latency(simulation)),
             ..ModelFigures::default()
         },
         nodes: nodes
             .map(|(number, (node, named))| {
-                let counters = world.fabric().counters(number as u16).copied().unwrap_or_default();
+                let counters = simulation.fabric().counters(number as u16).copied().unwrap_or_default();
                 node_figures(node, &counters, &named.name)
             })
             .collect(),
-        fabric: figures::fabric(world.fabric().all()),
+        fabric: figures::fabric(simulation.fabric().all()),
     }
 }
 
 /// Latency of the messages of all nodes.
-fn latency(world: &World) -> Histogram {
+fn latency(simulation: &Simulation) -> Histogram {
     let mut latency = Histogram::default();
-    for node in world.nodes() {
+    for node in simulation.nodes() {
         latency.merge(node.host.ledger().latency());
     }
     latency
@@ -53,9 +53,9 @@ fn node_figures(node: &Node, counters: &PortCounters, name: &str) -> NodeFigures
 }
 
 /// Compares every ledger with the traffic at its model's interface, which the host counts outside the model.
-pub fn check_sums(world: &mut World) {
+pub fn check_sums(simulation: &mut Simulation) {
     let mut wrong = Vec::new();
-    for (number, node) in world.nodes().iter().enumerate() {
+    for (number, node) in simulation.nodes().iter().enumerate() {
         let ledger = node.host.ledger();
         let sum = ledger.lines().fold(Line::default(), |mut sum, (_, line)| {
             sum.count += line.count;
@@ -74,16 +74,16 @@ pub fn check_sums(world: &mut World) {
             format!("node {number}: {what}: {entered} in the ledger, {seen} seen outside of the model")
         }));
     }
-    wrong.extend(wire_difference(world));
+    wrong.extend(wire_difference(simulation));
     for what in wrong {
-        world.checker_mut().fail(Check::LedgerSums, || what);
+        simulation.checker_mut().fail(Check::LedgerSums, || what);
     }
 }
 
 /// Compares the fabric's counters with the frames that left the nodes.
-fn wire_difference(world: &World) -> Option<String> {
-    let fabric = world.fabric();
+fn wire_difference(simulation: &Simulation) -> Option<String> {
+    let fabric = simulation.fabric();
     let entered: u64 = fabric.ports().filter_map(|port| fabric.counters(port)).map(|c| c.frames_in).sum();
-    let sent: u64 = world.nodes().iter().map(|node| node.host.sent_frames()).sum();
+    let sent: u64 = simulation.nodes().iter().map(|node| node.host.sent_frames()).sum();
     (entered != sent).then(|| format!("the fabric counts {entered} frames, and {sent} were sent"))
 }

@@ -13,7 +13,7 @@ pub struct HandOvers {
     waiting: VecDeque<SimHandOver>,
     /// How many of the waiting ones are due.
     due: usize,
-    is_under_way: bool,
+    is_loading: bool,
     epoch: u16,
 }
 
@@ -36,20 +36,20 @@ impl HandOvers {
 
     /// Begins the next reload if possible. Returns its image and epoch.
     pub fn begin(&mut self) -> Option<(Vec<u8>, u16)> {
-        if self.is_under_way || self.due == 0 {
+        if self.is_loading || self.due == 0 {
             return None;
         }
         let next = self.waiting.pop_front()?;
         self.due -= 1;
-        self.is_under_way = true;
+        self.is_loading = true;
         self.epoch = self.epoch.wrapping_add(1);
         Some((next.image, self.epoch))
     }
 
     /// Whether a reload is in progress.
     #[must_use]
-    pub const fn is_under_way(&self) -> bool {
-        self.is_under_way
+    pub const fn is_loading(&self) -> bool {
+        self.is_loading
     }
 
     /// Advances the reload by the progress of all cards. Returns whether all cards must switch now.
@@ -59,8 +59,8 @@ impl HandOvers {
         progress: impl Iterator<Item = Progress> + Clone,
     ) -> bool {
         if progress.clone().all(|it| it == Progress::Runs) {
-            self.is_under_way = false;
+            self.is_loading = false;
         }
-        is_network_empty && self.is_under_way && progress.clone().all(|it| it == Progress::Drained)
+        is_network_empty && self.is_loading && progress.clone().all(|it| it == Progress::Drained)
     }
 }

@@ -4,7 +4,7 @@
 //! hosts that run scripted workloads, and checkers outside the models.
 //!
 //! * [`host`]: what a program and its library do with a NIC;
-//! * [`world`]: nodes, network, and the loop that processes the [`queue`] of events;
+//! * [`simulation`]: nodes, network, and the loop that processes the [`queue`] of events;
 //! * [`checker`]: the checkers;
 //! * [`hand_over`]: firmware reloads of cards while they run;
 //! * [`bound`]: the limit that ends an endless run;
@@ -30,8 +30,8 @@ pub mod observer;
 mod part;
 pub mod queue;
 pub mod run;
+pub mod simulation;
 pub mod swarm;
 mod threads;
-pub mod world;
 
 pub use run::{Outcome, RunError, run};

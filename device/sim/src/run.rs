@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::figures;
 use crate::observer::Observer;
-use crate::world::{World, WorldError, Wrap};
+use crate::simulation::{Simulation, SimulationError, Wrap};
 
 /// A simulation cannot be run.
 #[derive(Debug, Error)]
@@ -21,7 +21,7 @@ pub enum RunError {
     Workload(Vec<WorkloadProblem>),
     /// The simulation cannot be set up.
     #[error(transparent)]
-    World(#[from] WorldError),
+    Simulation(#[from] SimulationError),
     /// The recording cannot be replayed.
     #[error(transparent)]
     Recording(#[from] RecordingError),
@@ -129,49 +129,49 @@ fn carry_out(
     observer: Option<Observer<'_>>,
 ) -> Result<Option<Outcome>, RunError> {
     let plan = Plan::new(programs);
-    let mut world = World::new(config, programs, &plan, (options.wrap, options.threads))?;
+    let mut simulation = Simulation::new(config, programs, &plan, (options.wrap, options.threads))?;
     let Plan { warmup, measured, .. } = plan;
-    world.perform(warmup);
-    if world.is_entangled() {
+    simulation.perform(warmup);
+    if simulation.is_entangled() {
         return Ok(None);
     }
-    world.check_time()?;
-    world.begin_measurement();
-    let before = figures::stats(&world, config);
-    let received_before = (world.checker().received, world.checker().received_bytes);
+    simulation.check_time()?;
+    simulation.begin_measurement();
+    let before = figures::stats(&simulation, config);
+    let received_before = (simulation.checker().received, simulation.checker().received_bytes);
     let healed = options.heals.then(|| measured.clone());
     if let Some(observer) = observer {
-        world.observe(observer);
+        simulation.observe(observer);
     }
-    world.perform(measured);
-    if world.is_entangled() {
+    simulation.perform(measured);
+    if simulation.is_entangled() {
         return Ok(None);
     }
-    world.check_time()?;
-    world.take_observer().map_or(Ok(()), Observer::finish)?;
-    let mut since = figures::stats(&world, config).since(&before);
-    let received = world.checker().received - received_before.0;
-    let received_bytes = world.checker().received_bytes - received_before.1;
+    simulation.check_time()?;
+    simulation.take_observer().map_or(Ok(()), Observer::finish)?;
+    let mut since = figures::stats(&simulation, config).since(&before);
+    let received = simulation.checker().received - received_before.0;
+    let received_bytes = simulation.checker().received_bytes - received_before.1;
     if let Some(scripts) = healed {
-        world.heal();
-        world.perform(scripts);
+        simulation.heal();
+        simulation.perform(scripts);
     }
-    if world.is_entangled() {
+    if simulation.is_entangled() {
         return Ok(None);
     }
-    world.check_time()?;
-    world.finish();
-    figures::check_sums(&mut world);
+    simulation.check_time()?;
+    simulation.finish();
+    figures::check_sums(&mut simulation);
     let time_ps = since.model.time_ps;
     since.model.set_rates(received, received_bytes, time_ps);
-    let (events, received) = (world.events(), world.checker().received);
-    let threads = world.threads();
-    let outcome = Outcome { report: report(config, since, &world), events, received, threads };
+    let (events, received) = (simulation.events(), simulation.checker().received);
+    let threads = simulation.threads();
+    let outcome = Outcome { report: report(config, since, &simulation), events, received, threads };
     // Failures are reported in the order of one thread.
     Ok((threads <= 1 || outcome.is_sound()).then_some(outcome))
 }
 
-fn report(config: &SimConfig, stats: DaemonStats, world: &World) -> Report {
+fn report(config: &SimConfig, stats: DaemonStats, simulation: &Simulation) -> Report {
     let mut report = Report {
         version: REPORT_VERSION,
         niclab_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -190,7 +190,7 @@ fn report(config: &SimConfig, stats: DaemonStats, world: &World) -> Report {
         nodes: stats.nodes,
         fabric: stats.fabric,
         total: Vec::new(),
-        checks: world.checker().verdict(),
+        checks: simulation.checker().verdict(),
     };
     report.add_up();
     report

@@ -118,16 +118,16 @@ impl ClusterFunction {
     /// state until the next start shows which.
     fn stop_device(&self) {
         let mut stop = self.stop.lock();
-        let mut world = self.shell.lock_all();
-        if !device::stop(&mut world, self.node) {
-            drop(world);
+        let mut locked = self.shell.lock_all();
+        if !device::stop(&mut locked, self.node) {
+            drop(locked);
             return self.reset_stopped(&mut stop);
         }
-        if let Some(card) = world.nodes.card_mut(self.node) {
+        if let Some(card) = locked.nodes.card_mut(self.node) {
             card.host.want_doorbell(true);
         }
         *stop = Stop { is_stopped: true, is_config_read: false };
-        self.shell.after_activity(&mut world);
+        self.shell.after_activity(&mut locked);
     }
 
     /// Starts a stopped device when all its queues have started. None if its queues may not be served yet; otherwise
@@ -142,11 +142,11 @@ impl ClusterFunction {
         match start {
             Start::Continued { is_at_first } if !(is_at_first && stop.is_config_read) => {
                 *stop = Stop::default();
-                let mut world = self.shell.lock_all();
-                device::start(&mut world, self.node);
-                self.shell.after_activity(&mut world);
-                self.shell.leave(&world);
-                world.unlock_fair();
+                let mut locked = self.shell.lock_all();
+                device::start(&mut locked, self.node);
+                self.shell.after_activity(&mut locked);
+                self.shell.leave(&locked);
+                locked.unlock_fair();
             }
             Start::Continued { .. } | Start::New => {
                 self.reset_stopped(&mut stop);
@@ -158,16 +158,16 @@ impl ClusterFunction {
 
     fn reset_stopped(&self, stop: &mut Stop) {
         *stop = Stop::default();
-        let mut world = self.shell.lock_all();
-        device::reset(&mut world, self.node);
-        if let Some(card) = world.nodes.card_mut(self.node) {
+        let mut locked = self.shell.lock_all();
+        device::reset(&mut locked, self.node);
+        if let Some(card) = locked.nodes.card_mut(self.node) {
             card.host.want_doorbell(true);
         }
-        self.shell.after_activity(&mut world);
+        self.shell.after_activity(&mut locked);
         // Frames for this node may still wait for its guest's pages. The reset does not wait for them, because a card
         // that always has work would delay it forever.
-        self.shell.leave(&world);
-        world.unlock_fair();
+        self.shell.leave(&locked);
+        locked.unlock_fair();
     }
 
     /// Gives the queues to the card, so that threads of other nodes reach this node's.
@@ -285,20 +285,20 @@ impl ClusterFunction {
     }
 
     fn serve_descriptors(&self, queue: DescriptorQueue) -> bool {
-        let mut world = self.shell.lock_all();
-        let more = queues::serve_descriptors(&mut world, self.node, queue);
-        self.shell.after_activity(&mut world);
-        world.unlock_fair();
+        let mut locked = self.shell.lock_all();
+        let more = queues::serve_descriptors(&mut locked, self.node, queue);
+        self.shell.after_activity(&mut locked);
+        locked.unlock_fair();
         more
     }
 
     fn serve_control(&self) -> bool {
-        let mut world = self.shell.lock_all();
-        let more = queues::serve_control(&mut world, self.node);
-        self.shell.after_activity(&mut world);
+        let mut locked = self.shell.lock_all();
+        let more = queues::serve_control(&mut locked, self.node);
+        self.shell.after_activity(&mut locked);
         // Unlocks in favour of the waiting threads: this thread would otherwise get the locks again before they wake
         // up.
-        world.unlock_fair();
+        locked.unlock_fair();
         more
     }
 }

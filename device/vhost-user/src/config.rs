@@ -75,22 +75,22 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(Cluster, Vec<NodeIn
         infos.push(NodeInfo { name: node.name.clone(), config: device, policy, queue_pairs });
     }
     let cluster = Cluster::new(cards, &profile, fabric(config, &profile)?, config.seed);
-    let mut world = cluster.lock_all();
+    let mut locked = cluster.lock_all();
     for (number, node) in (0..).zip(&config.nodes) {
         if let Some(seed) = node.adversarial {
-            adversarial::make_adversarial(&mut world, number.into(), seed);
+            adversarial::make_adversarial(&mut locked, number.into(), seed);
         }
-        if let Some(card) = world.nodes.card_mut(number.into()) {
+        if let Some(card) = locked.nodes.card_mut(number.into()) {
             card.host_values = node.nic.model.host_values;
             card.limits = niclab_assembly::card_limits(&node.nic, nodes.into());
         }
-        settings::set_device_faults(&mut world, number.into(), &node.device_faults);
-        settings::set_link_faults(&mut world, number, &node.link.faults);
+        settings::set_device_faults(&mut locked, number.into(), &node.device_faults);
+        settings::set_link_faults(&mut locked, number, &node.link.faults);
     }
     if config.lockstep {
-        lockstep::start(&mut world);
+        lockstep::start(&mut locked);
     }
-    drop(world);
+    drop(locked);
     Ok((cluster, infos))
 }
 

@@ -58,7 +58,7 @@ impl Daemon {
     /// [`DaemonError`].
     pub fn start_after(config: &DaemonConfig, last: impl FnOnce()) -> Result<Self, DaemonError> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let (world, nodes) = config::build(config, cores)?;
+        let (locked, nodes) = config::build(config, cores)?;
         for info in &nodes {
             if info.policy == Policy::Poll {
                 log::warn!(
@@ -72,7 +72,7 @@ impl Daemon {
         // calls that read and restore it, so this thread then keeps the short slice.
         let _short = ShortSlice::take();
         last();
-        let shell = Shell::new(world, nodes);
+        let shell = Shell::new(locked, nodes);
         shell.set_rules(&mut shell.lock_all(), config.rules.is_on());
         let mut servers = Vec::new();
         for (node, place) in config.nodes.iter().enumerate() {

@@ -88,14 +88,14 @@ impl EthernetFunction {
 
     /// The connection has ended, with the guest or its QEMU.
     pub fn on_disconnect(&self) {
-        let mut world = self.shell.lock_all();
-        world.common.ethernet.host_reset(self.node);
-        let doorbells = world.common.ethernet.doorbells(self.node);
-        if let Some(state) = world.common.ethernet.states.get_mut(self.node) {
+        let mut locked = self.shell.lock_all();
+        locked.common.ethernet.host_reset(self.node);
+        let doorbells = locked.common.ethernet.doorbells(self.node);
+        if let Some(state) = locked.common.ethernet.states.get_mut(self.node) {
             state.earlier_doorbells = doorbells;
         }
-        let old = world.common.ethernet.functions.get_mut(self.node).map(std::mem::take);
-        drop(world);
+        let old = locked.common.ethernet.functions.get_mut(self.node).map(std::mem::take);
+        drop(locked);
         drop(old);
         self.shell.set_connected(self.node, |connected| connected.ethernet = false);
     }
@@ -111,12 +111,12 @@ impl EthernetFunction {
         if self.is_attached.swap(true, Ordering::Relaxed) {
             return;
         }
-        let mut world = self.shell.lock_all();
+        let mut locked = self.shell.lock_all();
         if self.link.attention().is_ending() {
             // The connection and its queues have ended before this thread got here.
             return;
         }
-        let functions = &mut world.common.ethernet.functions;
+        let functions = &mut locked.common.ethernet.functions;
         if let Some(function) = functions.get_mut(self.node).filter(|function| function.vrings.is_empty()) {
             function.vrings = vrings.to_vec();
             function.switches = Arc::clone(&self.switches);
@@ -140,12 +140,12 @@ impl EthernetFunction {
         let start = start_of(&awaited)?;
         forget_stop(vrings, start);
         *is_stopped = false;
-        let mut world = self.shell.lock_all();
+        let mut locked = self.shell.lock_all();
         if start == Start::New {
-            world.common.ethernet.host_reset(self.node);
+            locked.common.ethernet.host_reset(self.node);
         }
-        world.common.ethernet.set_stopped(self.node, false);
-        drop(world);
+        locked.common.ethernet.set_stopped(self.node, false);
+        drop(locked);
         // QEMU discards kicks from before the stop that the daemon has not taken.
         self.refill_all();
         Some(true)
@@ -153,8 +153,8 @@ impl EthernetFunction {
 
     /// Delivers the frames that wait for receive buffers.
     fn refill_all(&self) {
-        let mut world = self.shell.lock_all();
-        (0..self.queue_pairs).for_each(|pair| ethernet_function::refill(&mut world, self.node, pair));
+        let mut locked = self.shell.lock_all();
+        (0..self.queue_pairs).for_each(|pair| ethernet_function::refill(&mut locked, self.node, pair));
     }
 
     /// Notes that the guest has queued frames in the transmit queue of this pair.
@@ -171,12 +171,12 @@ impl EthernetFunction {
     fn transmit(&self) -> bool {
         for _ in 0..MAX_BUDGETS {
             let Some(pair) = self.sending.lock().pop_front() else { return false };
-            let mut world = self.shell.lock_all();
-            let more = ethernet_function::transmit(&mut world, self.node, pair);
-            self.shell.after_activity(&mut world);
+            let mut locked = self.shell.lock_all();
+            let more = ethernet_function::transmit(&mut locked, self.node, pair);
+            self.shell.after_activity(&mut locked);
             // Unlocks in favour of the waiting threads: this thread would otherwise get the locks again before they
             // wake up.
-            world.unlock_fair();
+            locked.unlock_fair();
             if more {
                 self.wants_to_send(pair);
             }
@@ -216,14 +216,14 @@ impl VhostUserBackend for EthernetFunction {
 
     fn acked_features(&self, features: u64) {
         let is_stopped = self.is_stopped.lock();
-        let mut world = self.shell.lock_all();
-        let functions = &world.common.ethernet.functions;
+        let mut locked = self.shell.lock_all();
+        let functions = &locked.common.ethernet.functions;
         // QEMU acknowledges features once for each pair, and earlier pairs receive already.
         let is_running = functions.get(self.node).is_some_and(Function::is_running);
         if !*is_stopped && !is_running {
-            world.common.ethernet.host_reset(self.node);
+            locked.common.ethernet.host_reset(self.node);
         }
-        if let Some(function) = world.common.ethernet.functions.get_mut(self.node) {
+        if let Some(function) = locked.common.ethernet.functions.get_mut(self.node) {
             function.negotiated = Negotiated::new(features);
         }
     }
@@ -248,11 +248,11 @@ impl VhostUserBackend for EthernetFunction {
         let bar = self.shell.lock_all().nodes.card(self.node).and_then(|card| card.host.pages.bar.identity());
         let memory = Arc::new(DmaMemory::guarded(&memory.memory(), bar, self.link.attention())?);
         self.link.set_memory(Arc::clone(&memory));
-        let mut world = self.shell.lock_all();
-        let function = world.common.ethernet.functions.get_mut(self.node);
+        let mut locked = self.shell.lock_all();
+        let function = locked.common.ethernet.functions.get_mut(self.node);
         let old = function.map(|function| std::mem::replace(&mut function.memory, memory));
         // Unmapping a large mapping takes milliseconds, so the nodes are unlocked first.
-        drop(world);
+        drop(locked);
         drop(old);
         Ok(())
     }

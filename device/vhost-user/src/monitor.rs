@@ -218,23 +218,23 @@ fn answer_while(shell: &Shell, heart: &Heart, request: &Request, is_asked: &dyn 
     let refused = |message| Answer::Error { message };
     let answered = match request {
         Request::Heartbeat => heart.beat(shell).map(Answer::Heartbeat),
-        Request::Stats => heart.world(shell).map(|mut world| {
-            shell.catch_up(&mut world);
-            settings::check_memory(&mut world);
-            let stats = stats(shell, &world);
-            shell.after_activity(&mut world);
+        Request::Stats => heart.lock_all(shell).map(|mut locked| {
+            shell.catch_up(&mut locked);
+            settings::check_memory(&mut locked);
+            let stats = stats(shell, &locked);
+            shell.after_activity(&mut locked);
             Answer::Stats(stats)
         }),
-        Request::BeginMeasurement => heart.world(shell).map(|mut world| {
-            shell.catch_up(&mut world);
-            ledgers::begin_measurement(&mut world);
-            let before = stats(shell, &world);
-            shell.after_activity(&mut world);
+        Request::BeginMeasurement => heart.lock_all(shell).map(|mut locked| {
+            shell.catch_up(&mut locked);
+            ledgers::begin_measurement(&mut locked);
+            let before = stats(shell, &locked);
+            shell.after_activity(&mut locked);
             Answer::Stats(before)
         }),
         Request::Watch(_) => Ok(refused("a watch request needs a connection of its own".to_owned())),
-        Request::Health => heart.world(shell).map(|world| Answer::Health(health(shell, &world))),
-        Request::Faults => heart.world(shell).map(|world| Answer::Faults(link_states(shell, &world))),
+        Request::Health => heart.lock_all(shell).map(|locked| Answer::Health(health(shell, &locked))),
+        Request::Faults => heart.lock_all(shell).map(|locked| Answer::Faults(link_states(shell, &locked))),
         Request::ChangeFaults { node, change } => {
             let changed = change_faults(shell, heart, node, |faults| faults.changed(change));
             changed.map(|changed| changed.map_or_else(refused, Answer::Faults))
@@ -251,16 +251,16 @@ fn answer_while(shell: &Shell, heart: &Heart, request: &Request, is_asked: &dyn 
             let loaded = load(shell, heart, nodes, image, is_asked);
             loaded.map(|loaded| loaded.unwrap_or_else(refused))
         }
-        Request::SetRules { rules } => heart.world(shell).map(|mut world| {
-            shell.set_rules(&mut world, rules.is_on());
+        Request::SetRules { rules } => heart.lock_all(shell).map(|mut locked| {
+            shell.set_rules(&mut locked, rules.is_on());
             Answer::Done
         }),
         Request::AwaitBrokenRules { seen } => {
             await_broken_rules(shell, heart, *seen, is_asked).map(Answer::BrokenRules)
         }
-        Request::PlaceBrokenRule { node, number, guest_at } => heart.world(shell).map(|mut world| {
+        Request::PlaceBrokenRule { node, number, guest_at } => heart.lock_all(shell).map(|mut locked| {
             let place =
-                |node| world.nodes.card_mut(node).map(|card| card.host.rule_check.place(*number, guest_at));
+                |node| locked.nodes.card_mut(node).map(|card| card.host.rule_check.place(*number, guest_at));
             number_of(shell, node).map(place).map_or_else(refused, |_| Answer::Done)
         }),
         Request::SetAdversarialSeed { nodes, seed } => set_adversarial_seed(shell, heart, nodes, *seed)
@@ -283,20 +283,20 @@ fn await_broken_rules(
     let until = Instant::now() + RULES_WAIT;
     loop {
         // The device does not check by itself for posts without a doorbell.
-        settings::peek_rules(&mut heart.world(shell)?);
+        settings::peek_rules(&mut heart.lock_all(shell)?);
         let is_broken = (0..RULES_INTERVAL.as_millis() / ASK_INTERVAL.as_millis())
             .any(|_| shell.alarm().wait(seen, ASK_INTERVAL) > seen || !is_asked());
         if is_broken || Instant::now() >= until {
-            let world = heart.world(shell)?;
-            return Ok(broken_rules(shell, &world));
+            let locked = heart.lock_all(shell)?;
+            return Ok(broken_rules(shell, &locked));
         }
     }
 }
 
 /// The broken rules of the nodes that broke any.
-fn broken_rules(shell: &Shell, world: &LockedNodes<'_>) -> BrokenRules {
+fn broken_rules(shell: &Shell, locked: &LockedNodes<'_>) -> BrokenRules {
     let of_node = |(number, info): (usize, &crate::shell::NodeInfo)| {
-        let book = world.nodes.card(number)?.host.rule_check.book()?;
+        let book = locked.nodes.card(number)?.host.rule_check.book()?;
         let broken_rules = named(book.counts());
         let broken_rule_log = book.log().cloned().collect();
         let name = info.name.clone();
@@ -321,29 +321,29 @@ fn change_faults(
     node: &str,
     change: impl FnOnce(&Faults) -> Faults,
 ) -> Result<Result<LinkStates, String>, Stuck> {
-    let mut world = heart.world(shell)?;
+    let mut locked = heart.lock_all(shell)?;
     let apply = || {
         let number = number_of(shell, node)?;
-        let faults = change(world.common.network.faults().get(number).unwrap_or(&Faults::default()));
+        let faults = change(locked.common.network.faults().get(number).unwrap_or(&Faults::default()));
         faults.check().map_err(|error| error.to_string())?;
-        shell.set_faults(&mut world, number as u16, &faults);
-        Ok(link_states(shell, &world))
+        shell.set_faults(&mut locked, number as u16, &faults);
+        Ok(link_states(shell, &locked))
     };
     Ok(apply())
 }
 
-fn link_states(shell: &Shell, world: &LockedNodes<'_>) -> LinkStates {
-    let nodes = (0..).zip(shell.nodes()).zip(world.common.network.faults());
+fn link_states(shell: &Shell, locked: &LockedNodes<'_>) -> LinkStates {
+    let nodes = (0..).zip(shell.nodes()).zip(locked.common.network.faults());
     let state = |((number, info), faults): ((u16, &crate::shell::NodeInfo), &Faults)| LinkState {
         name: info.name.clone(),
         faults: *faults,
-        link_events: world
+        link_events: locked
             .nodes
             .get(number.into())
             .map(|node| node.port.counters())
             .map(link_events)
             .unwrap_or_default(),
-        device_faults: world
+        device_faults: locked
             .nodes
             .card(number.into())
             .map(|card| card.device_faults.clone())
@@ -359,10 +359,10 @@ fn change_device_faults(
     node: &str,
     change: impl FnOnce(&DeviceFaults) -> Result<DeviceFaults, String>,
 ) -> Result<Result<LinkStates, String>, Stuck> {
-    let mut world = heart.world(shell)?;
+    let mut locked = heart.lock_all(shell)?;
     let apply = || {
         let number = number_of(shell, node)?;
-        let before = world.nodes.card(number).map(|card| card.device_faults.clone()).unwrap_or_default();
+        let before = locked.nodes.card(number).map(|card| card.device_faults.clone()).unwrap_or_default();
         let faults = change(&before)?;
         let problem = |p: DeviceFaultProblem| format!("`{}`: {}; {}", p.key, p.what, p.remedy);
         let problems: Vec<String> = faults.problems().into_iter().map(problem).collect();
@@ -372,8 +372,8 @@ fn change_device_faults(
         if !faults.is_none() {
             shell.idle().shorten();
         }
-        settings::set_device_faults(&mut world, number, &faults);
-        Ok(link_states(shell, &world))
+        settings::set_device_faults(&mut locked, number, &faults);
+        Ok(link_states(shell, &locked))
     };
     Ok(apply())
 }
@@ -389,8 +389,8 @@ fn set_adversarial_seed(
         Ok(numbers) => numbers,
         Err(message) => return Ok(Err(message)),
     };
-    let mut world = heart.world(shell)?;
-    Ok(adversarial::reseed(&mut world, &numbers, seed).map_err(|kind| {
+    let mut locked = heart.lock_all(shell)?;
+    Ok(adversarial::reseed(&mut locked, &numbers, seed).map_err(|kind| {
         let name = shell.nodes().get(kind).map_or("", |info| &info.name);
         format!(
             "the card of node `{name}` is not adversarial, and cannot become so while it runs: start the cluster with \
@@ -425,14 +425,14 @@ fn load(
         Err(message) => return Ok(Err(message)),
     };
     let name = |node: usize| shell.nodes().get(node).map_or("", |info| &info.name);
-    let mut world = heart.world(shell)?;
-    if let Err(error) = shell.load(&mut world, &numbers, image) {
+    let mut locked = heart.lock_all(shell)?;
+    if let Err(error) = shell.load(&mut locked, &numbers, image) {
         return Ok(Err(match error {
             LoadError::Card { node, error } => format!("node `{}`: {error}", name(node)),
             error => error.to_string(),
         }));
     }
-    drop(world);
+    drop(locked);
     let until = Instant::now() + LOAD_TIMEOUT;
     let mut took = None;
     while took.is_none() && Instant::now() < until && is_asked() {
@@ -448,12 +448,12 @@ fn load(
     Ok(Ok(Answer::Loaded { model_time_ps: took.as_ps() }))
 }
 
-fn stats(shell: &Shell, world: &LockedNodes<'_>) -> DaemonStats {
+fn stats(shell: &Shell, locked: &LockedNodes<'_>) -> DaemonStats {
     let nodes = shell.nodes().iter().enumerate();
     let nodes: Vec<NodeFigures> =
-        nodes.map(|(number, info)| node_figures(world, number, &info.name)).collect();
+        nodes.map(|(number, info)| node_figures(locked, number, &info.name)).collect();
     let mut latency = Histogram::default();
-    for (_, card) in world.nodes.cards() {
+    for (_, card) in locked.nodes.cards() {
         latency.merge(card.nic.ledger().latency());
     }
     let why_estimate = why_estimate(&nodes);
@@ -461,23 +461,23 @@ fn stats(shell: &Shell, world: &LockedNodes<'_>) -> DaemonStats {
         version: STATS_VERSION,
         wall_uptime_ns: u64::try_from(shell.started().elapsed().as_nanos()).unwrap_or(u64::MAX),
         model: ModelFigures {
-            time_ps: world.model_time().as_ps(),
+            time_ps: locked.model_time().as_ps(),
             is_exact: why_estimate.is_none(),
             why_estimate,
             latency: histogram(&latency),
             ..ModelFigures::default()
         },
         nodes,
-        fabric: fabric(world.nodes.iter().map(|(_, node)| &node.port)),
+        fabric: fabric(locked.nodes.iter().map(|(_, node)| &node.port)),
     }
 }
 
-fn node_figures(world: &LockedNodes<'_>, number: usize, name: &str) -> NodeFigures {
-    let mut figures = world.nodes.card(number).map(card_figures).unwrap_or_default();
+fn node_figures(locked: &LockedNodes<'_>, number: usize, name: &str) -> NodeFigures {
+    let mut figures = locked.nodes.card(number).map(card_figures).unwrap_or_default();
     figures.name = name.to_owned();
-    figures.model_time_ps = world.nodes.bus(number).map_or(0, |bus| bus.clock().as_ps());
-    figures.doorbells += world.common.ethernet.doorbells(number);
-    if let Some(state) = world.common.ethernet.states.get(number) {
+    figures.model_time_ps = locked.nodes.bus(number).map_or(0, |bus| bus.clock().as_ps());
+    figures.doorbells += locked.common.ethernet.doorbells(number);
+    if let Some(state) = locked.common.ethernet.states.get(number) {
         figures.ethernet = traffic(&state.traffic);
         figures.ethernet_ledger = entries(state.nic.ledger());
         figures.ethernet_model_latency = histogram(state.nic.ledger().latency());
@@ -488,7 +488,7 @@ fn node_figures(world: &LockedNodes<'_>, number: usize, name: &str) -> NodeFigur
         figures.shortcuts.append(&mut named([("ethernet_series", state.series_frames)]));
         figures.violations.append(&mut named(state.violations.iter().map(|(name, count)| (*name, *count))));
     }
-    if let Some(node) = world.nodes.get(number) {
+    if let Some(node) = locked.nodes.get(number) {
         figures.link_events = link_events(node.port.counters());
         figures.shortcuts.append(&mut named([
             ("unencoded", node.card.counts.fast_path),
@@ -571,7 +571,7 @@ const fn traffic(traffic: &Traffic) -> TrafficStats {
     }
 }
 
-fn health(shell: &Shell, world: &LockedNodes<'_>) -> DaemonHealth {
+fn health(shell: &Shell, locked: &LockedNodes<'_>) -> DaemonHealth {
     // A thread that changes either of the two also locks all nodes first.
     let connected = shell.connected();
     let nodes = shell.nodes().iter().zip(connected).enumerate();
@@ -579,8 +579,8 @@ fn health(shell: &Shell, world: &LockedNodes<'_>) -> DaemonHealth {
         name: info.name.clone(),
         cluster_connected: connected.cluster,
         ethernet_connected: connected.ethernet,
-        cluster_driver_ok: world.nodes.card(number).is_some_and(|card| card.host.state.is_running),
-        ethernet_driver_ok: is_ethernet_running(world, number),
+        cluster_driver_ok: locked.nodes.card(number).is_some_and(|card| card.host.state.is_running),
+        ethernet_driver_ok: is_ethernet_running(locked, number),
         bar_mapped: connected.bar,
     };
     DaemonHealth { version: STATS_VERSION, nodes: nodes.map(node).collect() }
@@ -588,8 +588,8 @@ fn health(shell: &Shell, world: &LockedNodes<'_>) -> DaemonHealth {
 
 /// Whether the driver of a node's Ethernet function has set DRIVER_OK. The front end then starts the queues, and
 /// always those of the first pair.
-pub fn is_ethernet_running(world: &LockedNodes<'_>, number: usize) -> bool {
-    world.common.ethernet.functions.get(number).is_some_and(|function| {
+pub fn is_ethernet_running(locked: &LockedNodes<'_>, number: usize) -> bool {
+    locked.common.ethernet.functions.get(number).is_some_and(|function| {
         !function.vrings.is_empty()
             && function.vrings.iter().take(QUEUES_PER_PAIR).all(|vring| vring.get_ref().get_queue().ready())
     })

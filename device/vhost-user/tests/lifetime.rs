@@ -142,7 +142,7 @@ fn play_stuck() {
     println!("{READY_LINE}");
     lifetime.wait().unwrap();
     drop(lab);
-    println!("the world was not stuck");
+    println!("the locked was not stuck");
 }
 
 fn ends_though_stuck() {

@@ -10,7 +10,7 @@ const MIB: u64 = 1024 * 1024;
 const PIECE_BYTES: u64 = 32 * MIB;
 
 /// The agent stops when less than this can be taken.
-const LEAST_BYTES: u64 = MIB;
+const MIN_BYTES: u64 = MIB;
 
 /// The memory that the kernel reserves for itself, in KiB. With transparent huge pages it is up to a twentieth of all
 /// memory (Linux, `mm/khugepaged.c`, `set_recommended_min_free_kbytes`). The kernel kills processes before it uses this
@@ -79,7 +79,7 @@ fn fill(
         // Room for other processes, above twice the kernel's reserve: below that the kernel starts to reclaim memory.
         let margin = 8 * MIB + total / 32 + 2 * kept;
         let piece = free.saturating_sub(margin).min(first.saturating_sub(filled)).min(PIECE_BYTES);
-        if piece < LEAST_BYTES {
+        if piece < MIN_BYTES {
             return Ok(filled);
         }
         take(piece)?;

@@ -18,7 +18,7 @@ use crate::pattern::{WHOLE_EVERY, compare};
 /// Bytes of the tag, which precedes the payload.
 const TAG_BYTES: usize = 16;
 /// The longest control payload: the farewell.
-const LEAST_BYTES: usize = 48;
+const MIN_BYTES: usize = 48;
 /// Maximum number of send buffers, and of receive buffers.
 const PLACES: usize = 64;
 /// Maximum memory of each kind, if that allows at least four buffers.
@@ -57,7 +57,7 @@ impl PostChannel {
     ) -> Result<Self, Failure> {
         let mut port = Port::open(device, PortOptions::default().port(options.port).slices(options.slices))?;
         port.set_wait_policy(options.policy);
-        let room_bytes = (TAG_BYTES + payload_bytes.max(LEAST_BYTES)).next_multiple_of(UNIT_BYTES as usize);
+        let room_bytes = (TAG_BYTES + payload_bytes.max(MIN_BYTES)).next_multiple_of(UNIT_BYTES as usize);
         // Whole cache lines.
         let place_bytes = room_bytes.next_multiple_of(64);
         // The queue has a slot for each event of them, and spare ones.
@@ -211,7 +211,7 @@ impl PostChannel {
 /// [`Failure::Usage`].
 pub fn check_size(device: &Device, bytes: usize) -> Result<(), Failure> {
     let most = usize::try_from(device.info().max_message_bytes).unwrap_or(usize::MAX);
-    let needed = (TAG_BYTES + bytes.max(LEAST_BYTES)).next_multiple_of(UNIT_BYTES as usize);
+    let needed = (TAG_BYTES + bytes.max(MIN_BYTES)).next_multiple_of(UNIT_BYTES as usize);
     if needed <= most {
         return Ok(());
     }

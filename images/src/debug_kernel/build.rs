@@ -53,7 +53,7 @@ const SYMBOLS: &str = "Module.symvers";
 const BEFORE_KASAN: [&str; 2] = ["KASAN_SANITIZE_enlighten.o=n", "KASAN_SANITIZE_string.o=n"];
 
 /// Maximum number of the compiler's lines to show.
-const MOST_LINES: usize = 60;
+const MAX_LINES: usize = 60;
 
 type Detail<'a> = &'a (dyn Fn(&str) + Sync);
 
@@ -218,7 +218,7 @@ impl Kernel<'_> {
             } else if !line.trim().is_empty() {
                 said.push_back(line.to_owned());
             }
-            if said.len() > MOST_LINES {
+            if said.len() > MAX_LINES {
                 said.pop_front();
             }
         })?;

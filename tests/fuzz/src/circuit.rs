@@ -17,7 +17,7 @@ use niclab_model::time::Time;
 use crate::scene::{bytes_of, opening, region_open};
 
 /// The maximum number of events.
-const MOST_STEPS: u32 = 2_000;
+const MAX_STEPS: u32 = 2_000;
 /// The number of messages in each direction.
 pub const MESSAGES: u64 = 6;
 const ROOM: u64 = 8_192;
@@ -82,7 +82,7 @@ fn carry(sides: &mut [Side; 2]) {
         }
     }
     let mut flying = std::collections::VecDeque::new();
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         for (node, side) in sides.iter_mut().enumerate() {
             while let Some(output) = side.nic.poll_output() {
                 match output {

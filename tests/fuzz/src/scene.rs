@@ -205,12 +205,12 @@ impl Scene {
 
     /// Sends a frame from node 1 to the wire, as a faulty card would.
     pub fn inject(&mut self, frame: FrameBytes) {
-        let mut world = self.lock_all();
-        let LockedNodes { nodes, common } = &mut world;
+        let mut locked = self.lock_all();
+        let LockedNodes { nodes, common } = &mut locked;
         let frame = Carried::Whole(frame.into());
         common.network.keep(nodes, Time::ZERO.into(), 1, frame, None);
-        service::serve_pages(&mut world, 0);
-        deadlines::pass_time(&mut world);
+        service::serve_pages(&mut locked, 0);
+        deadlines::pass_time(&mut locked);
     }
 
     fn request<T: ToBytes>(&mut self, node: usize, operation: u32, body: &T) {

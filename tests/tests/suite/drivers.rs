@@ -27,7 +27,7 @@ fn every_seeded_bug_applies_to_the_driver() {
 fn at_least_20_driver_bugs_exist_and_at_most_two_are_not_found() {
     let names: BTreeSet<&str> = VARIANTS.iter().map(|variant| variant.name).collect();
     assert!(names.len() >= 20 && names.len() == VARIANTS.len());
-    let beyond = VARIANTS.iter().filter(|variant| matches!(variant.finder, Finder::Nobody(_)));
+    let beyond = VARIANTS.iter().filter(|variant| matches!(variant.finder, Finder::NotFound(_)));
     assert!(beyond.count() <= 2);
     for driver in [Driver::Ultra, Driver::Gamma, Driver::Ours] {
         assert!(VARIANTS.iter().any(|variant| variant.driver == driver), "{driver:?}");

@@ -154,7 +154,7 @@ pub struct Interrupts {
     /// Interrupts that the card raised.
     pub counted: u64,
     /// Interrupts that the card raised with a count that restarts from 0 at each interrupt.
-    pub counted_anew: u64,
+    pub counted_restarted: u64,
 }
 
 /// The local bus under one interpretation of the four crossings.
@@ -325,7 +325,12 @@ impl Interrupts {
             ensure!(receiver.bytes_received == u64::from(TRANSFER_BYTES), "{chunk}: not all of it came");
             Ok(receiver.interrupts.values().sum())
         };
-        Ok(Self { chunk_bytes, paper, counted: count(chunk_bytes)?, counted_anew: count(whole_packets)? })
+        Ok(Self {
+            chunk_bytes,
+            paper,
+            counted: count(chunk_bytes)?,
+            counted_restarted: count(whole_packets)?,
+        })
     }
 }
 

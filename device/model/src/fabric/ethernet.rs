@@ -103,7 +103,7 @@ pub enum Concern {
     /// The Ethernet function and the MAC endpoints.
     All,
     /// No receiver: the check sequence of an ordinary frame is wrong.
-    Nobody,
+    Discard,
 }
 
 impl Concern {
@@ -131,7 +131,7 @@ impl Concern {
     pub const fn damaged(self) -> Self {
         match self {
             Self::Card => Self::Card,
-            _ => Self::Nobody,
+            _ => Self::Discard,
         }
     }
 
@@ -140,7 +140,7 @@ impl Concern {
         match self {
             Self::Host | Self::All => true,
             Self::Stations(of) => of != node,
-            Self::Card | Self::Nobody => false,
+            Self::Card | Self::Discard => false,
         }
     }
 
@@ -149,7 +149,7 @@ impl Concern {
         match self {
             Self::All => true,
             Self::Stations(of) => of == node,
-            Self::Host | Self::Card | Self::Nobody => false,
+            Self::Host | Self::Card | Self::Discard => false,
         }
     }
 }

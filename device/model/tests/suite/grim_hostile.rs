@@ -35,13 +35,13 @@ fn card(node: u16) -> Config {
     Config { card_memory_bytes: outbound + INBOUND, ..card }
 }
 
-struct World {
+struct Simulation {
     wire: Wire,
     /// The sequence number that the victim announced as its next one, by channel.
     next: BTreeMap<u8, u32>,
 }
 
-impl World {
+impl Simulation {
     fn new() -> Self {
         let mut wire = Wire::new(1, Faults::default(), NODES, card);
         for node in 0..usize::from(NODES) {
@@ -203,25 +203,25 @@ fn invalid_frames_are_counted_by_kind() {
         frame(header(2, 0, Kind::Report(failures(0, 1, 10))), &[]),
     ];
     for wrong in malformed {
-        let mut world = World::new();
-        world.inject(wrong.clone());
-        let card = world.wire.hosts[VICTIM].nic.nic.counters().card;
+        let mut simulation = Simulation::new();
+        simulation.inject(wrong.clone());
+        let card = simulation.wire.hosts[VICTIM].nic.nic.counters().card;
         // A report about messages that were not sent still counts in the sequence and is acknowledged.
         assert_eq!(
-            (card.malformed, world.wire.outputs.min(1)),
+            (card.malformed, simulation.wire.outputs.min(1)),
             (1, usize::from(wrong[15] >> 4 == 6)),
             "{wrong:02x?}"
         );
     }
     let mut damaged = sound.clone();
     damaged[70] ^= 1;
-    let mut world = World::new();
-    world.inject(damaged);
-    world.inject(with(&|frame| frame[14] = 7));
-    let card = world.wire.hosts[VICTIM].nic.nic.counters().card;
+    let mut simulation = Simulation::new();
+    simulation.inject(damaged);
+    simulation.inject(with(&|frame| frame[14] = 7));
+    let card = simulation.wire.hosts[VICTIM].nic.nic.counters().card;
     assert_eq!((card.damaged, card.foreign_frames, card.malformed), (1, 1, 0));
-    world.inject(sound);
-    assert_eq!(world.wire.receive(VICTIM, 0).unwrap().payload, [1; 100]);
+    simulation.inject(sound);
+    assert_eq!(simulation.wire.receive(VICTIM, 0).unwrap().payload, [1; 100]);
 }
 
 #[test]
@@ -236,36 +236,36 @@ fn inconsistent_fragments_end_their_message_and_are_counted() {
         part((48 << 10) - 100, 48 << 10),
     ];
     for second in wrong {
-        let mut world = World::new();
-        world.inject(frame(header(2, 0, Kind::Message(part(0, 300))), &[1; 100]));
-        world.inject(frame(header(2, 1, Kind::Message(second)), &[2; 100]));
-        world.inject(frame(header(2, 2, Kind::Message(part(200, 300))), &[3; 100]));
-        world.inject(frame(header(2, 3, Kind::Message(fragment(0))), &[]));
-        let came = world.wire.receive(VICTIM, 0).expect("the next message comes");
-        assert_eq!((came.payload.len(), world.wire.receive(VICTIM, 0)), (0, None), "{second:?}");
-        let card = world.wire.hosts[VICTIM].nic.nic.counters().card;
+        let mut simulation = Simulation::new();
+        simulation.inject(frame(header(2, 0, Kind::Message(part(0, 300))), &[1; 100]));
+        simulation.inject(frame(header(2, 1, Kind::Message(second)), &[2; 100]));
+        simulation.inject(frame(header(2, 2, Kind::Message(part(200, 300))), &[3; 100]));
+        simulation.inject(frame(header(2, 3, Kind::Message(fragment(0))), &[]));
+        let came = simulation.wire.receive(VICTIM, 0).expect("the next message comes");
+        assert_eq!((came.payload.len(), simulation.wire.receive(VICTIM, 0)), (0, None), "{second:?}");
+        let card = simulation.wire.hosts[VICTIM].nic.nic.counters().card;
         // A fragment that restarts its message is counted as malformed, too.
         assert_eq!(
             card.malformed,
             u64::from(second.offset > 0) + u64::from(second.offset == 0),
             "{second:?}"
         );
-        world.wire.release(VICTIM, 0);
-        world.exchange(None);
-        world.wire.check_memory();
+        simulation.wire.release(VICTIM, 0);
+        simulation.exchange(None);
+        simulation.wire.check_memory();
     }
 }
 
 #[test]
 fn invalid_failure_counts_are_counted_but_not_reported() {
-    let mut world = World::new();
+    let mut simulation = Simulation::new();
     let to = To::Handler { handler: 30, arguments: [0; 4] };
     let message = Message { node: ENEMY, endpoint: 0, to, payload: Vec::new(), segment: 0, interrupt: false };
-    (0..8).for_each(|_| assert!(world.wire.send(VICTIM, 0, &message, REGION)));
-    world.settle(None);
-    let report = |world: &World| {
-        let line = world.wire.hosts[VICTIM].line(0);
-        (line.refused, line.refusal, world.wire.hosts[VICTIM].nic.nic.counters().card.malformed)
+    (0..8).for_each(|_| assert!(simulation.wire.send(VICTIM, 0, &message, REGION)));
+    simulation.settle(None);
+    let report = |simulation: &Simulation| {
+        let line = simulation.wire.hosts[VICTIM].line(0);
+        (line.refused, line.refusal, simulation.wire.hosts[VICTIM].nic.nic.counters().card.malformed)
     };
     // Owner, failure count and reason of the acknowledgement; then the program's status line. Eight messages have
     // begun.
@@ -280,72 +280,78 @@ fn invalid_failure_counts_are_counted_but_not_reported() {
     ];
     for (sequence, (owner, count, reason, expected)) in (1..).zip(answers) {
         let kind = Kind::Acknowledgement(failures(owner, count, reason));
-        world.inject(frame(header(0, sequence, kind), &[]));
-        assert!(world.wire.outputs < 10, "{}", world.wire.outputs);
-        assert_eq!(report(&world), expected, "{owner} {count}");
+        simulation.inject(frame(header(0, sequence, kind), &[]));
+        assert!(simulation.wire.outputs < 10, "{}", simulation.wire.outputs);
+        assert_eq!(report(&simulation), expected, "{owner} {count}");
     }
-    assert_eq!(world.wire.hosts[VICTIM].line(0).sent, 7);
+    assert_eq!(simulation.wire.hosts[VICTIM].line(0).sent, 7);
     // A report is taken once and in its order. Its count must not exceed the messages sent.
     for (sequence, count, expected) in
         [(1, 8, (8, 10, 2)), (0, 8, (8, 10, 2)), (0, 9, (8, 10, 2)), (1, 9, (8, 10, 3))]
     {
-        world.inject(frame(header(0, sequence, Kind::Report(failures(0, count, 12))), &[]));
-        assert_eq!(report(&world), expected, "{count}");
+        simulation.inject(frame(header(0, sequence, Kind::Report(failures(0, count, 12))), &[]));
+        assert_eq!(report(&simulation), expected, "{count}");
     }
     // The next owner gets no report of earlier messages.
-    world.wire.close(VICTIM, 0);
-    world.wire.open(VICTIM, 0, OPENING);
-    world.inject(frame(header(0, 2, Kind::Report(failures(0, 1, 12))), &[]));
-    world.inject(frame(header(0, 3, Kind::Report(failures(1, 1, 12))), &[]));
-    assert_eq!(report(&world), (0, 0, 4));
-    world.exchange(Some(0));
+    simulation.wire.close(VICTIM, 0);
+    simulation.wire.open(VICTIM, 0, OPENING);
+    simulation.inject(frame(header(0, 2, Kind::Report(failures(0, 1, 12))), &[]));
+    simulation.inject(frame(header(0, 3, Kind::Report(failures(1, 1, 12))), &[]));
+    assert_eq!(report(&simulation), (0, 0, 4));
+    simulation.exchange(Some(0));
 }
 
 #[test]
 fn unfinished_messages_return_room_that_others_wait_for() {
-    let mut world = World::new();
+    let mut simulation = Simulation::new();
     // Unfinished messages take all slices and nearly all of the payload region.
     for channel in 0..8 {
-        world.inject(frame(header(channel, 0, Kind::Message(fragment(900))), &[1; 100]));
+        simulation.inject(frame(header(channel, 0, Kind::Message(fragment(900))), &[1; 100]));
     }
     // As long as no other message waits, an unfinished message may take any time.
-    world.settle(None);
-    assert_eq!(world.count("unfinished"), 0);
-    let begin = world.wire.now;
-    world.exchange(None);
-    let waited = world.wire.now.since(begin);
-    assert_eq!((world.count("unfinished"), world.count("queue_bytes_taken") > 0), (8, true));
+    simulation.settle(None);
+    assert_eq!(simulation.count("unfinished"), 0);
+    let begin = simulation.wire.now;
+    simulation.exchange(None);
+    let waited = simulation.wire.now.since(begin);
+    assert_eq!((simulation.count("unfinished"), simulation.count("queue_bytes_taken") > 0), (8, true));
     // Eight times the longest wait of a sender: the stall, the longest wait, and the time of a window.
     assert!(waited > Span::from_ns(240_000_000) && waited < Span::from_ns(400_000_000), "{waited:?}");
     for channel in 0..8 {
         // The rest of an abandoned message is ignored, and the message after it arrives.
         let rest = Fragment { offset: 100, ..fragment(900) };
-        world.inject(frame(header(channel, 1, Kind::Message(rest)), &[1; 800]));
-        world.inject(frame(header(channel, 2, Kind::Message(fragment(0))), &[]));
-        let came = world.wire.receive(VICTIM, 0).expect("a message");
-        assert_eq!((came.channel, came.payload.len(), world.wire.receive(VICTIM, 0)), (channel, 0, None));
-        world.wire.release(VICTIM, 0);
+        simulation.inject(frame(header(channel, 1, Kind::Message(rest)), &[1; 800]));
+        simulation.inject(frame(header(channel, 2, Kind::Message(fragment(0))), &[]));
+        let came = simulation.wire.receive(VICTIM, 0).expect("a message");
+        assert_eq!(
+            (came.channel, came.payload.len(), simulation.wire.receive(VICTIM, 0)),
+            (channel, 0, None)
+        );
+        simulation.wire.release(VICTIM, 0);
     }
-    assert_eq!(world.wire.hosts[VICTIM].nic.nic.counters().card.malformed, 0);
-    world.wire.check_memory();
+    assert_eq!(simulation.wire.hosts[VICTIM].nic.nic.counters().card.malformed, 0);
+    simulation.wire.check_memory();
 }
 
 #[test]
 fn a_slot_posted_to_a_full_header_ring_is_ignored() {
-    let mut world = World::new();
+    let mut simulation = Simulation::new();
     let to = To::Handler { handler: 30, arguments: [0; 4] };
     let message = Message { node: ENEMY, endpoint: 0, to, payload: Vec::new(), segment: 0, interrupt: false };
     let mut launched = 0;
-    while launched <= card(0).headers && world.wire.send(VICTIM, 0, &message, REGION) {
+    while launched <= card(0).headers && simulation.wire.send(VICTIM, 0, &message, REGION) {
         launched += 1;
     }
     assert_eq!(launched, card(0).headers);
     for code in [CHANNEL_SHORT, CHANNEL_SEGMENT, 99] {
-        world.wire.handle(VICTIM, Input::PageStore(PageStore { port: 0, code, words: [0; 10] }));
-        assert_eq!(world.wire.outputs, 0);
+        simulation.wire.handle(VICTIM, Input::PageStore(PageStore { port: 0, code, words: [0; 10] }));
+        assert_eq!(simulation.wire.outputs, 0);
     }
-    assert!(!world.wire.hosts[VICTIM].nic.accepts_store(0));
-    assert_eq!((world.count("short_sent"), world.wire.hosts[VICTIM].line(0).refused), (launched.into(), 0));
+    assert!(!simulation.wire.hosts[VICTIM].nic.accepts_store(0));
+    assert_eq!(
+        (simulation.count("short_sent"), simulation.wire.hosts[VICTIM].line(0).refused),
+        (launched.into(), 0)
+    );
 }
 
 /// The code of a slot's launch word, and the words of the slot.
@@ -485,7 +491,7 @@ proptest! {
     fn any_slot_is_accepted_or_refused_as_the_contract_requires(
         slots in prop::collection::vec((any_slot(), 0..3_u32), 1..60),
     ) {
-        let mut world = World::new();
+        let mut simulation = Simulation::new();
         let mut pushing: Option<(u32, u32)> = None;
         for ((code, words), relative) in slots {
             let mut slot = (code, words);
@@ -494,9 +500,9 @@ proptest! {
                 let next = if relative == 1 { bytes } else { pushed + (bytes - pushed).div_ceil(2) };
                 slot.1[9] = slot.1[9] & !0xffff_ffff | u64::from(next);
             }
-            let before = world.wire.hosts[VICTIM].line(0).refused;
-            prop_assert!(world.wire.launch_words(VICTIM, 0, slot.0, slot.1));
-            let line = world.wire.hosts[VICTIM].line(0);
+            let before = simulation.wire.hosts[VICTIM].line(0).refused;
+            prop_assert!(simulation.wire.launch_words(VICTIM, 0, slot.0, slot.1));
+            let line = simulation.wire.hosts[VICTIM].line(0);
             match contract(slot, pushing) {
                 Ok(after) => {
                     prop_assert_eq!(line.refused, before, "{:x?} was refused for {}", slot, line.refusal);
@@ -508,8 +514,8 @@ proptest! {
                 }
             }
         }
-        world.exchange(Some(0));
-        world.fix();
+        simulation.exchange(Some(0));
+        simulation.fix();
     }
 
     #[test]
@@ -517,17 +523,17 @@ proptest! {
         frames in prop::collection::vec((any_wild(), prop::option::of(any::<prop::sample::Index>())), 1..120),
         (sends, releases) in any::<(bool, bool)>(),
     ) {
-        let mut world = World::new();
+        let mut simulation = Simulation::new();
         if sends {
             // The victim has sent messages that the enemy's frames can answer.
             let to = To::Handler { handler: 31, arguments: [0; 4] };
             let payload = pattern(1, 3_000);
             let message = Message { node: ENEMY, endpoint: 0, to, payload, segment: 32, interrupt: false };
-            (0..6).for_each(|_| assert!(world.wire.send(VICTIM, 0, &message, REGION)));
-            (0..40).for_each(|_| { world.wire.step(); });
+            (0..6).for_each(|_| assert!(simulation.wire.send(VICTIM, 0, &message, REGION)));
+            (0..40).for_each(|_| { simulation.wire.step(); });
         }
         for ((header, payload, is_next), flipped) in frames {
-            let next = world.next.get(&header.channel).copied().unwrap_or(0);
+            let next = simulation.next.get(&header.channel).copied().unwrap_or(0);
             let is_message = matches!(header.kind, Kind::Message(_) | Kind::Void | Kind::Report(_));
             let sequence = if is_next && is_message { next } else { header.sequence };
             let mut frame = frame(Header { sequence, asks: header.asks || is_message, ..header }, &payload);
@@ -538,14 +544,14 @@ proptest! {
                 frame[bit / 8] ^= 1 << (bit % 8);
                 seal(&mut frame);
             }
-            world.inject(frame);
+            simulation.inject(frame);
             if releases {
-                world.read(None);
+                simulation.read(None);
             }
-            world.wire.step();
-            world.listen();
+            simulation.wire.step();
+            simulation.listen();
         }
-        world.exchange(Some(0));
-        world.fix();
+        simulation.exchange(Some(0));
+        simulation.fix();
     }
 }

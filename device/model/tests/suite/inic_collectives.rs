@@ -156,7 +156,7 @@ struct Program {
     interrupts: u32,
 }
 
-struct World {
+struct Simulation {
     wire: Wire,
     /// The members, in the order of the group.
     members: Vec<usize>,
@@ -165,7 +165,7 @@ struct World {
     random: Random,
 }
 
-impl World {
+impl Simulation {
     fn new(seed: u64, faults: Faults, values: &Values, members: &[usize], steps: Vec<Step>) -> Self {
         let mut wire = Wire::new(seed, faults, card(values), NODES);
         let named: Vec<u32> = members.iter().map(|member| *member as u32).collect();
@@ -342,9 +342,9 @@ fn a_group_of_any_size_works() {
                 _ => Step { reduction: Some((POST_SUM, POST_UNSIGNED_64)), bytes: 800 },
             })
             .collect();
-        let mut world = World::new(1, Faults::default(), &values("conf4"), &all[..count], steps);
-        world.programs.get_mut(&3).unwrap().casts = vec![4, 40_000, 8_000, 12];
-        world.run();
+        let mut simulation = Simulation::new(1, Faults::default(), &values("conf4"), &all[..count], steps);
+        simulation.programs.get_mut(&3).unwrap().casts = vec![4, 40_000, 8_000, 12];
+        simulation.run();
     }
 }
 
@@ -355,9 +355,14 @@ fn the_longest_operations_work_in_every_reliable_assembly() {
         let steps = (POST_SIGNED_32..=POST_DOUBLE)
             .map(|element| Step { reduction: Some((POST_SUM, element)), bytes })
             .collect();
-        let mut world =
-            World::new(2, Faults { lost: 20, ..Faults::default() }, &values(name), &[0, 2, 4, 6, 1], steps);
-        world.run();
+        let mut simulation = Simulation::new(
+            2,
+            Faults { lost: 20, ..Faults::default() },
+            &values(name),
+            &[0, 2, 4, 6, 1],
+            steps,
+        );
+        simulation.run();
     }
 }
 
@@ -380,12 +385,12 @@ proptest! {
             values = values.with("timeout_us", Value::Number(100 + 2 * packet)).with("retries", Value::Number(60_000));
         }
         let faults = Faults { lost, duplicated, damaged, late };
-        let mut world = World::new(seed, faults, &values, &order[..count], steps);
+        let mut simulation = Simulation::new(seed, faults, &values, &order[..count], steps);
         for (root, units) in casts {
             let root = order[root % count];
-            world.programs.get_mut(&root).unwrap().casts.push(4 * units);
+            simulation.programs.get_mut(&root).unwrap().casts.push(4 * units);
         }
-        world.run();
+        simulation.run();
     }
 }
 

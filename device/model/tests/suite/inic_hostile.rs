@@ -88,7 +88,7 @@ fn frame(dialect: Dialect, header: Header, data: &[u8]) -> FrameBytes {
 }
 
 /// Cards, of which the enemy's is disconnected, and programs that check received messages.
-struct World {
+struct Simulation {
     wire: Wire,
     free: Vec<Vec<u64>>,
     /// Messages sent to reachable nodes. `came` counts the received ones.
@@ -101,14 +101,15 @@ struct World {
     liar: u16,
 }
 
-impl World {
+impl Simulation {
     fn new(assembly: &str) -> Self {
         let mut wire = Wire::new(1, Faults::default(), card(assembly), NODES);
         wire.cut.push(ENEMY.into());
         let free = vec![(0..SEND_PLACES).collect(); usize::from(NODES)];
-        let mut world = Self { wire, free, sent: 0, came: 0, unreported: 0, told: Vec::new(), liar: ENEMY };
-        (0..usize::from(NODES)).for_each(|node| world.post(node));
-        world
+        let mut simulation =
+            Self { wire, free, sent: 0, came: 0, unreported: 0, told: Vec::new(), liar: ENEMY };
+        (0..usize::from(NODES)).for_each(|node| simulation.post(node));
+        simulation
     }
 
     fn post(&mut self, node: usize) {
@@ -236,14 +237,14 @@ impl World {
 
 /// The increment of one counter by one frame. Valid messages arrive before and after the frame.
 fn counted(assembly: &str, frame: FrameBytes, count: impl Fn(&Counters) -> u64) -> u64 {
-    let mut world = World::new(assembly);
-    world.exchange();
-    let before = count(&world.counters());
-    world.inject(frame);
-    world.settle();
-    let after = count(&world.counters());
-    world.exchange();
-    world.check_gaps();
+    let mut simulation = Simulation::new(assembly);
+    simulation.exchange();
+    let before = count(&simulation.counters());
+    simulation.inject(frame);
+    simulation.settle();
+    let after = count(&simulation.counters());
+    simulation.exchange();
+    simulation.check_gaps();
     after - before
 }
 
@@ -285,21 +286,21 @@ fn frames_that_are_not_packets_are_counted_by_kind() {
 fn acknowledgements_of_unsent_packets_change_nothing() {
     for name in ["conf2", "conf3", "conf4", "selective_repeat"] {
         let stray = |ack| {
-            let mut world = World::new(name);
-            (0..40).for_each(|_| assert!(world.send(VICTIM, ENEMY, 2_800)));
+            let mut simulation = Simulation::new(name);
+            (0..40).for_each(|_| assert!(simulation.send(VICTIM, ENEMY, 2_800)));
             for _ in 0..5 {
-                world.inject(frame(dialect(name), Header { ack: Some(ack), ..PLAIN }, &[]));
-                world.wire.step();
+                simulation.inject(frame(dialect(name), Header { ack: Some(ack), ..PLAIN }, &[]));
+                simulation.wire.step();
             }
-            world.settle();
+            simulation.settle();
             // No message was acknowledged. All fail once the retries are used up, and all memory is returned.
             let failed = |(_, told): &&(usize, Told)| {
                 (told.kind, told.result) == (POST_EVENT_FAILED, POST_UNREACHABLE)
             };
-            assert_eq!(world.told.iter().filter(failed).count(), 40, "{name} {ack:?}");
-            assert_eq!(world.unreported, 0);
-            let stray = world.counters().stray_acknowledgements;
-            world.exchange();
+            assert_eq!(simulation.told.iter().filter(failed).count(), 40, "{name} {ack:?}");
+            assert_eq!(simulation.unreported, 0);
+            let stray = simulation.counters().stray_acknowledgements;
+            simulation.exchange();
             stray
         };
         let before = u32::MAX;
@@ -321,71 +322,71 @@ fn placed(dialect: Dialect, sequence: u32, is_last: bool, message: u32, packet: 
 #[test]
 fn a_message_is_complete_only_with_all_of_its_packets() {
     for name in ["conf1", "conf2", "conf3"] {
-        let mut world = World::new(name);
+        let mut simulation = Simulation::new(name);
         for (sequence, (is_last, packet)) in
             [(true, u32::MAX), (false, u32::MAX), (true, 7)].into_iter().enumerate()
         {
-            world.inject(placed(dialect(name), sequence as u32, is_last, 1, packet));
+            simulation.inject(placed(dialect(name), sequence as u32, is_last, 1, packet));
         }
-        world.settle();
-        assert_eq!(world.told, [], "{name}");
+        simulation.settle();
+        assert_eq!(simulation.told, [], "{name}");
         // Later messages of the node end the incomplete one.
-        (2..70).for_each(|message| world.inject(placed(dialect(name), message + 1, true, message, 0)));
-        world.settle();
-        let incomplete = world.told.iter().filter(|(_, told)| told.result == POST_INCOMPLETE).count();
-        assert_eq!((incomplete, world.told.len()), (1, 69), "{name}");
-        world.exchange();
-        world.check_gaps();
+        (2..70).for_each(|message| simulation.inject(placed(dialect(name), message + 1, true, message, 0)));
+        simulation.settle();
+        let incomplete = simulation.told.iter().filter(|(_, told)| told.result == POST_INCOMPLETE).count();
+        assert_eq!((incomplete, simulation.told.len()), (1, 69), "{name}");
+        simulation.exchange();
+        simulation.check_gaps();
     }
 }
 
 #[test]
 fn unfinished_messages_hold_a_limited_number_of_buffers() {
     for name in ["conf1", "conf2", "conf3"] {
-        let mut world = World::new(name);
+        let mut simulation = Simulation::new(name);
         let numbers = [0, 1, u32::MAX, 1 << 31, (1 << 31) + 1, u32::MAX / 3, 65, 64];
         for (sequence, message) in
             (0..2_000_u32).map(|at| at.wrapping_mul(numbers[at as usize % 8])).enumerate()
         {
-            world.inject(placed(dialect(name), sequence as u32, false, message, 1));
+            simulation.inject(placed(dialect(name), sequence as u32, false, message, 1));
         }
-        world.settle();
-        world.exchange();
-        world.check_gaps();
+        simulation.settle();
+        simulation.exchange();
+        simulation.check_gaps();
     }
 }
 
 #[test]
 fn memory_of_waiting_and_retained_packets_is_returned() {
     for name in ["conf2", "conf4", "selective_repeat"] {
-        let mut world = World::new(name);
+        let mut simulation = Simulation::new(name);
         // Many times 4 MiB of packets to an unreachable node.
         for _ in 0..160 {
-            (0..20).for_each(|_| assert!(world.send(VICTIM, ENEMY, 4_000)));
-            world.settle();
-            assert_eq!(world.free[VICTIM].len() as u64, SEND_PLACES);
+            (0..20).for_each(|_| assert!(simulation.send(VICTIM, ENEMY, 4_000)));
+            simulation.settle();
+            assert_eq!(simulation.free[VICTIM].len() as u64, SEND_PLACES);
         }
-        assert_eq!(world.counters().unreachable, 160 * 20, "{name}");
-        world.exchange();
+        assert_eq!(simulation.counters().unreachable, 160 * 20, "{name}");
+        simulation.exchange();
     }
     // A program posts no receive buffers until the card's memory is full, and then ends.
-    let mut world = World::new("conf1");
+    let mut simulation = Simulation::new("conf1");
     let close = request(OP_PORT_CLOSE, &PortName { port: 0, reserved: 0 });
     let mut waits = |first: u32| {
-        assert_eq!(world.wire.control(VICTIM, &close).0, 0);
-        world.wire.open(VICTIM);
-        let before = world.counters().card.overruns;
+        assert_eq!(simulation.wire.control(VICTIM, &close).0, 0);
+        simulation.wire.open(VICTIM);
+        let before = simulation.counters().card.overruns;
         for number in first..first + 8_000 {
-            world.inject(placed(dialect("conf1"), number, true, number, 0));
+            simulation.inject(placed(dialect("conf1"), number, true, number, 0));
         }
-        world.counters().card.overruns - before
+        simulation.counters().card.overruns - before
     };
     let first = waits(0);
     assert!(first > 0);
     assert_eq!(waits(8_000), first);
-    assert_eq!(world.wire.control(VICTIM, &close).0, 0);
-    world.open_again(VICTIM);
-    world.exchange();
+    assert_eq!(simulation.wire.control(VICTIM, &close).0, 0);
+    simulation.open_again(VICTIM);
+    simulation.exchange();
 }
 
 /// An attack between valid messages.
@@ -456,7 +457,7 @@ fn attacks() -> impl Strategy<Value = (&'static str, Vec<Attack>)> {
         .prop_flat_map(|name| (Just(name), prop::collection::vec(any_attack(name), 1..120)))
 }
 
-impl World {
+impl Simulation {
     fn suffer(&mut self, attack: Attack) {
         match attack {
             Attack::Frame(bytes) => self.inject(FrameBytes::from_slice(&bytes)),
@@ -476,17 +477,17 @@ proptest! {
 
     #[test]
     fn an_adversarial_node_does_not_stop_other_messages((name, attacks) in attacks()) {
-        let mut world = World::new(name);
+        let mut simulation = Simulation::new(name);
         for (attack, turn) in attacks.into_iter().zip(0_u16..) {
             let from = usize::from(turn % 3);
-            world.send(from, (from as u16 + 1 + turn % 2) % ENEMY, 4 * (1 + u64::from(turn) * 37 % 990));
-            world.suffer(attack);
+            simulation.send(from, (from as u16 + 1 + turn % 2) % ENEMY, 4 * (1 + u64::from(turn) * 37 % 990));
+            simulation.suffer(attack);
         }
-        world.settle();
-        let counters = world.counters();
-        prop_assert_eq!((world.came, world.unreported), (world.sent, 0), "{}: {:#?}", name, counters);
-        world.exchange();
-        world.check_gaps();
+        simulation.settle();
+        let counters = simulation.counters();
+        prop_assert_eq!((simulation.came, simulation.unreported), (simulation.sent, 0), "{}: {:#?}", name, counters);
+        simulation.exchange();
+        simulation.check_gaps();
     }
 
     /// On such a network only the frame itself names its sender. A receiver of forged frames may lose the messages
@@ -496,26 +497,26 @@ proptest! {
         (name, frames) in prop::sample::select(ASSEMBLIES.to_vec())
             .prop_flat_map(|name| (Just(name), prop::collection::vec(any_header(dialect(name), 0), 1..80))),
     ) {
-        let mut world = World::new(name);
-        world.liar = 0;
+        let mut simulation = Simulation::new(name);
+        simulation.liar = 0;
         let pairs = [(2, 1), (1, 2), (0, 2), (2, 0), (0, 1), (1, 0)];
         let mut sent = 0;
         for (turn, frame) in frames.into_iter().enumerate() {
             let (from, to) = pairs[turn % pairs.len()];
-            world.send(from, to, 4 * (1 + turn as u64 * 37 % 990));
+            simulation.send(from, to, 4 * (1 + turn as u64 * 37 % 990));
             sent += usize::from(turn % pairs.len() < 4);
-            world.inject(FrameBytes::from_slice(&frame));
-            world.wire.step();
+            simulation.inject(FrameBytes::from_slice(&frame));
+            simulation.wire.step();
         }
         // Messages between these two may be retransmitted forever: the receiver is reachable, but never takes them.
-        world.read();
+        simulation.read();
         let mut steps = 0;
-        while world.others_came(&pairs[..4]) < sent {
-            prop_assert!(world.wire.step() && steps < 50_000, "{}: {:#?}", name, world.counters());
-            world.read();
+        while simulation.others_came(&pairs[..4]) < sent {
+            prop_assert!(simulation.wire.step() && steps < 50_000, "{}: {:#?}", name, simulation.counters());
+            simulation.read();
             steps += 1;
         }
-        world.check_gaps();
+        simulation.check_gaps();
     }
 }
 
@@ -543,7 +544,7 @@ fn any_word() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-impl World {
+impl Simulation {
     /// The well-behaved nodes sum their values, and all get the right result.
     fn add_up(&mut self, round: u64, between: &[Vec<u8>], name: &str, said: &mut u32) {
         let (offset, bytes) = VALUES;
@@ -591,26 +592,26 @@ proptest! {
         name in prop::sample::select(RELIABLE.to_vec()),
         words in prop::collection::vec(any_word(), 1..80),
     ) {
-        let mut world = World::new(name);
+        let mut simulation = Simulation::new(name);
         let mut said = 0;
         for node in 0..usize::from(ENEMY) {
-            prop_assert_eq!(world.wire.group(node, FRIENDS, &[2, 0, 1]), 0);
+            prop_assert_eq!(simulation.wire.group(node, FRIENDS, &[2, 0, 1]), 0);
             for (group, members) in FOES {
-                prop_assert_eq!(world.wire.group(node, group, &members), 0);
-                world.wire.barrier(node, 0, 0, group);
+                prop_assert_eq!(simulation.wire.group(node, group, &members), 0);
+                simulation.wire.barrier(node, 0, 0, group);
             }
         }
         for (words, round) in words.chunks(9).zip(0..) {
-            world.add_up(round, words, name, &mut said);
+            simulation.add_up(round, words, name, &mut said);
         }
-        world.settle();
-        prop_assert_eq!(world.unreported, 0);
+        simulation.settle();
+        prop_assert_eq!(simulation.unreported, 0);
         // Operations that waited for the enemy have ended.
-        let over = world.told.iter().filter(|(_, told)| told.kind == POST_EVENT_DONE).count();
-        prop_assert_eq!(over, usize::from(ENEMY) * FOES.len(), "{:?}", world.told);
-        world.exchange();
-        world.check_gaps();
-        world.add_up(1_000, &[], name, &mut said);
+        let over = simulation.told.iter().filter(|(_, told)| told.kind == POST_EVENT_DONE).count();
+        prop_assert_eq!(over, usize::from(ENEMY) * FOES.len(), "{:?}", simulation.told);
+        simulation.exchange();
+        simulation.check_gaps();
+        simulation.add_up(1_000, &[], name, &mut said);
     }
 }
 
@@ -624,14 +625,14 @@ fn messages_of_unknown_groups_fill_no_memory() {
                 .collect::<Vec<_>>()
         };
         let strays = |count: u32| {
-            let mut world = World::new(name);
+            let mut simulation = Simulation::new(name);
             for (group, sequence) in (0..count).zip(0..) {
                 let header = Header { sequence, is_last: true, for_card: true, ..PLAIN };
-                world.inject(frame(dialect(name), header, &ready(group)));
+                simulation.inject(frame(dialect(name), header, &ready(group)));
             }
-            world.settle();
-            let strays = world.counters().collective_strays;
-            world.exchange();
+            simulation.settle();
+            let strays = simulation.counters().collective_strays;
+            simulation.exchange();
             strays
         };
         assert_eq!((strays(16), strays(17), strays(500)), (0, 1, 484), "{name}");
@@ -640,31 +641,31 @@ fn messages_of_unknown_groups_fill_no_memory() {
 
 /// The enemy as a member of a group with the victim. It sends collective packets one by one.
 struct Liar {
-    world: World,
+    simulation: Simulation,
     frames: u32,
 }
 
 impl Liar {
     fn new(members: &[u32]) -> Self {
-        let mut world = World::new("conf4");
-        assert_eq!(world.wire.group(VICTIM, FRIENDS, members), 0);
-        Self { world, frames: 0 }
+        let mut simulation = Simulation::new("conf4");
+        assert_eq!(simulation.wire.group(VICTIM, FRIENDS, members), 0);
+        Self { simulation, frames: 0 }
     }
 
     /// Sends a packet. Returns the number of strays that the victim counts for it.
     fn say(&mut self, words: [u32; 7], bytes: usize) -> u64 {
         let mut word: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
         word.resize(word.len() + bytes, 0xee);
-        let before = self.world.counters().collective_strays;
+        let before = self.simulation.counters().collective_strays;
         let header = Header { sequence: self.frames, is_last: true, for_card: true, ..PLAIN };
         self.frames += 1;
-        self.world.inject(frame(dialect("conf4"), header, &word));
-        self.world.counters().collective_strays - before
+        self.simulation.inject(frame(dialect("conf4"), header, &word));
+        self.simulation.counters().collective_strays - before
     }
 
     fn done(&self) -> Vec<u32> {
         let done = |told: &Told| (told.kind == POST_EVENT_DONE).then_some(told.result);
-        self.world.told.iter().filter_map(|(_, told)| done(told)).collect()
+        self.simulation.told.iter().filter_map(|(_, told)| done(told)).collect()
     }
 }
 
@@ -682,8 +683,8 @@ fn unexpected_collective_packets_are_counted_and_ignored() {
     assert_eq!(liar.say([ready, FRIENDS, 0, 9, 0, 0, check_of(&members)], 0), 0);
     let third = Header { source: 0, sequence: 0, is_last: true, for_card: true, ..PLAIN };
     let word = [ready, FRIENDS, 0, 7, 0, 0, check_of(&members)].into_iter().flat_map(u32::to_be_bytes);
-    liar.world.inject(frame(dialect("conf4"), third, &word.collect::<Vec<u8>>()));
-    assert!(liar.world.wire.barrier(VICTIM, 0, 0, FRIENDS));
+    liar.simulation.inject(frame(dialect("conf4"), third, &word.collect::<Vec<u8>>()));
+    assert!(liar.simulation.wire.barrier(VICTIM, 0, 0, FRIENDS));
     for wrong in [
         [up, FRIENDS, 2, 9, 1, 0, 0],
         [up, FRIENDS, 1, 8, 1, 0, 0],
@@ -710,11 +711,11 @@ fn unexpected_collective_packets_are_counted_and_ignored() {
     assert_eq!(liar.say([start, FRIENDS, 9, 9, 0, 0, 0], 0), 1);
     let below = Header { source: 2, sequence: 0, is_last: true, for_card: true, ..PLAIN };
     let word = [ready, FRIENDS, 0, 7, 0, 0, check_of(&members)].into_iter().flat_map(u32::to_be_bytes);
-    liar.world.inject(frame(dialect("conf4"), below, &word.collect::<Vec<u8>>()));
+    liar.simulation.inject(frame(dialect("conf4"), below, &word.collect::<Vec<u8>>()));
     assert_eq!(liar.say([start, FRIENDS, 1, 9, 0, 0, 0], 0), 0);
-    assert!(liar.world.wire.reduce(VICTIM, 0, 0, FRIENDS, VALUES, (POST_SUM, POST_UNSIGNED_64)));
+    assert!(liar.simulation.wire.reduce(VICTIM, 0, 0, FRIENDS, VALUES, (POST_SUM, POST_UNSIGNED_64)));
     let code = (POST_SUM << 4 | POST_UNSIGNED_64) << 16;
     assert_eq!(liar.say([down | code, FRIENDS, 1, 9, 1, 0, 800], 800), 1);
     assert_eq!(liar.done(), []);
-    assert!(liar.world.wire.bytes(VICTIM, VALUES.0, VALUES.1).iter().all(|byte| *byte == 0));
+    assert!(liar.simulation.wire.bytes(VICTIM, VALUES.0, VALUES.1).iter().all(|byte| *byte == 0));
 }

@@ -15,7 +15,7 @@ use niclab_model::random::Chance;
 use niclab_model::time::{Span, Time};
 use proptest::prelude::*;
 
-use crate::support::world::{End, Rules, World};
+use crate::support::simulation::{End, Rules, Simulation};
 
 const STEPS: usize = 800;
 const KEEP_ALL: usize = usize::MAX;
@@ -35,28 +35,28 @@ fn lines_of<'a>(stages: impl IntoIterator<Item = &'a StageRecord>) -> Vec<(Cross
 }
 
 /// Three nodes with a ring of connections. All ledgers record their stages.
-fn world(seed: u64, faults: Faults) -> World {
+fn simulation(seed: u64, faults: Faults) -> Simulation {
     let rules = Rules { nodes: 3, slices: 16, flow_control: FlowControl::Credit, faults, is_restless: false };
-    let mut world = World::new(seed, rules);
-    for ledger in ledgers(&mut world) {
+    let mut simulation = Simulation::new(seed, rules);
+    for ledger in ledgers(&mut simulation) {
         ledger.record_stages(KEEP_ALL);
     }
-    let ends: Vec<End> = (0..6).map(|i| world.open(i % 3).unwrap()).collect();
+    let ends: Vec<End> = (0..6).map(|i| simulation.open(i % 3).unwrap()).collect();
     for (i, &from) in ends.iter().enumerate() {
         let to = ends[(i + 1) % ends.len()];
-        assert!(world.route(from, to) && world.authorize(to, from, 2));
+        assert!(simulation.route(from, to) && simulation.authorize(to, from, 2));
     }
-    world
+    simulation
 }
 
-fn ledgers(world: &mut World) -> Vec<&mut Ledger> {
-    let nodes = world.nodes.iter_mut().map(|node| node.nic.ledger_mut());
-    nodes.chain(world.fabric.ledgers_mut()).collect()
+fn ledgers(simulation: &mut Simulation) -> Vec<&mut Ledger> {
+    let nodes = simulation.nodes.iter_mut().map(|node| node.nic.ledger_mut());
+    nodes.chain(simulation.fabric.ledgers_mut()).collect()
 }
 
-fn run(world: &mut World) {
-    (0..STEPS).for_each(|_| world.step());
-    world.settle();
+fn run(simulation: &mut Simulation) {
+    (0..STEPS).for_each(|_| simulation.step());
+    simulation.settle();
 }
 
 fn trouble() -> Faults {
@@ -73,11 +73,11 @@ proptest! {
 
     #[test]
     fn stages_add_up_to_the_lines_and_lines_to_the_totals(seed: u64, faults in faults()) {
-        let mut world = world(seed, faults);
-        run(&mut world);
+        let mut simulation = simulation(seed, faults);
+        run(&mut simulation);
         let mut cluster = Ledger::default();
         let mut all = Vec::new();
-        for ledger in ledgers(&mut world) {
+        for ledger in ledgers(&mut simulation) {
             let (stages, lost) = ledger.take_stages();
             prop_assert_eq!(lost, 0);
             prop_assert_eq!(lines_of(&stages), ledger.lines().collect::<Vec<_>>());
@@ -98,9 +98,9 @@ proptest! {
 
     #[test]
     fn a_resource_handles_one_transaction_at_a_time(seed: u64, faults in faults()) {
-        let mut world = world(seed, faults);
-        run(&mut world);
-        for ledger in ledgers(&mut world) {
+        let mut simulation = simulation(seed, faults);
+        run(&mut simulation);
+        for ledger in ledgers(&mut simulation) {
             let mut free: BTreeMap<_, Time> = BTreeMap::new();
             for stage in ledger.take_stages().0 {
                 // An interrupt line and the switch serve any number at once.
@@ -114,10 +114,10 @@ proptest! {
 
     #[test]
     fn stages_cover_a_message_from_post_to_receipt(seed: u64) {
-        let mut world = world(seed, Faults::NONE);
-        run(&mut world);
+        let mut simulation = simulation(seed, Faults::NONE);
+        run(&mut simulation);
         let mut messages: BTreeMap<TraceTag, Vec<StageRecord>> = BTreeMap::new();
-        for ledger in ledgers(&mut world) {
+        for ledger in ledgers(&mut simulation) {
             for stage in ledger.take_stages().0 {
                 if let Some(message) = stage.message {
                     messages.entry(message).or_default().push(stage);
@@ -144,24 +144,24 @@ proptest! {
             }
         }
         let mut entered = Histogram::default();
-        ledgers(&mut world).iter().for_each(|ledger| entered.merge(ledger.latency()));
+        ledgers(&mut simulation).iter().for_each(|ledger| entered.merge(ledger.latency()));
         prop_assert_eq!(entered, latency);
-        prop_assert_eq!(world.totals().1, messages.len());
+        prop_assert_eq!(simulation.totals().1, messages.len());
     }
 
     #[test]
     fn a_disabled_ledger_records_nothing(seed: u64) {
-        let mut world = world(seed, Faults::NONE);
-        let before: Vec<Ledger> = ledgers(&mut world)
+        let mut simulation = simulation(seed, Faults::NONE);
+        let before: Vec<Ledger> = ledgers(&mut simulation)
             .into_iter()
             .map(|ledger| {
                 ledger.set_on(false);
                 ledger.clone()
             })
             .collect();
-        run(&mut world);
-        prop_assert!(world.totals().1 > 0, "messages arrive nevertheless");
-        for (ledger, before) in ledgers(&mut world).into_iter().zip(&before) {
+        run(&mut simulation);
+        prop_assert!(simulation.totals().1 > 0, "messages arrive nevertheless");
+        for (ledger, before) in ledgers(&mut simulation).into_iter().zip(&before) {
             prop_assert_eq!((ledger.total(), ledger.latency()), (before.total(), before.latency()));
         }
     }

@@ -99,7 +99,7 @@ impl Launched {
     }
 }
 
-struct World {
+struct Simulation {
     cluster: Cluster,
     random: Random,
     portals: BTreeMap<End, Portals>,
@@ -180,7 +180,7 @@ fn address(offset: u64) -> u64 {
     MEMORY + (EXTENTS - 1 - offset / EXTENT) * EXTENT + offset % EXTENT
 }
 
-impl World {
+impl Simulation {
     fn new(seed: u64, faults: u64) -> Self {
         let mut cluster = Cluster::with(NODES as u32, |config| {
             config.match_entries = 4;
@@ -565,22 +565,22 @@ proptest! {
         faults in prop_oneof![Just(0_u64), Just(5), Just(40)],
         steps in 1..600_usize,
     ) {
-        let mut world = World::new(seed, faults);
+        let mut simulation = Simulation::new(seed, faults);
         for _ in 0..steps {
-            world.step();
+            simulation.step();
         }
-        world.settle();
-        world.check_end();
+        simulation.settle();
+        simulation.check_end();
         // The same run with cards that borrow the data of frames must have the same frames, memory and counts.
-        let mut twin = World::new(seed, faults);
+        let mut twin = Simulation::new(seed, faults);
         twin.cluster.lends = true;
         for _ in 0..steps {
             twin.step();
         }
         twin.settle();
         twin.check_end();
-        prop_assert_eq!(world.cluster.lent, 0);
-        let (copied, lent) = (world.cluster, twin.cluster);
+        prop_assert_eq!(simulation.cluster.lent, 0);
+        let (copied, lent) = (simulation.cluster, twin.cluster);
         prop_assert_eq!(lent.lent > 0, copied.sent.iter().any(|(_, frame)| has_data(frame)));
         prop_assert!(copied.sent == lent.sent, "the same frames at the same times, check words included");
         for (node, (copied, lent)) in copied.hosts.iter().zip(&lent.hosts).enumerate() {
@@ -599,15 +599,15 @@ fn has_data(frame: &[u8]) -> bool {
 
 #[test]
 fn random_runs_reach_every_checked_case() {
-    let mut world = World::new(1, 20);
+    let mut simulation = Simulation::new(1, 20);
     for _ in 0..3_000 {
-        world.step();
+        simulation.step();
     }
-    world.settle();
-    world.check_end();
+    simulation.settle();
+    simulation.check_end();
     let mut sums = VecDeque::new();
     for node in 0..NODES {
-        let it = world.cluster.statistics(node);
+        let it = simulation.cluster.statistics(node);
         sums.push_back([
             it["expected"],
             it["unexpected"],

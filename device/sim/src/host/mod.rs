@@ -174,7 +174,7 @@ pub trait Host: Send {
     /// Sets the fault rates of the NIC. A NIC without a fault injector has no faults.
     fn set_device_faults(&mut self, rates: Rates);
 
-    /// The node's part of the report, except for the fields that the world fills in.
+    /// The node's part of the report, except for the fields that the simulation fills in.
     fn figures(&self) -> NodeFigures;
 
     /// Compares the ledger with the traffic at the model's interface.

@@ -2,8 +2,8 @@
 //! for byte.
 
 use niclab_sim::run::{Options, Outcome, run};
+use niclab_sim::simulation::MAX_NODES;
 use niclab_sim::swarm::{configuration_of, recording};
-use niclab_sim::world::MAX_NODES;
 use niclab_spec::{ClusterFile, Function, NicModel, SimConfig, Source, Workload, WorkloadKind};
 
 fn on_threads(config: &SimConfig, threads: usize) -> Option<Outcome> {

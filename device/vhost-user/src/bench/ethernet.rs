@@ -150,10 +150,10 @@ fn connect(lab: &Lab, pairs: usize) -> Result<Pair, BenchError> {
 
 /// Has the device send the frames that both guests have queued.
 fn serve(shell: &Shell, pairs: usize) {
-    let mut world = shell.lock_all();
+    let mut locked = shell.lock_all();
     for node in 0..2 {
         for pair in 0..pairs {
-            ethernet_function::transmit(&mut world, node, pair);
+            ethernet_function::transmit(&mut locked, node, pair);
         }
     }
 }

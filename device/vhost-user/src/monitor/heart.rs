@@ -32,13 +32,13 @@ impl Heart {
     ///
     /// # Errors
     /// [`Stuck`] if another thread keeps the lock.
-    pub fn world<'a>(&self, shell: &'a Shell) -> Result<LockedNodes<'a>, Stuck> {
+    pub fn lock_all<'a>(&self, shell: &'a Shell) -> Result<LockedNodes<'a>, Stuck> {
         let begin = Instant::now();
-        let world = shell.try_lock_all(self.timeout);
+        let locked = shell.try_lock_all(self.timeout);
         let mut stuck_since = self.stuck_since.lock();
-        if let Some(world) = world {
+        if let Some(locked) = locked {
             *stuck_since = None;
-            return Ok(world);
+            return Ok(locked);
         }
         let held = stuck_since.get_or_insert(begin).elapsed();
         let wall_held_ms = u64::try_from(held.as_millis()).unwrap_or(u64::MAX);
@@ -51,7 +51,7 @@ impl Heart {
     /// [`Stuck`] if another thread keeps the lock on all nodes.
     pub fn beat(&self, shell: &Shell) -> Result<Heartbeat, Stuck> {
         let begin = Instant::now();
-        drop(self.world(shell)?);
+        drop(self.lock_all(shell)?);
         let wall_waited_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Ok(Heartbeat { version: STATS_VERSION, wall_waited_ns })
     }

@@ -78,15 +78,15 @@ fn arrives_at_the_second_look(
 ) {
     const BETWEEN: Duration = Duration::from_secs(1);
     // This thread holds the lock throughout, so that no thread of the daemon does anything.
-    let mut world = lab.daemon().shell().lock_all();
+    let mut locked = lab.daemon().shell().lock_all();
     let mut standing = Unchanged::default();
-    act(&mut world);
+    act(&mut locked);
     assert!(
-        !deadlines::pass_starved(&mut world, &mut standing, BETWEEN) && !arrived(),
+        !deadlines::pass_starved(&mut locked, &mut standing, BETWEEN) && !arrived(),
         "the first check only notes the frame"
     );
-    assert!(deadlines::pass_starved(&mut world, &mut standing, BETWEEN) && arrived());
-    assert!(!deadlines::pass_starved(&mut world, &mut standing, BETWEEN));
+    assert!(deadlines::pass_starved(&mut locked, &mut standing, BETWEEN) && arrived());
+    assert!(!deadlines::pass_starved(&mut locked, &mut standing, BETWEEN));
 }
 
 #[test]
@@ -95,9 +95,9 @@ fn delayed_messages_arrive_on_a_busy_fabric() {
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut sender, mut receiver] = pair([&guests[0], &guests[1]]);
     set_faults(&lab, "node1", Faults { reorder: 1.0, ..Faults::default() });
-    let launch = |world: &mut LockedNodes<'_>| {
+    let launch = |locked: &mut LockedNodes<'_>| {
         assert!(sender.try_launch(&[42], [1, 2], 0));
-        assert_eq!(service::serve_pages(world, 0).work, 1);
+        assert_eq!(service::serve_pages(locked, 0).work, 1);
     };
     arrives_at_the_second_look(&lab, launch, || receiver.try_receive().is_some());
 }
@@ -107,9 +107,9 @@ fn delayed_ethernet_frames_arrive_on_a_busy_fabric() {
     let lab = lab("ultra");
     let (mut from, mut to) = (lab.ethernet(0, 0).unwrap(), lab.ethernet(1, 0).unwrap());
     set_faults(&lab, "node1", Faults { reorder: 1.0, ..Faults::default() });
-    let send = |world: &mut LockedNodes<'_>| {
+    let send = |locked: &mut LockedNodes<'_>| {
         assert!(from.send(&frame(lab.mac(0), lab.mac(1), 60)).unwrap());
-        assert!(!ethernet_function::transmit(world, 0, 0));
+        assert!(!ethernet_function::transmit(locked, 0, 0));
     };
     arrives_at_the_second_look(&lab, send, || to.receive(Duration::ZERO).is_ok());
 }

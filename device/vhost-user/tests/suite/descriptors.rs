@@ -27,8 +27,8 @@ fn loopback(lab: &Lab) -> Arc<ClusterGuest> {
 
 /// Number of transactions of this kind on the bus of node 0, and their bytes.
 fn crossings(lab: &Lab, crossing: Crossing) -> (u64, u64) {
-    let world = lab.daemon().shell().lock_all();
-    let line = world.nodes[0].card.nic.ledger().line(crossing);
+    let locked = lab.daemon().shell().lock_all();
+    let line = locked.nodes[0].card.nic.ledger().line(crossing);
     (line.count, line.bytes)
 }
 
@@ -133,8 +133,8 @@ fn reset_removes_all_chains_from_the_card() {
     let guest = loopback(&lab);
     let memory = guest.memory().allocate(64, 8).unwrap();
     let taken = || {
-        let world = lab.daemon().shell().lock_all();
-        world.nodes[0].card.nic.descriptors_wanted(DescriptorQueue::Receive)
+        let locked = lab.daemon().shell().lock_all();
+        locked.nodes[0].card.nic.descriptors_wanted(DescriptorQueue::Receive)
     };
     guest.with_descriptor_rings(|_, receive| {
         for _ in 0..MOST {

@@ -37,8 +37,8 @@ fn offloads_pass_if_both_ends_support_them() {
     from.flush().unwrap();
     assert_eq!(to.receive(TIMEOUT).unwrap(), (long_offload(checksum), long));
     // The wire saw 15 frames: 14 of 1400 bytes and one of 400.
-    let world = lab.daemon().shell().lock_all();
-    let counters = *world.nodes[0].port.counters();
+    let locked = lab.daemon().shell().lock_all();
+    let counters = *locked.nodes[0].port.counters();
     assert_eq!((counters.frames_in, counters.bytes_in), (15, 15 * 54 + 20_000));
 }
 
@@ -102,13 +102,13 @@ fn each_frame_doorbell_and_interrupt_is_priced_once() {
     assert!(guests[0].send(&frame(lab.mac(0), lab.mac(2), 60)).unwrap());
     // The daemon counts a doorbell when it is rung, and prices it when the doorbell's thread runs.
     until("the frame without a receiver and all doorbells", || {
-        let world = lab.daemon().shell().lock_all();
-        let is_priced = |node| doorbells_priced(&world, node) == world.common.ethernet.doorbells(node);
-        world.common.ethernet.states[0].traffic.sent_frames == 11 && (0..3).all(is_priced)
+        let locked = lab.daemon().shell().lock_all();
+        let is_priced = |node| doorbells_priced(&locked, node) == locked.common.ethernet.doorbells(node);
+        locked.common.ethernet.states[0].traffic.sent_frames == 11 && (0..3).all(is_priced)
     });
-    let world = lab.daemon().shell().lock_all();
+    let locked = lab.daemon().shell().lock_all();
     for (node, (sent, received)) in [(11, 10), (10, 10), (0, 0)].into_iter().enumerate() {
-        let state = &world.common.ethernet.states[node];
+        let state = &locked.common.ethernet.states[node];
         let count = |crossing| state.nic.ledger().line(crossing).count;
         assert_eq!(count(Crossing::HostSend), sent);
         let latency = state.nic.ledger().latency();
@@ -120,7 +120,7 @@ fn each_frame_doorbell_and_interrupt_is_priced_once() {
         assert_eq!(count(Crossing::HostCopy), sent + received);
         assert_eq!(count(Crossing::Interrupt), state.receive_interrupts + state.transmit_interrupts);
     }
-    assert!(world.common.ethernet.doorbells(0) >= 11);
+    assert!(locked.common.ethernet.doorbells(0) >= 11);
 }
 
 /// How long messages of a ping-pong waited for a node's host. With `with_frames`, each follows a long frame of the
@@ -143,8 +143,8 @@ fn waited_ps(with_frames: bool) -> u64 {
             until("a message", || ports[to].try_receive().is_some());
         }
     }
-    let world = lab.daemon().shell().lock_all();
-    world.nodes[1].card.nic.ledger().line(Crossing::HostReceive).waited_ps
+    let locked = lab.daemon().shell().lock_all();
+    locked.nodes[1].card.nic.ledger().line(Crossing::HostReceive).waited_ps
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn both_functions_of_a_card_contend_for_one_host_and_bus() {
     assert!(waited > 20 * 100_000, "{waited} ps");
 }
 
-fn doorbells_priced(world: &LockedNodes, node: usize) -> u64 {
-    world.common.ethernet.states[node].nic.ledger().line(Crossing::Doorbell).count
+fn doorbells_priced(locked: &LockedNodes, node: usize) -> u64 {
+    locked.common.ethernet.states[node].nic.ledger().line(Crossing::Doorbell).count
 }
 
 #[test]

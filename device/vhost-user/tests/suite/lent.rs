@@ -141,8 +141,8 @@ impl Pair {
     }
 
     fn seen(&self) -> Seen {
-        let world = self.lab.daemon().shell().lock_all();
-        let nodes = || (0..2).map(|node| &world.nodes[node]);
+        let locked = self.lab.daemon().shell().lock_all();
+        let nodes = || (0..2).map(|node| &locked.nodes[node]);
         let traffic = |node: &niclab_device::shell::node::Node| {
             let it = &node.card.counts.traffic;
             [it.sent_frames, it.sent_bytes, it.received_frames, it.received_bytes]
@@ -153,7 +153,7 @@ impl Pair {
             counters: nodes().map(|node| node.card.nic.counters()).collect(),
             frames: nodes().map(traffic).collect(),
             unordered: nodes().map(|node| node.card.unordered()).collect(),
-            model_time: world.model_time(),
+            model_time: locked.model_time(),
         }
     }
 
@@ -207,8 +207,8 @@ fn payload_in_flight_at_the_end_of_a_budget_is_copied() {
     // Until a budget ends with frames in flight.
     while ends_with_frames == 0 {
         assert!(wait::poll_once(&shell, 0).more, "one budget was enough for the whole message");
-        let world = shell.lock_all();
-        let [sent, arrived] = [0, 1].map(|node| world.nodes[node].card.counts.traffic);
+        let locked = shell.lock_all();
+        let [sent, arrived] = [0, 1].map(|node| locked.nodes[node].card.counts.traffic);
         ends_with_frames = sent.sent_frames - arrived.received_frames;
     }
     let sent_frames = shell.lock_all().nodes[0].card.counts.traffic.sent_frames;

@@ -148,8 +148,8 @@ fn puts_of_all_sizes_arrive_complete() {
         assert!(violations(&lab, 0).is_empty() && violations(&lab, 1).is_empty());
         let counts = stats(&lab, 1).nic_counts;
         assert_eq!((counts["expected"], counts["headers"]), (12, 12), "{counts:?}");
-        let world = lab.daemon().shell().lock_all();
-        assert!(!deadlines::is_waiting(&world), "a timer runs although all frames are acknowledged");
+        let locked = lab.daemon().shell().lock_all();
+        assert!(!deadlines::is_waiting(&locked), "a timer runs although all frames are acknowledged");
     }
 }
 

@@ -78,7 +78,7 @@ fn held_lock_is_reported_with_its_duration() {
     ];
     assert!(requests.iter().all(|request| held_ms(request).is_none()), "all are answered");
 
-    let world = shell.lock_all();
+    let locked = shell.lock_all();
     let mut last = 0;
     for (number, request) in (1..).zip(&requests) {
         let held = held_ms(request).unwrap_or_else(|| panic!("{request:?} had the lock"));
@@ -95,12 +95,12 @@ fn held_lock_is_reported_with_its_duration() {
     }
     let Request::Watch(request) = watch() else { unreachable!() };
     assert_eq!(observers::begin(&shell, &request).unwrap_err(), WatchError::Stuck);
-    drop(world);
+    drop(locked);
 
     assert!(requests.iter().all(|request| held_ms(request).is_none()), "all are answered again");
-    let world = shell.lock_all();
+    let locked = shell.lock_all();
     assert!(held_ms(&Request::Heartbeat).unwrap() < last, "the time is that of another holder");
-    drop(world);
+    drop(locked);
 }
 
 #[test]

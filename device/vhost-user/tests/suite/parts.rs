@@ -326,14 +326,14 @@ fn poll_after_a_global_lock_takes_only_its_own_node() {
     for model in models() {
         let (lab, _guests) = polled(model);
         let shell = lab.daemon().shell();
-        let world = shell.lock_all();
-        let before = world.common.lock_counts.polls;
+        let locked = shell.lock_all();
+        let before = locked.common.lock_counts.polls;
         std::thread::scope(|scope| {
             scope.spawn(|| wait::poll_once(&shell, 0));
             // The thread most likely waits by then. If it does not, it finds domains allowed at once.
             std::thread::sleep(Duration::from_millis(50));
-            shell.cluster().open(&world);
-            drop(world);
+            shell.cluster().open(&locked);
+            drop(locked);
         });
         assert_eq!(shell.lock_all().common.lock_counts.polls, before, "{}", model.name);
     }

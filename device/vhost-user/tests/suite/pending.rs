@@ -71,13 +71,13 @@ impl Program {
     }
 }
 
-fn counter(world: &LockedNodes<'_>, node: usize, name: &str) -> u64 {
-    let counters = world.nodes.card(node).unwrap().nic.counters();
+fn counter(locked: &LockedNodes<'_>, node: usize, name: &str) -> u64 {
+    let counters = locked.nodes.card(node).unwrap().nic.counters();
     counters.into_iter().find_map(|(key, count)| (key == name).then_some(count)).unwrap()
 }
 
-fn packets(world: &LockedNodes<'_>) -> u64 {
-    counter(world, 0, "packets_out")
+fn packets(locked: &LockedNodes<'_>) -> u64 {
+    counter(locked, 0, "packets_out")
 }
 
 #[test]
@@ -85,21 +85,21 @@ fn message_in_short_packets_is_sent_in_several_budgets() {
     let lab = short_packets(true);
     let mut program = Program::new(&lab, 0);
     program.send(1);
-    let mut world = lab.daemon().shell().lock_all();
+    let mut locked = lab.daemon().shell().lock_all();
     let (mut sent, mut turns) = (0, 0);
     while sent < PACKETS {
         assert!(
-            service::serve_pages(&mut world, 0).more || packets(&world) == PACKETS,
+            service::serve_pages(&mut locked, 0).more || packets(&locked) == PACKETS,
             "no more work after {sent} of {PACKETS}"
         );
-        let now = packets(&world);
+        let now = packets(&locked);
         assert!((1..PACKETS_OF_A_TURN).contains(&(now - sent)), "{} packets in one budget", now - sent);
         (sent, turns) = (now, turns + 1);
     }
     assert!(turns > 30, "{turns} budgets");
     // Frames in flight arrive, and then there is no more work.
-    while dispatch::resume(&mut world) {}
-    assert!(!world.has_pending());
+    while dispatch::resume(&mut locked) {}
+    assert!(!locked.has_pending());
 }
 
 #[test]
@@ -114,8 +114,8 @@ fn connections_and_monitor_do_not_wait_for_a_busy_card() {
     (0..8).for_each(|_| drop(lab.guest(2).unwrap()));
     assert!(matches!(answer(shell, &Request::Heartbeat), Answer::Heartbeat(_)));
     assert!(matches!(answer(shell, &Request::Stats), Answer::Stats(_)));
-    let world = shell.lock_all();
-    assert!(world.has_pending() && packets(&world) < MESSAGES * PACKETS, "{} packets", packets(&world));
+    let locked = shell.lock_all();
+    assert!(locked.has_pending() && packets(&locked) < MESSAGES * PACKETS, "{} packets", packets(&locked));
 }
 
 #[test]
@@ -149,13 +149,13 @@ fn room_posted_late_is_filled_in_several_budgets() {
     let lab = short_packets(true);
     let (mut from, mut to) = (Program::new(&lab, 0), Program::new(&lab, 1));
     from.send(1);
-    let mut world = lab.daemon().shell().lock_all();
-    while service::serve_pages(&mut world, 0).more || dispatch::resume(&mut world) {}
-    let waiting = counter(&world, 1, "packets_in");
+    let mut locked = lab.daemon().shell().lock_all();
+    while service::serve_pages(&mut locked, 0).more || dispatch::resume(&mut locked) {}
+    let waiting = counter(&locked, 1, "packets_in");
     assert!(waiting > PACKETS_OF_A_TURN, "{waiting} packets wait");
     to.port.try_launch(&Receive::new(to.part)).unwrap();
     let mut turns = 1;
-    while service::serve_pages(&mut world, 1).more {
+    while service::serve_pages(&mut locked, 1).more {
         turns += 1;
     }
     assert!(turns > 1, "all {waiting} packets in one budget");
@@ -169,18 +169,18 @@ fn end_of_model_time_ends_the_cluster_with_an_error() {
     let (mut program, mut to) = (Program::new(&lab, 0), Program::new(&lab, 1));
     to.port.try_launch(&Receive::new(to.part)).unwrap();
     let shell = lab.daemon().shell();
-    let mut world = shell.lock_all();
-    service::serve_pages(&mut world, 1);
+    let mut locked = shell.lock_all();
+    service::serve_pages(&mut locked, 1);
     // As after weeks of such packets: one minute before the end.
     let before = Time::LIMIT.before(Span::from_ns(60_000_000_000));
-    world.nodes[0].bus.wait_until(before);
+    locked.nodes[0].bus.wait_until(before);
     program.send(1);
     let mut turns = 0;
     while shell.end_of_time().is_none() {
-        service::serve_pages(&mut world, 0);
-        deadlines::pass_time(&mut world);
+        service::serve_pages(&mut locked, 0);
+        deadlines::pass_time(&mut locked);
         turns += 1;
-        assert!(turns < 10_000, "model time stays at {}", world.model_time());
+        assert!(turns < 10_000, "model time stays at {}", locked.model_time());
     }
     let end = shell.end_of_time().unwrap();
     assert!(end.at > Time::LIMIT && end.at < Time::END, "{end}");
@@ -200,12 +200,12 @@ fn work_of_message(lab: &Lab, handler: u32) -> u64 {
         BulkHeader { endpoint: 1, handler, bytes: PAYLOAD, pushed: PAYLOAD, ..BulkHeader::default() };
     let mut words: [u64; 10] = to_words(&header);
     words.rotate_right(10 - BulkHeader::BYTES / 8);
-    let mut world = lab.daemon().shell().lock_all();
-    let before = world.nodes[0].card.nic.work_done();
+    let mut locked = lab.daemon().shell().lock_all();
+    let before = locked.nodes[0].card.nic.work_done();
     port.port_mut().try_command(CHANNEL_BULK, &words).unwrap();
-    while service::serve_pages(&mut world, 0).more || dispatch::resume(&mut world) {}
-    assert_eq!(counter(&world, 0, "peripheral_handled") % 2, u64::from(handler == CHANNEL_STORE));
-    world.nodes[0].card.nic.work_done() - before
+    while service::serve_pages(&mut locked, 0).more || dispatch::resume(&mut locked) {}
+    assert_eq!(counter(&locked, 0, "peripheral_handled") % 2, u64::from(handler == CHANNEL_STORE));
+    locked.nodes[0].card.nic.work_done() - before
 }
 
 #[test]

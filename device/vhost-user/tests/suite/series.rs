@@ -125,13 +125,13 @@ impl Bench {
                 settings::set_link_faults(&mut self.lab.daemon().shell().lock_all(), at, &faults);
             }
             Step::Keep { at, most } => {
-                let mut world = self.lab.daemon().shell().lock_all();
+                let mut locked = self.lab.daemon().shell().lock_all();
                 // Of its function, of its link, or of both.
                 if most % 3 != 1 {
-                    world.common.ethernet.states[at].nic.ledger_mut().record_stages(most);
+                    locked.common.ethernet.states[at].nic.ledger_mut().record_stages(most);
                 }
                 if most % 3 != 2 {
-                    world.nodes[at].port.ledger_mut().record_stages(most);
+                    locked.nodes[at].port.ledger_mut().record_stages(most);
                 }
             }
             Step::Link { at, is_up } => {
@@ -177,10 +177,10 @@ impl Bench {
 
     /// All results that an observer can see, except the number of batches.
     fn seen(&self) -> Vec<String> {
-        let world = self.lab.daemon().shell().lock_all();
+        let locked = self.lab.daemon().shell().lock_all();
         let node = |number: usize| {
-            let state = &world.common.ethernet.states[number];
-            let node = &world.nodes[number];
+            let state = &locked.common.ethernet.states[number];
+            let node = &locked.nodes[number];
             format!(
                 "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",
                 state.nic.ledger(),
@@ -192,7 +192,7 @@ impl Bench {
                 node.card.nic.ledger(),
             )
         };
-        let network = world.common.network.latest();
+        let network = locked.common.network.latest();
         let nodes = (0..NODES).map(node);
         nodes.chain([format!("{network:?}"), format!("{:?}", self.received)]).collect()
     }
@@ -217,13 +217,13 @@ impl Bench {
 fn settle_doorbells(lab: &Lab, node: usize, guest: &mut EthernetGuest) {
     const MORE: u64 = 5;
     guest.receive_ring().kick.write(MORE).unwrap();
-    let priced = |world: &LockedNodes<'_>| {
-        world.common.ethernet.states[node].nic.ledger().line(Crossing::Doorbell).count
+    let priced = |locked: &LockedNodes<'_>| {
+        locked.common.ethernet.states[node].nic.ledger().line(Crossing::Doorbell).count
     };
     until("the first doorbells", || priced(&lab.daemon().shell().lock_all()) >= MORE);
-    let mut world = lab.daemon().shell().lock_all();
-    let missing = MORE + 1 - priced(&world);
-    let LockedNodes { nodes, common } = &mut world;
+    let mut locked = lab.daemon().shell().lock_all();
+    let missing = MORE + 1 - priced(&locked);
+    let LockedNodes { nodes, common } = &mut locked;
     let bus = nodes.bus_mut(node).unwrap();
     (0..missing).for_each(|_| {
         common.ethernet.states[node].nic.doorbell(bus.clock(), bus);

@@ -66,15 +66,15 @@ fn endpoint_frames_reach_functions_and_endpoints_by_address() {
     send(&lab, &wires[0], &frame(me, BROADCAST, 70));
     assert_eq!((heard(&wires[1]).len(), stats(&lab, 1).ethernet.dropped_frames), (2, 1));
 
-    let world = lab.daemon().shell().lock_all();
+    let locked = lab.daemon().shell().lock_all();
     let host_receives =
-        |node: usize| world.common.ethernet.states[node].nic.ledger().line(Crossing::HostReceive).count;
+        |node: usize| locked.common.ethernet.states[node].nic.ledger().line(Crossing::HostReceive).count;
     assert_eq!([0, 1, 2].map(host_receives), [3, 3, 2], "each frame is priced once at each function");
-    let on_wire = |node| world.nodes.get(node).map(|node| node.port.counters().frames_in);
+    let on_wire = |node| locked.nodes.get(node).map(|node| node.port.counters().frames_in);
     assert_eq!([0, 1, 2].map(on_wire), [Some(7), Some(0), Some(0)]);
-    let card = |node: usize| world.nodes[node].card.counts.traffic;
+    let card = |node: usize| locked.nodes[node].card.counts.traffic;
     assert_eq!((card(0).sent_frames, card(1).received_frames, card(2).received_frames), (7, 2, 0));
-    assert!(world.nodes[2].card.statistics().malformed + world.nodes[2].card.statistics().crc_errors == 0);
+    assert!(locked.nodes[2].card.statistics().malformed + locked.nodes[2].card.statistics().crc_errors == 0);
 }
 
 #[test]
@@ -200,18 +200,18 @@ fn frames_to_an_endpoint_that_wait_are_at_most_one_budget() {
     let wire = Station::put(&lab, 1);
     let mut guest = lab.ethernet(0, MERGEABLE).unwrap();
     let frame = frame(lab.mac(0), Station::mac(1), 1_500);
-    let mut world = lab.daemon().shell().lock_all();
+    let mut locked = lab.daemon().shell().lock_all();
     let mut queued = 0;
     while queued < FRAMES {
         while queued < FRAMES && guest.queue(&Offload::default(), &frame).unwrap() {
             queued += 1;
         }
         guest.flush().unwrap();
-        ethernet_function::transmit(&mut world, 0, 0);
-        let waiting = world.common.ethernet.states[0].for_stations.len();
+        ethernet_function::transmit(&mut locked, 0, 0);
+        let waiting = locked.common.ethernet.states[0].for_stations.len();
         assert!(waiting <= 300, "{waiting} waiting frames exceed one budget");
     }
-    while ethernet_function::transmit(&mut world, 0, 0) {}
+    while ethernet_function::transmit(&mut locked, 0, 0) {}
     assert_eq!(wire.lock().heard.len(), FRAMES);
 }
 
@@ -223,10 +223,10 @@ fn segments_of_a_broadcast_to_endpoints_have_bounded_memory() {
     let mut guest = lab.ethernet_with(0, 256, 16_384, Negotiated::OFFERED).unwrap();
     let (long, checksum) = tcp(lab.mac(0), BROADCAST, 8 * SEGMENTS);
     let segmentation = Some(Segmentation { family: Family::V4, payload_bytes: 8 });
-    let mut world = lab.daemon().shell().lock_all();
+    let mut locked = lab.daemon().shell().lock_all();
     assert!(guest.queue(&Offload { checksum: Some(checksum), segmentation }, &long).unwrap());
     guest.flush().unwrap();
-    while ethernet_function::transmit(&mut world, 0, 0) {}
+    while ethernet_function::transmit(&mut locked, 0, 0) {}
     let heard: Vec<usize> = wires.iter().map(|wire| heard(wire).len()).collect();
     assert!(heard.iter().all(|heard| (800..SEGMENTS).contains(heard)), "{heard:?}");
     assert_eq!(heard.iter().sum::<usize>(), 4_096);

@@ -107,8 +107,8 @@ fn messages_to_a_stopped_machine_arrive_when_it_continues() {
         assert!(a.try_launch(&[42], [1, 2], 0));
         a.announce();
         until("the frame is held", || {
-            let world = lab.daemon().shell().lock_all();
-            world.nodes[1].card.host.state.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(0))
+            let locked = lab.daemon().shell().lock_all();
+            locked.nodes[1].card.host.state.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(0))
         });
         assert!(b.try_receive().is_none(), "{model}: nothing is written into a stopped guest");
         guests[1].connection().continue_machine(guests[1].memory()).unwrap();
@@ -138,8 +138,8 @@ fn frames_to_a_node_whose_qemu_ended_are_lost() {
     assert!(a.try_launch(&[42], [1, 2], 0));
     a.announce();
     let is_held = || {
-        let world = lab.daemon().shell().lock_all();
-        world.nodes[1].card.host.state.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(0))
+        let locked = lab.daemon().shell().lock_all();
+        locked.nodes[1].card.host.state.stopped.as_ref().is_some_and(|stopped| stopped.holds_from(0))
     };
     until("the frame is held", is_held);
     // These are the last references to the connection.

@@ -26,7 +26,7 @@ fn queue_full_of_invalid_chains_takes_several_budgets() {
     let before = hostile.statistics().unwrap();
     let shell = lab.daemon().shell();
     // No doorbell is rung, and only this thread polls: the device's own thread may still process the previous request.
-    let mut world = shell.lock_all();
+    let mut locked = shell.lock_all();
     let chains = hostile.with_control_ring(|ring| {
         let mut chains = 0;
         while ring.add(&[Buffer { address, bytes: 8, writable: false }]).unwrap().is_some() {
@@ -35,8 +35,8 @@ fn queue_full_of_invalid_chains_takes_several_budgets() {
         ring.show().unwrap();
         chains
     });
-    assert!(looks(|| queues::serve_control(&mut world, 0)) > 1, "one poll processes all {chains} chains");
-    drop(world);
+    assert!(looks(|| queues::serve_control(&mut locked, 0)) > 1, "one poll processes all {chains} chains");
+    drop(locked);
     let returned = hostile.with_control_ring(|ring| {
         let mut returned = 0;
         while let Some((head, _)) = ring.poll_used().unwrap() {
@@ -62,14 +62,14 @@ fn queue_full_of_long_frames_takes_several_budgets() {
         segmentation: Some(Segmentation { family: Family::V4, payload_bytes: 64 }),
     };
     let shell = lab.daemon().shell();
-    let mut world = shell.lock_all();
+    let mut locked = shell.lock_all();
     let mut frames = 0;
     while hostile.queue(&offload, &long).unwrap() {
         frames += 1;
     }
     hostile.show().unwrap();
     // A thousand segments are more than half a budget.
-    let looks = looks(|| ethernet_function::transmit(&mut world, 0, 0));
-    drop(world);
+    let looks = looks(|| ethernet_function::transmit(&mut locked, 0, 0));
+    drop(locked);
     assert!(looks > frames / 2, "{looks} polls for {frames} frames of 1,000 segments");
 }

@@ -86,10 +86,10 @@ fn settle(guests: &[Arc<ClusterGuest>]) {
 /// Waits until all doorbells of Ethernet functions are processed.
 fn until_ethernet_is_quiet(lab: &Lab) {
     until("all doorbells", || {
-        let world = lab.daemon().shell().lock_all();
-        let states = world.common.ethernet.states.iter().enumerate();
+        let locked = lab.daemon().shell().lock_all();
+        let states = locked.common.ethernet.states.iter().enumerate();
         let priced = states.map(|(node, state)| (node, state.nic.ledger().line(Crossing::Doorbell).count));
-        priced.into_iter().all(|(node, priced)| priced == world.common.ethernet.doorbells(node))
+        priced.into_iter().all(|(node, priced)| priced == locked.common.ethernet.doorbells(node))
     });
 }
 

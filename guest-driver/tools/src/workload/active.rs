@@ -16,7 +16,7 @@ use crate::active::Places;
 
 /// Maximum receive memory of a port, and the minimum number of receive buffers.
 const RECEIVE_BYTES: usize = 8 << 20;
-const LEAST_BUFFERS: usize = 16;
+const MIN_BUFFERS: usize = 16;
 
 /// An open port.
 struct Open {
@@ -49,7 +49,7 @@ impl Performer {
         let bytes = TAG_BYTES as usize + workload.message_bytes as usize;
         let place_bytes = bytes.next_multiple_of(64);
         for plan in plan.ports_of(workload, rank, false) {
-            let buffers = (RECEIVE_BYTES / place_bytes).clamp(LEAST_BUFFERS, workload.slices as usize);
+            let buffers = (RECEIVE_BYTES / place_bytes).clamp(MIN_BUFFERS, workload.slices as usize);
             let options =
                 PortOptions::default().port(plan.number).buffers(buffers as u32, place_bytes as u32);
             flows.extend(plan.sends.iter().map(|(flow, to)| (*flow, (ports.len(), address(*to)))));

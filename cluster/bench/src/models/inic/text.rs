@@ -75,7 +75,7 @@ fn interrupts(text: &mut String, figures: &InicFigures) {
             if row.chunk_bytes == 1 { "one per packet".to_owned() } else { row.chunk_bytes.to_string() },
             row.paper.to_string(),
             row.counted.to_string(),
-            row.counted_anew.to_string(),
+            row.counted_restarted.to_string(),
         ]
     }));
     *text += &table(&rows);

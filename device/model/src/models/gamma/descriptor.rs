@@ -264,7 +264,7 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
 
 /// Maximum datagrams of a sender in flight. A sender posts at least a window of messages between two datagrams. So two
 /// datagrams may share one acknowledgement, and a third may wait in the driver. Ours: the swarm's choice.
-const DATAGRAMS_UNDER_WAY: u32 = 3;
+const DATAGRAMS_IN_FLIGHT: u32 = 3;
 
 /// Buffers of a random card: the paper's number, or hardly more than the windows need. In both cases the card may miss
 /// no frame. Without windows: so few buffers that the card misses frames.
@@ -282,7 +282,7 @@ fn draw_buffers(below: &mut Draw<'_>, workload: &DrawnWorkload, window: u32, ack
     if window == 0 {
         return LEAST + more;
     }
-    let datagrams = if workload.datagram_every == 0 { 0 } else { DATAGRAMS_UNDER_WAY };
+    let datagrams = if workload.datagram_every == 0 { 0 } else { DATAGRAMS_IN_FLIGHT };
     let of_each = window + acknowledgements(window, acknowledge_every) + datagrams;
     // Half of these cards have no spare buffer.
     ((workload.nodes - 1) * of_each + more.saturating_sub(FEW / 2)).max(LEAST)

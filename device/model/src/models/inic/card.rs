@@ -425,7 +425,7 @@ impl Card {
 
     /// Prepares for the next assembly: frees the memory of all packets, and renumbers messages. Messages that wait for
     /// the assembly get the first numbers.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.kept = SendMemory::default();
         self.waiting = Waiting::default();
         self.numbers = PerNode::default();

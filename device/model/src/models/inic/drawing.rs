@@ -17,12 +17,12 @@ const BUNDLED_ONE_IN: u32 = 3;
 /// distinguish failed and lost messages.
 pub(super) const RETRIES: u32 = 1_000;
 /// Maximum unacknowledged packets of go-back-N: less than half of the numbers of the narrow format.
-const MOST_IN_ORDER: u32 = 127;
+const MAX_IN_ORDER: u32 = 127;
 /// Words of the shortest packet. A message of shorter packets makes a run take minutes, if each packet is
 /// sent dozens of times. Cards that never load another assembly have shorter packets.
-const LEAST_WORDS: u32 = 16;
+const MIN_WORDS: u32 = 16;
 /// Words of the longest packet that fits any link.
-const MOST_WORDS: u32 = 340;
+const MAX_WORDS: u32 = 340;
 
 /// The image of a random assembly for a cluster of `nodes` nodes.
 pub(super) fn image(below: &mut Draw<'_>, nodes: u32) -> Vec<u8> {
@@ -42,8 +42,8 @@ pub(super) fn image(below: &mut Draw<'_>, nodes: u32) -> Vec<u8> {
     let Ok(mut assembly) = recipe.assembly() else { return Vec::new() };
     let format = if is_small { below(2) } else { Format::Seq8Node12 as u32 };
     let threshold = 1 + below(16);
-    let most = if flow == Flow::GoBackN { MOST_IN_ORDER } else { ACK_MASK_BITS };
-    let packet_bytes = 4 * (LEAST_WORDS + below(MOST_WORDS - LEAST_WORDS + 1));
+    let most = if flow == Flow::GoBackN { MAX_IN_ORDER } else { ACK_MASK_BITS };
+    let packet_bytes = 4 * (MIN_WORDS + below(MAX_WORDS - MIN_WORDS + 1));
     // With rate control acknowledgements come late: the recipe has a timeout for that.
     let timeout = if controls_rate { 10_000 } else { 20 + below(2_000) };
     for (kind, parameter, value) in [

@@ -63,7 +63,7 @@ struct Port {
     /// the reservation, because a sender has only one in flight. But programs rely on the reservations not to exceed
     /// the queue.
     partners: Vec<(Address, u32)>,
-    under_way: Option<Letter>,
+    in_flight: Option<Letter>,
     /// When the previous letter was acknowledged; the next one does not leave earlier.
     free_at: Time,
 }
@@ -114,7 +114,7 @@ impl Mailbox {
         let effects = &mut self.effects;
         let index = store.port as usize;
         let Some(port) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
-        if port.under_way.is_some() {
+        if port.in_flight.is_some() {
             return;
         }
         let now = port.page.launched_at(now);
@@ -151,7 +151,7 @@ impl Mailbox {
         let frame = header.emit(words);
         let letter =
             Letter { number: self.letters, target, frame, message, acknowledge: code.acknowledge, wait };
-        let sent = send(loaded, index, port.under_way.insert(letter), &mut self.timers, effects);
+        let sent = send(loaded, index, port.in_flight.insert(letter), &mut self.timers, effects);
         effects.counters.card.messages_sent += 1;
         effects.counters.card.bytes_sent += bytes;
         port.page.line.sent += 1;
@@ -232,7 +232,7 @@ impl Mailbox {
         let (effects, index) = (&mut self.effects, usize::from(header.target.port));
         let port = self.ports.get_mut(index).and_then(Option::as_mut);
         let is_it = |letter: &mut Letter| (letter.number, letter.target) == (header.number, header.source);
-        let Some((letter, port)) = port.and_then(|port| Some((port.under_way.take_if(is_it)?, port))) else {
+        let Some((letter, port)) = port.and_then(|port| Some((port.in_flight.take_if(is_it)?, port))) else {
             effects.counters.stray_acknowledgements += 1;
             return;
         };
@@ -249,7 +249,7 @@ impl Mailbox {
     /// Repeats one letter whose timer has expired; false if there is none.
     fn repeat(&mut self, now: Time) -> bool {
         let Some((Timer::Repeat, index)) = self.timers.take_expired(now) else { return false };
-        let letter = self.ports[index].as_mut().and_then(|port| port.under_way.as_mut());
+        let letter = self.ports[index].as_mut().and_then(|port| port.in_flight.as_mut());
         if let Some(letter) = letter {
             self.effects.counters.repeated += 1;
             self.effects.attribute(Some(letter.message));
@@ -266,7 +266,7 @@ impl Mailbox {
             return Err(ControlError::BadValue);
         };
         // The letter in flight was meant for the old route.
-        if port.under_way.is_some() {
+        if port.in_flight.is_some() {
             return Err(ControlError::PortBusy);
         }
         port.target = Some(target);
@@ -368,7 +368,7 @@ impl Controlled for Mailbox {
             queue: ReceiveQueue::new(open),
             target: None,
             partners: Vec::new(),
-            under_way: None,
+            in_flight: None,
             free_at: Time::ZERO,
         });
         Ok(())
@@ -377,7 +377,7 @@ impl Controlled for Mailbox {
     fn close_port(&mut self, _now: Time, port: usize) -> Time {
         self.timers.stop(Timer::Repeat, port);
         let Some(port) = self.ports.get_mut(port).and_then(Option::take) else { return Time::ZERO };
-        self.effects.counters.card.discarded_at_close += u64::from(port.under_way.is_some());
+        self.effects.counters.card.discarded_at_close += u64::from(port.in_flight.is_some());
         port.page.visible().max(port.queue.visible())
     }
 
@@ -455,7 +455,7 @@ impl Nic for Mailbox {
     }
 
     fn accepts_store(&self, port: u32) -> bool {
-        self.port(port).is_some_and(|port| port.under_way.is_none())
+        self.port(port).is_some_and(|port| port.in_flight.is_none())
     }
 
     fn is_open(&self, port: u32) -> bool {

@@ -7,7 +7,7 @@ use niclab_abi::receive;
 use niclab_isa::image::ImageError;
 use thiserror::Error;
 
-use crate::models::matching::wire::LEAST_MTU_BYTES;
+use crate::models::matching::wire::MIN_MTU_BYTES;
 use crate::platform::profile::Profile;
 use crate::time::Span;
 
@@ -26,7 +26,7 @@ pub enum ConfigError {
         nodes: u32,
     },
     /// Frames would have no room for data.
-    #[error("an MTU of {mtu_bytes} bytes: give at least {LEAST_MTU_BYTES}, a header and some data")]
+    #[error("an MTU of {mtu_bytes} bytes: give at least {MIN_MTU_BYTES}, a header and some data")]
     Mtu {
         /// The MTU.
         mtu_bytes: u32,
@@ -91,7 +91,7 @@ pub struct Config {
     /// Maximum length of a message, in bytes.
     pub max_message_bytes: u64,
     /// Maximum number of commands of a port in flight.
-    pub commands_under_way: u32,
+    pub commands_in_flight: u32,
     /// Words of the match unit's control store.
     pub control_store_words: u32,
     /// Maximum number of frames in flight to one other card.
@@ -127,7 +127,7 @@ impl Config {
             // Ours: a bound.
             max_message_bytes: 16 << 20,
             // Ours: a bound.
-            commands_under_way: 64,
+            commands_in_flight: 64,
             control_store_words: niclab_isa::MAX_WORDS as u32,
             // Assumed: more than the frames of a round trip.
             window_frames: 32,
@@ -147,7 +147,7 @@ impl Config {
         if u32::from(self.node) >= self.nodes {
             return Err(ConfigError::Node { node: self.node, nodes: self.nodes });
         }
-        if self.mtu_bytes < LEAST_MTU_BYTES {
+        if self.mtu_bytes < MIN_MTU_BYTES {
             return Err(ConfigError::Mtu { mtu_bytes: self.mtu_bytes });
         }
         let counts = [
@@ -157,7 +157,7 @@ impl Config {
             ("regions_per_port", self.regions_per_port),
             ("extents_per_port", self.extents_per_port),
             ("unexpected_messages", self.unexpected_messages),
-            ("commands_under_way", self.commands_under_way),
+            ("commands_in_flight", self.commands_in_flight),
             ("control_store_words", self.control_store_words),
             ("window_frames", self.window_frames),
         ];

@@ -39,14 +39,14 @@ impl Endpoints {
         })
     }
 
-    /// Whether the port accepts a command of any kind: the event queue has room, fewer than `max_under_way` commands
+    /// Whether the port accepts a command of any kind: the event queue has room, fewer than `max_in_flight` commands
     /// are in flight, and no append waits.
     #[inline]
-    pub(super) fn accepts_command(&self, index: usize, max_under_way: usize) -> bool {
+    pub(super) fn accepts_command(&self, index: usize, max_in_flight: usize) -> bool {
         let port = self.ports.get(index).and_then(Option::as_ref);
         port.is_some_and(|port| port.queue.has_room(EVENTS_AT_ONCE))
             && !self.target.is_appending(index)
-            && self.initiator.under_way(index) < max_under_way
+            && self.initiator.in_flight(index) < max_in_flight
     }
 
     /// Checks that memory is part of one of the port's regions.
@@ -125,7 +125,7 @@ impl Endpoints {
             memory: Memory::NONE,
             ready: at,
             message: None,
-            owner: Owner::Nobody,
+            owner: Owner::Unowned,
         })
     }
 
@@ -151,7 +151,7 @@ impl Endpoints {
         let found = self.target.begin_get(now, header, port, &mut self.effects);
         let (at, result, memory, offset, owner) = match found {
             Ok(found) => (found.at, found.result, found.memory, found.offset, Owner::Target(found.number)),
-            Err(Missed { at, result }) => (at, result, Memory::NONE, 0, Owner::Nobody),
+            Err(Missed { at, result }) => (at, result, Memory::NONE, 0, Owner::Unowned),
         };
         let answer = Header {
             operation: Operation::Reply,
@@ -166,7 +166,7 @@ impl Endpoints {
 
 /// A message that no operation takes.
 const fn nobodys(now: Time) -> Beginning {
-    Beginning { owner: Owner::Nobody, memory: Memory::NONE, ready: now, answer: None }
+    Beginning { owner: Owner::Unowned, memory: Memory::NONE, ready: now, answer: None }
 }
 
 impl MessageUser for Endpoints {
@@ -214,7 +214,7 @@ impl MessageUser for Endpoints {
                 self.initiator.on_reply(at, token, &arrived, port, &mut self.effects);
                 None
             }
-            (Owner::Initiator(_), None) | (Owner::Nobody, _) => None,
+            (Owner::Initiator(_), None) | (Owner::Unowned, _) => None,
         }
     }
 
@@ -223,7 +223,7 @@ impl MessageUser for Endpoints {
         let Some(port) = self.ports.get_mut(port).and_then(Option::as_mut) else { return };
         let effects = &mut self.effects;
         match owner {
-            Owner::Nobody => {}
+            Owner::Unowned => {}
             Owner::Initiator(token) if result == RESULT_OK => {
                 self.initiator.on_sent(at, token, port, effects)
             }

@@ -16,7 +16,7 @@ use crate::time::Time;
 
 /// A put or a get that has not ended.
 #[derive(Debug)]
-struct UnderWay {
+struct InFlight {
     transfer: Transfer,
     handle: u32,
     /// The put's data has not left the memory yet, as far as the card knows.
@@ -43,7 +43,7 @@ struct Outcome {
 pub(super) struct Initiator {
     node: u16,
     /// By port, and by token.
-    under_way: [BTreeMap<u64, UnderWay>; PORTS],
+    in_flight: [BTreeMap<u64, InFlight>; PORTS],
 }
 
 /// Whether the result means that the operation was executed.
@@ -51,7 +51,7 @@ const fn is_success(result: u32) -> bool {
     matches!(result, RESULT_OK | RESULT_TRUNCATED)
 }
 
-impl UnderWay {
+impl InFlight {
     const fn is_over(&self) -> bool {
         !self.waits_for_sent && !self.waits_for_answer
     }
@@ -96,13 +96,13 @@ impl UnderWay {
 
 impl Initiator {
     pub(super) fn new(node: u16) -> Self {
-        Self { node, under_way: Default::default() }
+        Self { node, in_flight: Default::default() }
     }
 
     /// Number of commands of a port in flight.
     #[inline]
-    pub(super) fn under_way(&self, port: usize) -> usize {
-        self.under_way[port].len()
+    pub(super) fn in_flight(&self, port: usize) -> usize {
+        self.in_flight[port].len()
     }
 
     /// Begins a put or a get whose memory was checked.
@@ -119,14 +119,14 @@ impl Initiator {
         let is_put = !transfer.is_get;
         // A failure is always reported.
         let promised = (u64::from(transfer.wants_ack) + u64::from(transfer.wants_sent)).max(1);
-        let under_way = UnderWay {
+        let in_flight = InFlight {
             transfer,
             handle,
             waits_for_sent: is_put,
             waits_for_answer: transfer.is_get || transfer.wants_ack,
             promise: port.queue.promise(promised),
         };
-        let before = self.under_way[port.index].insert(token, under_way);
+        let before = self.in_flight[port.index].insert(token, in_flight);
         debug_assert!(before.is_none(), "a token is used once");
         let header = Header {
             operation: if is_put { Operation::Put } else { Operation::Get },
@@ -144,42 +144,42 @@ impl Initiator {
             ..Header::default()
         };
         let memory = if is_put { transfer.memory } else { Memory::NONE };
-        let owner = if is_put { Owner::Initiator(token) } else { Owner::Nobody };
+        let owner = if is_put { Owner::Initiator(token) } else { Owner::Unowned };
         Outgoing { node: transfer.node, header, memory, ready, message, owner }
     }
 
     /// All data of a put has left the memory.
     pub(super) fn on_sent(&mut self, now: Time, token: u64, port: &mut Port, effects: &mut Effects) {
-        let under_way = self.under_way[port.index].get_mut(&token).filter(|it| it.waits_for_sent);
+        let in_flight = self.in_flight[port.index].get_mut(&token).filter(|it| it.waits_for_sent);
         // The command has failed in the meantime.
-        let Some(under_way) = under_way else { return };
-        under_way.waits_for_sent = false;
+        let Some(in_flight) = in_flight else { return };
+        in_flight.waits_for_sent = false;
         port.page.line.sent += 1;
-        if under_way.transfer.wants_sent {
-            let bytes = under_way.transfer.memory.bytes;
+        if in_flight.transfer.wants_sent {
+            let bytes = in_flight.transfer.memory.bytes;
             let outcome = Outcome { kind: EVENT_SENT, result: RESULT_OK, bytes, offset: 0 };
-            under_way.tell(now, self.node, outcome, port, effects);
+            in_flight.tell(now, self.node, outcome, port, effects);
         }
         self.end_if_over(token, port);
     }
 
     /// The target's answer to a put. The network may forge answers, so the header need not belong to a put.
     pub(super) fn on_answer(&mut self, now: Time, header: &Header, port: &mut Port, effects: &mut Effects) {
-        let is_of_it = |it: &&mut UnderWay| !it.transfer.is_get && it.waits_for_answer && it.is_with(header);
-        let under_way = self.under_way[port.index].get_mut(&header.token).filter(is_of_it);
-        let Some(under_way) = under_way else { return };
-        under_way.waits_for_answer = false;
+        let is_of_it = |it: &&mut InFlight| !it.transfer.is_get && it.waits_for_answer && it.is_with(header);
+        let in_flight = self.in_flight[port.index].get_mut(&header.token).filter(is_of_it);
+        let Some(in_flight) = in_flight else { return };
+        in_flight.waits_for_answer = false;
         let (result, bytes, offset) = (u32::from(header.result), header.bytes, header.offset);
         let outcome = Outcome { kind: EVENT_ACK, result, bytes, offset };
-        under_way.tell(now, self.node, outcome, port, effects);
+        in_flight.tell(now, self.node, outcome, port, effects);
         self.end_if_over(header.token, port);
     }
 
     /// The memory for the answer to a get; `None` if the header does not belong to one.
     pub(super) fn expect_reply(&self, header: &Header) -> Option<Memory> {
-        let under_way = self.under_way.get(usize::from(header.target_port))?.get(&header.token)?;
-        let memory = under_way.transfer.memory;
-        let is_of_it = under_way.transfer.is_get && under_way.is_with(header);
+        let in_flight = self.in_flight.get(usize::from(header.target_port))?.get(&header.token)?;
+        let memory = in_flight.transfer.memory;
+        let is_of_it = in_flight.transfer.is_get && in_flight.is_with(header);
         is_of_it.then_some(Memory { bytes: memory.bytes.min(header.bytes), ..memory })
     }
 
@@ -193,16 +193,16 @@ impl Initiator {
         effects: &mut Effects,
     ) {
         // The command has failed in the meantime.
-        let Some(under_way) = self.under_way[port.index].get_mut(&token) else { return };
+        let Some(in_flight) = self.in_flight[port.index].get_mut(&token) else { return };
         let Arrived { header, message, bytes, .. } = *arrived;
         let result = if arrived.result == RESULT_OK { header.result.into() } else { arrived.result };
-        under_way.waits_for_answer = false;
+        in_flight.waits_for_answer = false;
         port.on_data(now);
         let is_success = is_success(result);
         let bytes = if is_success { bytes } else { 0 };
         effects.counters.card.messages_received += u64::from(is_success);
         let outcome = Outcome { kind: EVENT_REPLY, result, bytes, offset: header.offset };
-        let consumed = under_way.tell(now, self.node, outcome, port, effects);
+        let consumed = in_flight.tell(now, self.node, outcome, port, effects);
         if let Some(message) = message.filter(|_| is_success) {
             effects.interface.ledger_mut().complete(&message, consumed);
         }
@@ -219,9 +219,9 @@ impl Initiator {
         effects: &mut Effects,
     ) {
         // The command has ended already, and the failed frame was a retransmission.
-        let Some(under_way) = self.under_way[port.index].get_mut(&token) else { return };
-        let UnderWay { transfer, waits_for_sent, waits_for_answer, .. } = *under_way;
-        (under_way.waits_for_sent, under_way.waits_for_answer) = (false, false);
+        let Some(in_flight) = self.in_flight[port.index].get_mut(&token) else { return };
+        let InFlight { transfer, waits_for_sent, waits_for_answer, .. } = *in_flight;
+        (in_flight.waits_for_sent, in_flight.waits_for_answer) = (false, false);
         effects.attribute(None);
         let kinds = [
             (EVENT_REPLY, transfer.is_get),
@@ -230,14 +230,14 @@ impl Initiator {
         ];
         for (kind, _) in kinds.into_iter().filter(|(_, is_due)| *is_due) {
             let outcome = Outcome { kind, result, bytes: 0, offset: 0 };
-            under_way.tell(now, self.node, outcome, port, effects);
+            in_flight.tell(now, self.node, outcome, port, effects);
         }
         self.end_if_over(token, port);
     }
 
     /// Tokens of a port's commands that read a region, or wait for data into it.
     pub(super) fn commands_in(&self, port: usize, region: u32) -> impl Iterator<Item = u64> {
-        let commands = self.under_way[port].iter().filter(move |(_, it)| {
+        let commands = self.in_flight[port].iter().filter(move |(_, it)| {
             (it.waits_for_sent || it.transfer.is_get) && it.transfer.memory.is_in(region)
         });
         commands.map(|(&token, _)| token)
@@ -245,13 +245,13 @@ impl Initiator {
 
     /// Closes a port.
     pub(super) fn close(&mut self, port: usize) {
-        core::mem::take(&mut self.under_way[port]).into_values().for_each(|it| it.promise.void());
+        core::mem::take(&mut self.in_flight[port]).into_values().for_each(|it| it.promise.void());
     }
 
     /// Forgets a command if nothing of it is pending.
     fn end_if_over(&mut self, token: u64, port: &mut Port) {
-        let of_port = &mut self.under_way[port.index];
-        if of_port.get(&token).is_some_and(UnderWay::is_over)
+        let of_port = &mut self.in_flight[port.index];
+        if of_port.get(&token).is_some_and(InFlight::is_over)
             && let Some(over) = of_port.remove(&token)
         {
             port.queue.forgo(over.promise);

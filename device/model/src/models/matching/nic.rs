@@ -362,7 +362,7 @@ impl Nic for Match {
 
     #[inline]
     fn accepts_store(&self, port: u32) -> bool {
-        self.ends.accepts_command(port as usize, self.config.commands_under_way as usize)
+        self.ends.accepts_command(port as usize, self.config.commands_in_flight as usize)
     }
 
     #[inline]

@@ -42,7 +42,7 @@ struct Entry {
     /// Where the item is stored, while it is linked or about to be.
     place: Option<Place>,
     /// Operations that the entry has begun and not ended.
-    under_way: u32,
+    in_flight: u32,
     /// A command has unlinked the entry. The card answers the command when the entry has no operations in flight.
     unlinking: Option<Promise>,
 }
@@ -245,7 +245,7 @@ impl Target {
         let entry = lists.entries.get_mut(&handle);
         debug_assert!(entry.is_some(), "only entries are linked");
         if let Some(entry) = entry {
-            entry.under_way += 1;
+            entry.in_flight += 1;
             if let Some(place) = entry.place.take_if(|_| matched.is_unlinked) {
                 self.engine.give_place_back(place);
             }
@@ -443,8 +443,8 @@ impl Target {
         let entry = entries.get_mut(&handle);
         debug_assert!(entry.is_some(), "an entry stays until its last operation is over");
         let is_over = entry.is_some_and(|entry| {
-            entry.under_way = entry.under_way.saturating_sub(1);
-            entry.place.is_none() && entry.under_way == 0
+            entry.in_flight = entry.in_flight.saturating_sub(1);
+            entry.place.is_none() && entry.in_flight == 0
         });
         if let Some(mut entry) = is_over.then(|| entries.remove(&handle)).flatten() {
             let own = || if entry.tells_unlink { promise.take_one() } else { None };
@@ -510,7 +510,7 @@ impl Target {
             is_overflow: append.is_overflow,
             tells_unlink: !append.no_unlink_event,
             place: Some(place),
-            under_way: 0,
+            in_flight: 0,
             unlinking: None,
         };
         lists.entries.insert(handle, entry);
@@ -550,7 +550,7 @@ impl Target {
             };
             (appending.item, appending.next) = (item, unexpected.number + 1);
             effects.counters.claimed += 1;
-            entry.under_way += 1;
+            entry.in_flight += 1;
             let Unexpected { offset, bytes, .. } = unexpected;
             let promise = port.queue.promise(EVENTS_AT_ONCE);
             let taken = Taken { handle: appending.handle, offset, bytes, promise };
@@ -647,7 +647,7 @@ impl Target {
         };
         let unlinked = self.engine.unlink(ready, entry.list(port.index), handle, effects);
         self.engine.give_place_back(memory);
-        if entry.under_way > 0 {
+        if entry.in_flight > 0 {
             entry.unlinking = Some(place);
         } else if let Some(entry) = entries.remove(&handle) {
             self.tell_unlinked(unlinked, handle, &entry, place, port, effects);
@@ -710,7 +710,7 @@ impl Target {
     /// Forgets unlinked entries without operations, which the end of an operation would otherwise remove.
     pub(super) fn forget_unlinked(&mut self, port: usize) {
         self.ports[port].entries.retain(|_, entry| {
-            let stays = entry.place.is_some() || entry.under_way > 0;
+            let stays = entry.place.is_some() || entry.in_flight > 0;
             debug_assert!(stays || entry.unlinking.is_none(), "a command waits for an operation's end");
             stays
         });

@@ -641,7 +641,7 @@ impl Transport {
         let receiving = self.peers[place].receiving.get_mut(usize::from(source_port));
         let Some(reception) = receiving.and_then(Option::take) else { return };
         let Reception { header, message, port, owner, memory, joiner, visible } = reception;
-        if owner == Owner::Nobody {
+        if owner == Owner::Unowned {
             return;
         }
         let is_success = result == RESULT_OK;
@@ -704,7 +704,7 @@ impl Transport {
         let mut found = Vec::new();
         for (place, peer) in self.peers.iter().enumerate() {
             for (source_port, reception) in peer.receiving.iter().enumerate() {
-                let of_port = |it: &&Reception| it.port == port && it.owner != Owner::Nobody;
+                let of_port = |it: &&Reception| it.port == port && it.owner != Owner::Unowned;
                 if reception.as_ref().filter(of_port).is_some_and(&is_meant) {
                     found.push((place, source_port));
                 }
@@ -717,7 +717,7 @@ impl Transport {
     fn give_up(&mut self, place: usize, source_port: usize) -> Option<Reception> {
         let reception = self.peers[place].receiving.get_mut(source_port)?.as_mut()?;
         let before = *reception;
-        (reception.owner, reception.memory) = (Owner::Nobody, Memory::NONE);
+        (reception.owner, reception.memory) = (Owner::Unowned, Memory::NONE);
         Some(before)
     }
 }

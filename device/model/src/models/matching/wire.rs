@@ -60,7 +60,7 @@ pub const MORE_HEAD_BYTES: usize = ethernet::HEADER_BYTES + (LINK_WORDS + 2) * W
 /// Bytes of an acknowledgement.
 pub const ACKNOWLEDGEMENT_BYTES: usize = ethernet::HEADER_BYTES + LINK_WORDS * WORD_BYTES;
 /// The smallest MTU with which messages can be cut into frames.
-pub const LEAST_MTU_BYTES: u32 = 256;
+pub const MIN_MTU_BYTES: u32 = 256;
 
 const KIND_FIRST: u8 = 1;
 const KIND_MORE: u8 = 2;

@@ -41,14 +41,14 @@ struct Stream {
 }
 
 /// Programs that check the messages of the others.
-struct World {
+struct Simulation {
     wire: Wire,
     region_bytes: u64,
     streams: Vec<Stream>,
     came: usize,
 }
 
-impl World {
+impl Simulation {
     fn new(seed: u64, faults: Faults, opening: Opening, card: impl Fn(u16) -> Config) -> Self {
         let region_bytes = card(0).payload_bytes;
         let mut wire = Wire::new(seed, faults, NODES, card);
@@ -163,7 +163,7 @@ impl World {
 }
 
 /// Sends `count` random messages between random ends. Receivers read now and then.
-fn run(seed: u64, world: &mut World, longest: u64, segment: usize, count: usize) {
+fn run(seed: u64, simulation: &mut Simulation, longest: u64, segment: usize, count: usize) {
     let mut random = Random::new(seed, 1);
     let end = |random: &mut Random| (random.below(NODES.into()) as usize, random.below(PORTS));
     for _ in 0..count {
@@ -171,24 +171,24 @@ fn run(seed: u64, world: &mut World, longest: u64, segment: usize, count: usize)
         let bytes = if random.below(2) == 0 { 0 } else { random.below(longest as u32 + 1).into() };
         let draw = random.next() as u32;
         let mut steps = 0;
-        while !world.send(from, to, bytes, segment, draw) {
+        while !simulation.send(from, to, bytes, segment, draw) {
             // While a program waits for room, all programs keep reading; otherwise they would wait for one another.
-            world.read_all();
-            assert!(world.wire.step() && steps < MAX_STEPS, "room becomes free");
+            simulation.read_all();
+            assert!(simulation.wire.step() && steps < MAX_STEPS, "room becomes free");
             steps += 1;
         }
         (0..random.below(5)).for_each(|_| {
-            world.wire.step();
+            simulation.wire.step();
         });
         let reader = end(&mut random);
-        world.read(reader, random.below(6).into());
+        simulation.read(reader, random.below(6).into());
         if random.below(3) == 0 {
-            world.wire.release(reader.0, reader.1);
+            simulation.wire.release(reader.0, reader.1);
         }
     }
-    world.wire.faults = Faults::default();
-    world.settle();
-    world.check();
+    simulation.wire.faults = Faults::default();
+    simulation.settle();
+    simulation.check();
 }
 
 /// A card whose inbound memory holds one frame and `more` bytes.
@@ -200,19 +200,24 @@ fn tight(card: Config, more: u64) -> Config {
 
 #[test]
 fn without_faults_nothing_is_retransmitted_or_lost() {
-    let mut world = World::new(1, Faults::default(), PLAIN, |node| config(node, NODES.into()));
-    run(1, &mut world, 9_000, 32, 600);
-    assert_eq!([world.sum("repeated"), world.sum("duplicated"), world.sum("ahead")], [0; 3]);
-    assert!(world.sum("segments") > 100 && world.sum("memory_received") > 20);
+    let mut simulation = Simulation::new(1, Faults::default(), PLAIN, |node| config(node, NODES.into()));
+    run(1, &mut simulation, 9_000, 32, 600);
+    assert_eq!([simulation.sum("repeated"), simulation.sum("duplicated"), simulation.sum("ahead")], [0; 3]);
+    assert!(simulation.sum("segments") > 100 && simulation.sum("memory_received") > 20);
 }
 
 #[test]
 fn memory_of_one_frame_and_queues_of_eight_slices_are_enough() {
     let opening = Opening { slices: 8, payload_bytes: 6_016, ..PLAIN };
-    let mut world = World::new(2, Faults::default(), opening, |node| tight(config(node, NODES.into()), 0));
-    run(2, &mut world, 6_000, 32, 800);
-    assert!(world.sum("refusals_sent") > 20 && world.sum("queued") > 20, "{}", world.sum("queued"));
-    assert_eq!(world.sum("refusals_sent"), world.sum("refusals_received"));
+    let mut simulation =
+        Simulation::new(2, Faults::default(), opening, |node| tight(config(node, NODES.into()), 0));
+    run(2, &mut simulation, 6_000, 32, 800);
+    assert!(
+        simulation.sum("refusals_sent") > 20 && simulation.sum("queued") > 20,
+        "{}",
+        simulation.sum("queued")
+    );
+    assert_eq!(simulation.sum("refusals_sent"), simulation.sum("refusals_received"));
 }
 
 proptest! {
@@ -240,7 +245,7 @@ proptest! {
         };
         let payload_bytes = if is_narrow { payload_bytes } else { 3 * payload_bytes };
         let opening = Opening { slices, payload_bytes, ..PLAIN };
-        let mut world = World::new(seed, Faults { lost, duplicated, damaged, late }, opening, card);
-        run(seed, &mut world, longest, segment, 120);
+        let mut simulation = Simulation::new(seed, Faults { lost, duplicated, damaged, late }, opening, card);
+        run(seed, &mut simulation, longest, segment, 120);
     }
 }

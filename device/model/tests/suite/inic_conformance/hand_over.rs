@@ -21,7 +21,7 @@ fn image(name: &str) -> Vec<u8> {
     Bundled::named(name).unwrap().assembly().encode()
 }
 
-impl World {
+impl Simulation {
     fn progress(&self) -> Vec<Progress> {
         self.wire.hosts.iter().map(|host| host.nic.progress()).collect()
     }
@@ -63,40 +63,40 @@ impl World {
 }
 
 /// Random messages with random reloads between them, each to one of these assemblies.
-fn run_among(seed: u64, names: &[&str], faults: Faults, count: usize) -> World {
+fn run_among(seed: u64, names: &[&str], faults: Faults, count: usize) -> Simulation {
     let random_below = |random: &mut Random, most: usize| random.below(most as u32) as usize;
     let mut random = Random::new(seed, 2);
     let first = values(names[random_below(&mut random, names.len())]);
-    let mut world = World::new(seed, faults, &first);
+    let mut simulation = Simulation::new(seed, faults, &first);
     let mut epoch = 0;
     for _ in 0..count {
         let (from, to) = (random_below(&mut random, NODES.into()), random_below(&mut random, NODES.into()));
         let message = Message { from, to, bytes: 4 * (1 + u64::from(random.below(1_000))) };
         let mut steps = 0;
-        while !world.send(message.clone()) {
-            assert!(world.step() && steps < MAX_STEPS, "a send buffer becomes free");
+        while !simulation.send(message.clone()) {
+            assert!(simulation.step() && steps < MAX_STEPS, "a send buffer becomes free");
             steps += 1;
         }
         (0..random.below(6)).for_each(|_| {
-            world.step();
+            simulation.step();
         });
         if random.below(10) == 0
-            && world.progress()[0] == Progress::Runs
-            && world.progress()[1..] == [Progress::Runs; 2]
+            && simulation.progress()[0] == Progress::Runs
+            && simulation.progress()[1..] == [Progress::Runs; 2]
         {
             epoch += 1;
             let name = names[random_below(&mut random, names.len())];
-            world.begin(&image(name), epoch);
+            simulation.begin(&image(name), epoch);
         }
     }
-    world.wire.faults = Faults::default();
-    world.rest();
+    simulation.wire.faults = Faults::default();
+    simulation.rest();
     assert!(
-        world.wire.hosts.iter().all(|host| host.hand_overs == u32::from(epoch)),
+        simulation.wire.hosts.iter().all(|host| host.hand_overs == u32::from(epoch)),
         "each reload was reported"
     );
-    assert_eq!(world.counted(|counters| counters.hand_overs), u64::from(epoch) * u64::from(NODES));
-    world
+    assert_eq!(simulation.counted(|counters| counters.hand_overs), u64::from(epoch) * u64::from(NODES));
+    simulation
 }
 
 const RELIABLE: [&str; 4] = ["conf2", "conf3", "conf4", "selective_repeat"];
@@ -105,11 +105,11 @@ const RELIABLE: [&str; 4] = ["conf2", "conf3", "conf4", "selective_repeat"];
 fn reloads_between_reliable_assemblies_lose_nothing() {
     let faults = Faults { lost: 60, duplicated: 60, late: 60, ..Faults::default() };
     for (seed, faults) in (0..40).map(|seed| (seed, if seed % 2 == 0 { Faults::default() } else { faults })) {
-        let world = run_among(seed, &RELIABLE[1..], faults, 120);
-        world.check(Promise { is_in_order: false, ..Promise::ALL });
-        assert_eq!((world.failed.len(), world.broken), (0, 0), "seed {seed}");
-        assert!(world.wire.hosts[0].hand_overs > 2, "seed {seed}");
-        assert_eq!(world.counted(|counters| counters.other_assembly + counters.lost_at_hand_over), 0);
+        let simulation = run_among(seed, &RELIABLE[1..], faults, 120);
+        simulation.check(Promise { is_in_order: false, ..Promise::ALL });
+        assert_eq!((simulation.failed.len(), simulation.broken), (0, 0), "seed {seed}");
+        assert!(simulation.wire.hosts[0].hand_overs > 2, "seed {seed}");
+        assert_eq!(simulation.counted(|counters| counters.other_assembly + counters.lost_at_hand_over), 0);
     }
 }
 
@@ -124,60 +124,60 @@ fn reloads_between_ordered_assemblies_keep_the_order() {
 #[test]
 fn without_faults_unreliable_assemblies_lose_nothing_at_reload() {
     for seed in 0..20 {
-        let world = run_among(seed, &["conf1", "unreliable_ordered", "conf4"], Faults::default(), 120);
-        world.check(Promise { is_in_order: false, ..Promise::ALL });
-        assert_eq!(world.broken, 0, "seed {seed}");
+        let simulation = run_among(seed, &["conf1", "unreliable_ordered", "conf4"], Faults::default(), 120);
+        simulation.check(Promise { is_in_order: false, ..Promise::ALL });
+        assert_eq!(simulation.broken, 0, "seed {seed}");
     }
 }
 
 #[test]
 fn unacknowledged_messages_fail_at_the_reload_timeout() {
-    let mut world = World::new(1, Faults::default(), &values("conf4"));
-    world.wire.cut.push(1);
+    let mut simulation = Simulation::new(1, Faults::default(), &values("conf4"));
+    simulation.wire.cut.push(1);
     let message = |to| Message { from: 0, to, bytes: 4_000 };
-    (0..8).for_each(|_| assert!(world.send(message(1))));
+    (0..8).for_each(|_| assert!(simulation.send(message(1))));
     let alone = HandOver::Begin { image: &image("conf3"), switch: Switch::Drained };
-    world.wire.hand_over(0, alone).unwrap();
-    assert!(world.send(message(1)), "a message posted during the reload waits");
-    assert_eq!(world.wire.hand_over(0, alone), Err(HandOverError::Busy));
-    while world.wire.hosts[0].hand_overs == 0 {
-        assert!(world.wire.step());
-        world.read();
+    simulation.wire.hand_over(0, alone).unwrap();
+    assert!(simulation.send(message(1)), "a message posted during the reload waits");
+    assert_eq!(simulation.wire.hand_over(0, alone), Err(HandOverError::Busy));
+    while simulation.wire.hosts[0].hand_overs == 0 {
+        assert!(simulation.wire.step());
+        simulation.read();
     }
-    assert_eq!(world.wire.now.as_ps() / 1_000_000_000_000, 2, "two seconds of model time");
-    let failed: Vec<u32> = world.failed.values().copied().collect();
+    assert_eq!(simulation.wire.now.as_ps() / 1_000_000_000_000, 2, "two seconds of model time");
+    let failed: Vec<u32> = simulation.failed.values().copied().collect();
     assert_eq!(failed, [POST_HANDED_OVER; 8]);
-    assert_eq!(world.told.len(), 9, "all memory is returned, and the message that waited is in flight");
+    assert_eq!(simulation.told.len(), 9, "all memory is returned, and the message that waited is in flight");
     // The other cards still have the old assembly, and count frames of the new one.
-    world.wire.cut.clear();
-    world.send(message(2));
-    while world.wire.hosts[2].nic.counters().other_assembly == 0 {
-        assert!(world.wire.step());
+    simulation.wire.cut.clear();
+    simulation.send(message(2));
+    while simulation.wire.hosts[2].nic.counters().other_assembly == 0 {
+        assert!(simulation.wire.step());
     }
-    assert!(world.came[2].is_empty());
+    assert!(simulation.came[2].is_empty());
     for node in 1..3 {
-        world.wire.hand_over(node, alone).unwrap();
+        simulation.wire.hand_over(node, alone).unwrap();
     }
-    world.read();
-    world.settle();
-    assert_eq!((world.came[1].as_slice(), world.came[2].as_slice()), (&[8][..], &[9][..]));
+    simulation.read();
+    simulation.settle();
+    assert_eq!((simulation.came[1].as_slice(), simulation.came[2].as_slice()), (&[8][..], &[9][..]));
 }
 
 /// A card without work of its own waits for cards that still send to it, as long as they make progress.
 #[test]
 fn a_drained_card_waits_while_other_cards_make_progress() {
     let slow = values("conf4").with("timeout_us", Value::Number(100_000));
-    let mut world = World::new(2, Faults { lost: 200, ..Faults::default() }, &slow);
-    (0..50).for_each(|_| assert!(world.send(Message { from: 0, to: 1, bytes: 4_000 })));
-    world.begin(&image("conf3"), 1);
-    let begin = world.wire.now;
-    world.rest();
+    let mut simulation = Simulation::new(2, Faults { lost: 200, ..Faults::default() }, &slow);
+    (0..50).for_each(|_| assert!(simulation.send(Message { from: 0, to: 1, bytes: 4_000 })));
+    simulation.begin(&image("conf3"), 1);
+    let begin = simulation.wire.now;
+    simulation.rest();
     assert!(
-        world.wire.now.since(begin) > Span::from_ns(3_000_000_000),
+        simulation.wire.now.since(begin) > Span::from_ns(3_000_000_000),
         "longer than the time-out without progress"
     );
-    assert_eq!((world.failed.len(), world.broken, world.came[1].len()), (0, 0, 50));
-    assert_eq!(world.counted(|counters| counters.other_assembly + counters.lost_at_hand_over), 0);
+    assert_eq!((simulation.failed.len(), simulation.broken, simulation.came[1].len()), (0, 0, 50));
+    assert_eq!(simulation.counted(|counters| counters.other_assembly + counters.lost_at_hand_over), 0);
 }
 
 #[test]
@@ -238,15 +238,18 @@ fn during_programming_frames_are_lost_and_posts_wait() {
 
 #[test]
 fn a_cancelled_reload_keeps_the_old_assembly() {
-    let mut world = World::new(1, Faults::default(), &values("conf4"));
-    world.begin(&image("conf3"), 1);
-    (0..5).for_each(|_| assert!(world.send(Message { from: 0, to: 1, bytes: 400 })));
+    let mut simulation = Simulation::new(1, Faults::default(), &values("conf4"));
+    simulation.begin(&image("conf3"), 1);
+    (0..5).for_each(|_| assert!(simulation.send(Message { from: 0, to: 1, bytes: 400 })));
     for node in 0..usize::from(NODES) {
-        world.wire.hand_over(node, HandOver::Cancel).unwrap();
+        simulation.wire.hand_over(node, HandOver::Cancel).unwrap();
     }
-    world.rest();
-    assert_eq!(world.came[1], [0, 1, 2, 3, 4]);
-    assert_eq!((world.counted(|counters| counters.hand_overs), world.wire.hosts[0].nic.epoch()), (0, 0));
+    simulation.rest();
+    assert_eq!(simulation.came[1], [0, 1, 2, 3, 4]);
+    assert_eq!(
+        (simulation.counted(|counters| counters.hand_overs), simulation.wire.hosts[0].nic.epoch()),
+        (0, 0)
+    );
 }
 
 /// The answer to a driver that loads these bytes.

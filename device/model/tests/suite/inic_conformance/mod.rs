@@ -66,7 +66,7 @@ fn data(number: usize, bytes: u64) -> Vec<u8> {
     data
 }
 
-struct World {
+struct Simulation {
     wire: Wire,
     messages: Vec<Message>,
     /// Messages received, in order, by receiver.
@@ -79,7 +79,7 @@ struct World {
     broken: usize,
 }
 
-impl World {
+impl Simulation {
     fn new(seed: u64, faults: Faults, values: &Values) -> Self {
         Self::of(seed, faults, card(values))
     }
@@ -212,11 +212,17 @@ fn packet_bytes(values: &Values) -> u32 {
     }
 }
 
-fn run(seed: u64, values: &Values, faults: Faults, count: usize) -> World {
-    run_in(World::new(seed, faults, values), seed, values, faults, count)
+fn run(seed: u64, values: &Values, faults: Faults, count: usize) -> Simulation {
+    run_in(Simulation::new(seed, faults, values), seed, values, faults, count)
 }
 
-fn run_in(mut world: World, seed: u64, values: &Values, faults: Faults, count: usize) -> World {
+fn run_in(
+    mut simulation: Simulation,
+    seed: u64,
+    values: &Values,
+    faults: Faults,
+    count: usize,
+) -> Simulation {
     let mut random = Random::new(seed, 1);
     for _ in 0..count {
         let from = random.below(NODES.into()) as usize;
@@ -226,34 +232,34 @@ fn run_in(mut world: World, seed: u64, values: &Values, faults: Faults, count: u
         let bytes = 4 * (1 + u64::from(random.below(most)));
         let message = Message { from, to: random.below(NODES.into()) as usize, bytes };
         let mut steps = 0;
-        while !world.send(message.clone()) {
-            assert!(world.wire.step() && steps < MAX_STEPS, "a send buffer becomes free");
-            world.read();
+        while !simulation.send(message.clone()) {
+            assert!(simulation.wire.step() && steps < MAX_STEPS, "a send buffer becomes free");
+            simulation.read();
             steps += 1;
         }
         for _ in 0..random.below(6) {
-            world.wire.step();
+            simulation.wire.step();
         }
         // A program that does not read for some time posts no receive buffers.
         if random.below(20) == 0 {
-            world.read();
+            simulation.read();
         }
     }
     // Without faults, all messages arrive.
-    world.wire.faults = Faults::default();
-    world.settle();
+    simulation.wire.faults = Faults::default();
+    simulation.settle();
     let is_sound = [faults.lost, faults.duplicated, faults.damaged, faults.late] == [0; 4];
-    world.check(promise(values, is_sound));
-    world
+    simulation.check(promise(values, is_sound));
+    simulation
 }
 
 #[test]
 fn without_faults_every_assembly_delivers_once_and_in_order() {
     for name in assemblies() {
-        let world = run(7, &values(name), Faults::default(), 400);
-        let card = &world.wire.hosts[0].nic;
+        let simulation = run(7, &values(name), Faults::default(), 400);
+        let card = &simulation.wire.hosts[0].nic;
         let counters = card.counters();
-        let counted = (counters.retransmissions, counters.timeouts, world.broken);
+        let counted = (counters.retransmissions, counters.timeouts, simulation.broken);
         // The rate-controlled card sends one packet in 50 us to two nodes, so a round trip can exceed its time-out.
         assert!(counted == (0, 0, 0) || name == "rate_controlled", "{name}: {counted:?}");
     }
@@ -276,8 +282,9 @@ fn packets_are_dropped_for_any_connection_order_of_judges() {
     }
     for assembly in [assembly, reversed] {
         let (assembly, plain) = (assembly.check().unwrap(), card(&values));
-        let world = World::of(3, faults, |node| Config { assembly: assembly.clone(), ..plain(node) });
-        run_in(world, 3, &values, faults, 300);
+        let simulation =
+            Simulation::of(3, faults, |node| Config { assembly: assembly.clone(), ..plain(node) });
+        run_in(simulation, 3, &values, faults, 300);
     }
 }
 
@@ -285,8 +292,8 @@ fn packets_are_dropped_for_any_connection_order_of_judges() {
 fn only_reliable_assemblies_resend_and_selective_repeat_least() {
     let faults = Faults { lost: 50, ..Faults::default() };
     let again = |name: &str| {
-        let world = run(3, &values(name), faults, 600);
-        world.wire.hosts.iter().map(|host| host.nic.counters().retransmissions).sum::<u64>()
+        let simulation = run(3, &values(name), faults, 600);
+        simulation.wire.hosts.iter().map(|host| host.nic.counters().retransmissions).sum::<u64>()
     };
     assert_eq!((again("conf1"), again("unreliable_ordered")), (0, 0));
     let (go_back_n, selective) = (again("conf4"), again("selective_repeat"));
@@ -297,21 +304,21 @@ fn only_reliable_assemblies_resend_and_selective_repeat_least() {
 fn messages_to_an_unreachable_node_fail_until_it_returns() {
     for name in ["conf2", "conf3", "conf4", "selective_repeat"] {
         let values = values(name).with("retries", Value::Number(3));
-        let mut world = World::new(5, Faults::default(), &values);
+        let mut simulation = Simulation::new(5, Faults::default(), &values);
         let message = |to| Message { from: 0, to, bytes: 4_000 };
-        world.wire.cut.push(1);
-        (0..20).for_each(|_| assert!(world.send(message(1))));
-        (0..5).for_each(|_| assert!(world.send(message(2))));
-        world.settle();
-        assert_eq!(world.failed.len(), 20, "{name}: {:?}", world.failed);
-        assert!(world.failed.values().all(|result| *result == POST_UNREACHABLE));
-        assert_eq!(world.came[2].len(), 5, "messages to other nodes are not blocked");
-        world.wire.cut.clear();
-        (0..10).for_each(|_| assert!(world.send(message(1))));
-        world.settle();
-        assert_eq!(world.came[1], (25..35).collect::<Vec<_>>(), "{name}");
-        assert_eq!(world.failed.len(), 20);
-        world.check(promise(&values, true));
+        simulation.wire.cut.push(1);
+        (0..20).for_each(|_| assert!(simulation.send(message(1))));
+        (0..5).for_each(|_| assert!(simulation.send(message(2))));
+        simulation.settle();
+        assert_eq!(simulation.failed.len(), 20, "{name}: {:?}", simulation.failed);
+        assert!(simulation.failed.values().all(|result| *result == POST_UNREACHABLE));
+        assert_eq!(simulation.came[2].len(), 5, "messages to other nodes are not blocked");
+        simulation.wire.cut.clear();
+        (0..10).for_each(|_| assert!(simulation.send(message(1))));
+        simulation.settle();
+        assert_eq!(simulation.came[1], (25..35).collect::<Vec<_>>(), "{name}");
+        assert_eq!(simulation.failed.len(), 20);
+        simulation.check(promise(&values, true));
     }
 }
 
@@ -377,10 +384,10 @@ fn sequence_numbers_wrap_in_every_assembly_and_format() {
             .with("packet_bytes", Value::Number(400))
             .with("format", Value::Word(format.into()))
             .with("first_number", Value::Number(over - LEFT));
-        let world = run(11, &values, faults, 150);
+        let simulation = run(11, &values, faults, 150);
         // Each node has sent more packets to one of the nodes than numbers were left before the wrap.
         let is_over = |host: &Host| host.nic.counters().packets_sent > LEFT * u64::from(NODES);
-        assert!(world.wire.hosts.iter().all(is_over), "{name} {over:#x} {format}");
+        assert!(simulation.wire.hosts.iter().all(is_over), "{name} {over:#x} {format}");
     }
 }
 

@@ -11,7 +11,7 @@ use niclab_abi::region::{OP_REGION_CLOSE, RegionName};
 use niclab_model::nic::Input;
 use proptest::prelude::*;
 
-use super::{ASSEMBLIES, ENEMY, NODES, VICTIM, World};
+use super::{ASSEMBLIES, ENEMY, NODES, Simulation, VICTIM};
 use crate::support::matching::pattern;
 use crate::support::posts::{REGION, REGION_BYTES};
 use crate::support::{bare_request, request};
@@ -87,7 +87,7 @@ fn close() -> Vec<u8> {
     request(OP_PORT_CLOSE, &PortName { port: 0, reserved: 0 })
 }
 
-impl World {
+impl Simulation {
     /// Posts a slot at the victim. Returns the reason of its refusal.
     fn command(&mut self, (code, mut words): Slot) -> Option<u32> {
         // Zero means the registered region.
@@ -121,21 +121,21 @@ proptest! {
         name in prop::sample::select(ASSEMBLIES.to_vec()),
         slots in prop::collection::vec(any_slot(), 1..60),
     ) {
-        let mut world = World::new(name);
-        let refused = slots.into_iter().filter(|slot| world.command(*slot).is_some()).count();
-        prop_assert_eq!(world.counters().commands_refused, refused as u64);
+        let mut simulation = Simulation::new(name);
+        let refused = slots.into_iter().filter(|slot| simulation.command(*slot).is_some()).count();
+        prop_assert_eq!(simulation.counters().commands_refused, refused as u64);
         let mut steps = 0;
-        while world.wire.step() {
+        while simulation.wire.step() {
             steps += 1;
             prop_assert!(steps < 300_000, "it never rests");
         }
         // New programs can use all cards.
         for node in 0..NODES.into() {
-            prop_assert_eq!(world.wire.control(node, &close()).0, 0);
-            world.open_again(node);
+            prop_assert_eq!(simulation.wire.control(node, &close()).0, 0);
+            simulation.open_again(node);
         }
-        world.settle();
-        world.exchange();
+        simulation.settle();
+        simulation.exchange();
     }
 }
 
@@ -152,7 +152,7 @@ impl End {
     const ALL: [Self; 4] = [Self::Port, Self::Region, Self::Driver, Self::Host];
 }
 
-impl World {
+impl Simulation {
     /// Ends the victim's messages in flight. From then on the card must not access its memory.
     fn end(&mut self, end: End) {
         let region = self.wire.hosts[VICTIM].region;
@@ -180,39 +180,39 @@ proptest! {
         steps in 0..200_u32,
         sizes in prop::collection::vec(1..990_u64, 3..25),
     ) {
-        let mut world = World::new(name);
+        let mut simulation = Simulation::new(name);
         for (turn, units) in (0..).zip(&sizes) {
             // Among all nodes, and to one that is unreachable.
             let from = turn % usize::from(ENEMY);
-            world.send(from, (from as u16 + 1 + turn as u16 % 3) % NODES, 4 * units);
+            simulation.send(from, (from as u16 + 1 + turn as u16 % 3) % NODES, 4 * units);
         }
         for _ in 0..steps {
-            world.wire.step();
-            world.read();
+            simulation.wire.step();
+            simulation.read();
         }
-        world.end(end);
-        let before = world.registered().to_vec();
+        simulation.end(end);
+        let before = simulation.registered().to_vec();
         let mut steps = 0;
-        while world.wire.step() {
+        while simulation.wire.step() {
             steps += 1;
             prop_assert!(steps < 300_000, "it never rests");
         }
-        prop_assert!(world.registered() == before, "{:?}: memory written after its end", end);
+        prop_assert!(simulation.registered() == before, "{:?}: memory written after its end", end);
         if end == End::Region {
             // Every pending command is reported, so no program waits forever.
-            let before = world.told.len();
-            world.tell_all();
-            let whole = world.told[before..].iter().filter(|(node, told)| {
+            let before = simulation.told.len();
+            simulation.tell_all();
+            let whole = simulation.told[before..].iter().filter(|(node, told)| {
                 (*node, told.kind, told.result) == (VICTIM, POST_EVENT_RECEIVED, POST_OK)
             });
             prop_assert_eq!(whole.count(), 0, "a message is reported as complete in a closed region");
-            prop_assert_eq!(world.free[VICTIM].len() as u64, super::SEND_PLACES, "{:?}", world.told);
-            prop_assert_eq!(world.wire.control(VICTIM, &close()).0, 0);
+            prop_assert_eq!(simulation.free[VICTIM].len() as u64, super::SEND_PLACES, "{:?}", simulation.told);
+            prop_assert_eq!(simulation.wire.control(VICTIM, &close()).0, 0);
         }
-        world.open_again(VICTIM);
-        world.settle();
-        world.exchange();
-        world.check_gaps();
+        simulation.open_again(VICTIM);
+        simulation.settle();
+        simulation.exchange();
+        simulation.check_gaps();
     }
 
     #[test]
@@ -221,50 +221,50 @@ proptest! {
         reads in 0..40_u32,
         sizes in prop::collection::vec(1..990_u64, 20..25),
     ) {
-        let mut world = World::new(name);
-        world.wire.hosts[0].reads_until_failure = Some(reads);
+        let mut simulation = Simulation::new(name);
+        simulation.wire.hosts[0].reads_until_failure = Some(reads);
         for (turn, units) in (0..).zip(&sizes) {
-            world.send(turn % 3, (turn as u16 % 3 + 1 + turn as u16 % 2) % ENEMY, 4 * units);
+            simulation.send(turn % 3, (turn as u16 % 3 + 1 + turn as u16 % 2) % ENEMY, 4 * units);
         }
-        world.settle();
-        let failed: Vec<_> = world.told.iter().filter(|(_, told)| told.kind == POST_EVENT_FAILED).collect();
+        simulation.settle();
+        let failed: Vec<_> = simulation.told.iter().filter(|(_, told)| told.kind == POST_EVENT_FAILED).collect();
         prop_assert!(failed.iter().all(|(node, told)| (*node, told.result) == (0, POST_BAD_REGION)), "{:?}", failed);
         prop_assert!(failed.len() <= 1);
         // A receiver that does not know of the failure may take the next message for the rest of the failed one.
-        prop_assert_eq!(world.unreported, 0);
-        prop_assert!(world.came + 2 * failed.len() as u64 >= world.sent, "{} of {}", world.came, world.sent);
-        world.wire.hosts[0].reads_until_failure = None;
-        world.exchange();
-        world.exchange();
-        world.check_gaps();
+        prop_assert_eq!(simulation.unreported, 0);
+        prop_assert!(simulation.came + 2 * failed.len() as u64 >= simulation.sent, "{} of {}", simulation.came, simulation.sent);
+        simulation.wire.hosts[0].reads_until_failure = None;
+        simulation.exchange();
+        simulation.exchange();
+        simulation.check_gaps();
     }
 }
 
 #[test]
 fn a_short_receive_buffer_is_filled_and_not_overrun() {
     for name in ASSEMBLIES {
-        let mut world = World::new(name);
-        assert_eq!(world.wire.control(VICTIM, &close()).0, 0);
-        world.wire.open(VICTIM);
+        let mut simulation = Simulation::new(name);
+        assert_eq!(simulation.wire.control(VICTIM, &close()).0, 0);
+        simulation.wire.open(VICTIM);
         // Buffers shorter than a packet, as long as one, and slightly longer.
         let rooms = [4, 100, 1_408, 1_412, 3_996];
         for (place, room) in (0..).zip(rooms) {
-            assert!(world.wire.receive(VICTIM, 0, place, place * 8_192, room));
+            assert!(simulation.wire.receive(VICTIM, 0, place, place * 8_192, room));
         }
-        (0..rooms.len()).for_each(|_| assert!(world.send(0, VICTIM as u16, 4_000)));
-        while world.wire.step() {}
+        (0..rooms.len()).for_each(|_| assert!(simulation.send(0, VICTIM as u16, 4_000)));
+        while simulation.wire.step() {}
         let data = pattern(4_000 ^ VICTIM as u64, 4_000);
         for _ in rooms {
-            let told = world.wire.event(VICTIM).unwrap();
+            let told = simulation.wire.event(VICTIM).unwrap();
             let room = rooms[told.words.user as usize];
             let words = told.words;
             assert_eq!((told.kind, told.result), (POST_EVENT_RECEIVED, POST_TRUNCATED), "{name}");
             assert_eq!((words.bytes, words.moved_bytes), (4_000, room));
-            let found = world.wire.bytes(VICTIM, words.user * 8_192, 8_192);
+            let found = simulation.wire.bytes(VICTIM, words.user * 8_192, 8_192);
             assert!(found[..room as usize] == data[..room as usize], "{name}, {room} bytes");
             assert!(found[room as usize..].iter().all(|byte| *byte == 0), "{name}, after {room} bytes");
         }
-        assert_eq!(world.counters().truncated, rooms.len() as u64);
+        assert_eq!(simulation.counters().truncated, rooms.len() as u64);
     }
 }
 
@@ -273,18 +273,18 @@ fn retransmissions_carry_the_originally_sent_data() {
     // The host may change a message's memory once the card has reported it as sent. So retransmissions come from the
     // card's memory.
     for name in ["conf2", "conf3", "conf4", "selective_repeat"] {
-        let mut world = World::new(name);
-        world.wire.cut.push(0);
-        assert!(world.send(0, VICTIM as u16, 4_000));
-        while world.unreported > 0 {
-            assert!(world.wire.step(), "the card has the data");
-            world.read();
+        let mut simulation = Simulation::new(name);
+        simulation.wire.cut.push(0);
+        assert!(simulation.send(0, VICTIM as u16, 4_000));
+        while simulation.unreported > 0 {
+            assert!(simulation.wire.step(), "the card has the data");
+            simulation.read();
         }
-        world.wire.write(0, super::SENDS, &[0xff; 64 << 10]);
-        world.wire.cut.retain(|node| *node != 0);
-        world.settle();
-        assert_eq!((world.came, world.sent), (1, 1), "{name}");
-        let told = world.told.iter().find(|(_, told)| told.kind == POST_EVENT_RECEIVED);
+        simulation.wire.write(0, super::SENDS, &[0xff; 64 << 10]);
+        simulation.wire.cut.retain(|node| *node != 0);
+        simulation.settle();
+        assert_eq!((simulation.came, simulation.sent), (1, 1), "{name}");
+        let told = simulation.told.iter().find(|(_, told)| told.kind == POST_EVENT_RECEIVED);
         assert_eq!(told.map(|(_, told)| told.result), Some(POST_OK));
     }
 }

@@ -4,7 +4,7 @@
 pub mod channels;
 pub mod matching;
 pub mod posts;
-pub mod world;
+pub mod simulation;
 
 use std::collections::BTreeMap;
 

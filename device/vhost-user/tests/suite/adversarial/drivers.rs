@@ -43,8 +43,8 @@ const UNKNOWN_OPERATION: u32 = 0xdead;
 /// Two requests in flight. The bug: the driver expects replies in the order of requests.
 fn answers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     let desk = Desk::new();
-    let mut world = desk.shell().lock_all();
-    seed.into_iter().for_each(|seed| adversarial::make_adversarial(&mut world, 0, seed));
+    let mut locked = desk.shell().lock_all();
+    seed.into_iter().for_each(|seed| adversarial::make_adversarial(&mut locked, 0, seed));
     for _ in 0..16 {
         let asked = [(desk.ask(0, OP_PING), 0, true), (desk.ask(1, UNKNOWN_OPERATION), 1, false)];
         let mut next = asked.iter();
@@ -53,8 +53,8 @@ fn answers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
                 if let Some(head) = desk.answer() {
                     break head;
                 }
-                if !queues::serve_control(&mut world, 0) {
-                    adversarial::tick(&mut world, Tick::Activity, Some(Instant::now() + LONG));
+                if !queues::serve_control(&mut locked, 0) {
+                    adversarial::tick(&mut locked, Tick::Activity, Some(Instant::now() + LONG));
                 }
             };
             let believed = if has_bug { next.next() } else { asked.iter().find(|(of, ..)| *of == head) };
@@ -81,14 +81,14 @@ fn driver_that_expects_replies_in_order_is_found() {
 /// A request with a time limit. The bug: the limit is shorter than the device may need.
 fn short_timeout(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     let desk = Desk::new();
-    let mut world = desk.shell().lock_all();
-    seed.into_iter().for_each(|seed| adversarial::make_adversarial(&mut world, 0, seed));
+    let mut locked = desk.shell().lock_all();
+    seed.into_iter().for_each(|seed| adversarial::make_adversarial(&mut locked, 0, seed));
     let limit_ms = if has_bug { 1_000 } else { desk.guest.config().control_timeout_ms };
     for number in 0..64 {
         let begin = Instant::now();
         desk.ask(0, OP_PING);
-        queues::serve_control(&mut world, 0);
-        adversarial::tick(&mut world, Tick::Idle, Some(begin + Duration::from_millis(limit_ms.into())));
+        queues::serve_control(&mut locked, 0);
+        adversarial::tick(&mut locked, Tick::Idle, Some(begin + Duration::from_millis(limit_ms.into())));
         if desk.answer().is_none() {
             return Err(format!("request {number} has no reply in {limit_ms} ms: the device is dead"));
         }
@@ -106,16 +106,16 @@ fn events_counted(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     const MESSAGES: u64 = 24;
     let desk = Desk::new();
     desk.guest.offer_event_buffers(32).unwrap();
-    let mut world = desk.shell().lock_all();
-    seed.into_iter().for_each(|seed| adversarial::make_adversarial(&mut world, 0, seed));
+    let mut locked = desk.shell().lock_all();
+    seed.into_iter().for_each(|seed| adversarial::make_adversarial(&mut locked, 0, seed));
     let mut reported = 0;
     for _ in 0..MESSAGES {
-        world.nodes[0].card.host.raise(CAUSE_MESSAGE, 0, None);
-        adversarial::tick(&mut world, Tick::Activity, None);
+        locked.nodes[0].card.host.raise(CAUSE_MESSAGE, 0, None);
+        adversarial::tick(&mut locked, Tick::Activity, None);
         let events = desk.guest.take_events().unwrap();
         reported += events.iter().map(|event| if has_bug { 1 } else { event.count }).sum::<u64>();
     }
-    adversarial::tick(&mut world, Tick::Idle, None);
+    adversarial::tick(&mut locked, Tick::Idle, None);
     let events = desk.guest.take_events().unwrap();
     reported += events.iter().map(|event| if has_bug { 1 } else { event.count }).sum::<u64>();
     if reported == MESSAGES { Ok(()) } else { Err(format!("{reported} of {MESSAGES} messages are reported")) }
@@ -139,12 +139,12 @@ fn buffers_in_order(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
         ring.show().unwrap();
         of_head
     });
-    let mut world = desk.shell().lock_all();
-    seed.into_iter().for_each(|seed| adversarial::make_adversarial(&mut world, 0, seed));
+    let mut locked = desk.shell().lock_all();
+    seed.into_iter().for_each(|seed| adversarial::make_adversarial(&mut locked, 0, seed));
     let mut reported = 0;
     for number in 0..BUFFERS / 2 {
-        world.nodes[0].card.host.raise(CAUSE_MESSAGE, 0, None);
-        adversarial::tick(&mut world, Tick::Idle, None);
+        locked.nodes[0].card.host.raise(CAUSE_MESSAGE, 0, None);
+        adversarial::tick(&mut locked, Tick::Idle, None);
         let (head, _) = desk.guest.with_event_ring(|ring| ring.poll_used()).unwrap().ok_or("no event")?;
         let mut bytes = [0; Event::BYTES];
         let buffer = if has_bug { number } else { of_head[&head] };

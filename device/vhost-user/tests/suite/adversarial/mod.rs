@@ -101,29 +101,29 @@ enum Fate {
 const CLOCKS_MS: [u64; 2] = [150, 3_000];
 
 /// Sends a request and waits for its reply.
-fn fate(desk: &Desk, world: &mut LockedNodes<'_>) -> Fate {
+fn fate(desk: &Desk, locked: &mut LockedNodes<'_>) -> Fate {
     let before = Instant::now();
     desk.ask(0, OP_PING);
-    queues::serve_control(world, 0);
+    queues::serve_control(locked, 0);
     let after = Instant::now();
     let is_answered = || desk.answer().is_some();
     if is_answered() {
         return Fate::AtOnce;
     }
     for acts in 1..=8 {
-        adversarial::tick(world, Tick::Activity, Some(before));
+        adversarial::tick(locked, Tick::Activity, Some(before));
         if is_answered() {
             return Fate::Acts(acts);
         }
     }
     for ms in CLOCKS_MS {
         adversarial::tick(
-            world,
+            locked,
             Tick::Idle,
             Some(before + Duration::from_millis(ms) - Duration::from_nanos(1)),
         );
         assert!(!is_answered(), "a reply arrived before {ms} ms had passed");
-        adversarial::tick(world, Tick::Time, Some(after + Duration::from_millis(ms)));
+        adversarial::tick(locked, Tick::Time, Some(after + Duration::from_millis(ms)));
         if is_answered() {
             return Fate::Clock(ms);
         }
@@ -134,10 +134,10 @@ fn fate(desk: &Desk, world: &mut LockedNodes<'_>) -> Fate {
 #[test]
 fn replies_are_late_by_activity_or_clock_and_twice_at_the_limit() {
     let desk = Desk::new();
-    let mut world = desk.shell().lock_all();
-    adversarial::make_adversarial(&mut world, 0, SEED);
-    let fates: Vec<Fate> = (0..1500).map(|_| fate(&desk, &mut world)).collect();
-    drop(world);
+    let mut locked = desk.shell().lock_all();
+    adversarial::make_adversarial(&mut locked, 0, SEED);
+    let fates: Vec<Fate> = (0..1500).map(|_| fate(&desk, &mut locked)).collect();
+    drop(locked);
     let count = |is: fn(&Fate) -> bool| fates.iter().filter(|fate| is(fate)).count() as u64;
     let by_acts = count(|fate| matches!(fate, Fate::Acts(_)));
     let (late, at_limit) =
@@ -155,8 +155,8 @@ fn replies_are_late_by_activity_or_clock_and_twice_at_the_limit() {
 #[test]
 fn requests_that_wait_together_are_taken_one_by_one() {
     let desk = Desk::new();
-    let mut world = desk.shell().lock_all();
-    adversarial::make_adversarial(&mut world, 0, SEED);
+    let mut locked = desk.shell().lock_all();
+    adversarial::make_adversarial(&mut locked, 0, SEED);
     let mut left = 0;
     let mut turns_of_rounds = Vec::new();
     for _ in 0..64 {
@@ -164,15 +164,15 @@ fn requests_that_wait_together_are_taken_one_by_one() {
             desk.ask(place, OP_PING);
         }
         let mut turns = 1;
-        while queues::serve_control(&mut world, 0) {
+        while queues::serve_control(&mut locked, 0) {
             turns += 1;
         }
-        adversarial::tick(&mut world, Tick::Idle, Some(Instant::now() + LONG));
+        adversarial::tick(&mut locked, Tick::Idle, Some(Instant::now() + LONG));
         assert_eq!(std::iter::from_fn(|| desk.answer()).count(), 4);
         left += turns - 1;
         turns_of_rounds.push(turns);
     }
-    drop(world);
+    drop(locked);
     for turns in 1..=4 {
         assert!(turns_of_rounds.contains(&turns), "never in {turns} turns: {turns_of_rounds:?}");
     }
@@ -182,42 +182,42 @@ fn requests_that_wait_together_are_taken_one_by_one() {
 #[test]
 fn magic_word_is_late_and_appears_long_before_the_limit() {
     let desk = Desk::new();
-    let mut world = desk.shell().lock_all();
-    adversarial::make_adversarial(&mut world, 0, SEED);
+    let mut locked = desk.shell().lock_all();
+    adversarial::make_adversarial(&mut locked, 0, SEED);
     let (mut at_once, mut soon, mut latest) = (0, 0, 0);
     for _ in 0..600 {
-        world.nodes[0].card.host.retract();
+        locked.nodes[0].card.host.retract();
         let before = Instant::now();
-        world.nodes[0].card.host.publish();
+        locked.nodes[0].card.host.publish();
         let after = Instant::now();
         if desk.has_magic() {
             at_once += 1;
             continue;
         }
         // Only the clock releases the word, and not before its time.
-        adversarial::tick(&mut world, Tick::Idle, Some(before));
+        adversarial::tick(&mut locked, Tick::Idle, Some(before));
         assert!(!desk.has_magic());
-        adversarial::tick(&mut world, Tick::Time, Some(after + Duration::from_millis(32)));
+        adversarial::tick(&mut locked, Tick::Time, Some(after + Duration::from_millis(32)));
         if desk.has_magic() {
             soon += 1;
             continue;
         }
-        adversarial::tick(&mut world, Tick::Time, Some(before + Duration::from_millis(999)));
+        adversarial::tick(&mut locked, Tick::Time, Some(before + Duration::from_millis(999)));
         assert!(!desk.has_magic());
-        adversarial::tick(&mut world, Tick::Time, Some(after + Duration::from_secs(1)));
+        adversarial::tick(&mut locked, Tick::Time, Some(after + Duration::from_secs(1)));
         assert!(desk.has_magic(), "the word never appears");
         latest += 1;
     }
     assert!(at_once > 300 && soon > 100 && latest > 0, "{at_once} {soon} {latest}");
     // A BAR that is not mapped any more gets no word.
     while desk.has_magic() {
-        world.nodes[0].card.host.retract();
-        world.nodes[0].card.host.publish();
+        locked.nodes[0].card.host.retract();
+        locked.nodes[0].card.host.publish();
     }
-    world.nodes[0].card.host.retract();
-    adversarial::tick(&mut world, Tick::Time, Some(Instant::now() + LONG));
+    locked.nodes[0].card.host.retract();
+    adversarial::tick(&mut locked, Tick::Time, Some(Instant::now() + LONG));
     assert!(!desk.has_magic());
-    drop(world);
+    drop(locked);
     assert!(desk.count("magic_late") > soon + latest);
 }
 
@@ -225,24 +225,24 @@ fn magic_word_is_late_and_appears_long_before_the_limit() {
 fn fates(seed: u64, is_disturbed: bool) -> Vec<(Fate, bool)> {
     let desk = Desk::new();
     desk.guest.offer_event_buffers(32).unwrap();
-    let mut world = desk.shell().lock_all();
-    adversarial::make_adversarial(&mut world, 0, seed);
-    fates_at(&desk, &mut world, is_disturbed)
+    let mut locked = desk.shell().lock_all();
+    adversarial::make_adversarial(&mut locked, 0, seed);
+    fates_at(&desk, &mut locked, is_disturbed)
 }
 
 /// The same for this desk, whose card is adversarial.
-fn fates_at(desk: &Desk, world: &mut LockedNodes<'_>, is_disturbed: bool) -> Vec<(Fate, bool)> {
+fn fates_at(desk: &Desk, locked: &mut LockedNodes<'_>, is_disturbed: bool) -> Vec<(Fate, bool)> {
     let mut fates = Vec::new();
     for _ in 0..150 {
-        world.nodes[0].card.host.retract();
-        world.nodes[0].card.host.publish();
+        locked.nodes[0].card.host.retract();
+        locked.nodes[0].card.host.publish();
         let is_magic = desk.has_magic();
         if is_disturbed {
-            (0..3).for_each(|port| world.nodes[0].card.host.raise(CAUSE_MESSAGE, port, None));
+            (0..3).for_each(|port| locked.nodes[0].card.host.raise(CAUSE_MESSAGE, port, None));
             drop(desk.guest.take_events().unwrap());
-            service::serve_pages(world, 0);
+            service::serve_pages(locked, 0);
         }
-        fates.push((fate(desk, world), is_magic));
+        fates.push((fate(desk, locked), is_magic));
     }
     fates
 }

@@ -35,23 +35,23 @@ fn new_seed_gives_the_fates_of_a_card_started_with_it() {
 fn answers(desk: &Desk, seed: u64, is_changed: bool) -> Vec<usize> {
     assert_eq!(set_seed(desk, &["node0"], seed), Answer::Done);
     let before = Instant::now();
-    let mut world = desk.shell().lock_all();
+    let mut locked = desk.shell().lock_all();
     for place in 0..PLACES {
         desk.ask(place, OP_PING);
     }
-    while queues::serve_control(&mut world, 0) {}
-    drop(world);
+    while queues::serve_control(&mut locked, 0) {}
+    drop(locked);
     if is_changed {
         assert_eq!(set_seed(desk, &["node0"], !seed), Answer::Done);
     }
-    let mut world = desk.shell().lock_all();
+    let mut locked = desk.shell().lock_all();
     let answered = || std::iter::from_fn(|| desk.answer()).count();
     let mut answers = vec![answered()];
     for _ in 0..8 {
-        adversarial::tick(&mut world, Tick::Activity, Some(before));
+        adversarial::tick(&mut locked, Tick::Activity, Some(before));
         answers.push(answered());
     }
-    adversarial::tick(&mut world, Tick::Idle, Some(Instant::now() + LONG));
+    adversarial::tick(&mut locked, Tick::Idle, Some(Instant::now() + LONG));
     answers.push(answered());
     answers
 }

@@ -59,11 +59,11 @@ impl Station {
 /// The card of node 0 sends a frame. All resulting work is done before this returns.
 pub fn send(lab: &Lab, wire: &Mutex<Wire>, frame: &[u8]) {
     wire.lock().to_send.push_back(frame.to_vec());
-    let mut world = lab.daemon().shell().lock_all();
-    while dispatch::resume(&mut world) {
-        world.bump();
+    let mut locked = lab.daemon().shell().lock_all();
+    while dispatch::resume(&mut locked) {
+        locked.bump();
     }
-    lab.daemon().shell().after_activity(&mut world);
+    lab.daemon().shell().after_activity(&mut locked);
 }
 
 impl Nic for Station {

@@ -395,8 +395,8 @@ fn change_a_descriptor() -> (Lab, Vec<Arc<ClusterGuest>>) {
     // The card waits for the rest of the frame, and owns the first descriptor.
     let words = guest.memory().atomics::<AtomicU64>(ring, 5).unwrap();
     until("the descriptor is taken", || {
-        let world = lab.daemon().shell().lock_all();
-        world.nodes[0].card.nic.ledger().line(Crossing::DescriptorFetch).count > 1
+        let locked = lab.daemon().shell().lock_all();
+        locked.nodes[0].card.nic.ledger().line(Crossing::DescriptorFetch).count > 1
     });
     store(&words[1], u64::from_le(words[1].load(Ordering::SeqCst)) + 8);
     store(&words[3], descriptor(60, RING_LAST | RING_END));

@@ -223,8 +223,8 @@ fn perform<T: Transport>(
             duplicated_interrupt: 0.05,
             ..DeviceFaults::default()
         };
-        let mut world = lab.daemon().shell().lock_all();
-        (0..case.nodes).for_each(|node| settings::set_device_faults(&mut world, node.into(), &faults));
+        let mut locked = lab.daemon().shell().lock_all();
+        (0..case.nodes).for_each(|node| settings::set_device_faults(&mut locked, node.into(), &faults));
     }
     let (is_over, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let nodes = u64::from(case.nodes);
@@ -266,8 +266,8 @@ fn perform<T: Transport>(
 /// true.
 fn stop_machines(lab: &Lab, guests: &[Arc<ClusterGuest>], is_over: impl Fn() -> bool) {
     let is_held = || {
-        let world = lab.daemon().shell().lock_all();
-        let stopped = world.nodes.card(1).and_then(|card| card.host.state.stopped.as_ref());
+        let locked = lab.daemon().shell().lock_all();
+        let stopped = locked.nodes.card(1).and_then(|card| card.host.state.stopped.as_ref());
         stopped.is_some_and(|stopped| stopped.holds_from(0))
     };
     until("a frame for a stopped card", is_held);

@@ -30,10 +30,10 @@ use crate::models::inic::collectives::unit::{Io, Local};
 const CHILDREN: usize = 2;
 /// Maximum messages of a card after a missing one. A reliable assembly has no more packets in flight than an
 /// acknowledgement has bits. Ours: a bound.
-const MOST_AHEAD: u32 = 64;
+const MAX_AHEAD: u32 = 64;
 /// Number of replies that a membership is unknown before the receiver believes them. The messages that the card sent
 /// when it left the group may still be in flight, and contain results.
-const MOST_RESETS: u32 = 2;
+const MAX_RESETS: u32 = 2;
 
 /// A numbered message, with its data.
 #[derive(Clone, Debug)]
@@ -271,7 +271,7 @@ impl Group {
             Kind::Probe => {}
             Kind::Reset => {
                 link.resets += 1;
-                if link.resets >= MOST_RESETS {
+                if link.resets >= MAX_RESETS {
                     self.end(io, POST_LEFT, Some(source));
                 }
             }
@@ -284,9 +284,9 @@ impl Group {
     fn on_counted(&mut self, io: &mut Io<'_>, place: usize, head: &Head, data: &[u8]) {
         let Some(link) = self.links.get_mut(place) else { return };
         let ahead = head.sequence.wrapping_sub(link.due);
-        if ahead > MOST_AHEAD || link.ahead.contains_key(&head.sequence) {
+        if ahead > MAX_AHEAD || link.ahead.contains_key(&head.sequence) {
             let counters = &mut io.card.effects.counters;
-            let is_stray = (MOST_AHEAD + 1..u32::MAX / 2).contains(&ahead);
+            let is_stray = (MAX_AHEAD + 1..u32::MAX / 2).contains(&ahead);
             *(if is_stray { &mut counters.collective_strays } else { &mut counters.duplicates }) += 1;
             return;
         }

@@ -14,7 +14,7 @@ use crate::parts::port::Promise;
 use crate::time::Time;
 
 /// Minimum data of a message after its header, even with short packets. Ours: a bound.
-const LEAST_PIECE_BYTES: usize = 32;
+const MIN_PIECE_BYTES: usize = 32;
 
 /// An operation that the host has posted.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Unit {
 
     /// Max bytes of data in a message: a whole number of the longest values.
     pub(super) fn piece_bytes(&self) -> usize {
-        let room = self.message_bytes.saturating_sub(HEAD_BYTES).max(LEAST_PIECE_BYTES);
+        let room = self.message_bytes.saturating_sub(HEAD_BYTES).max(MIN_PIECE_BYTES);
         room / size_of::<u64>() * size_of::<u64>()
     }
 

@@ -10,7 +10,7 @@ use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::token::Token;
 
 /// Minimum share of a node: the range of an acknowledgement's mask, in the longest packets. Ours: a bound.
-const LEAST_SHARE_BYTES: usize = 64 << 10;
+const MIN_SHARE_BYTES: usize = 64 << 10;
 
 pub(in crate::models::inic) struct RcvPkt {
     share_bytes: usize,
@@ -19,7 +19,7 @@ pub(in crate::models::inic) struct RcvPkt {
 impl RcvPkt {
     /// Divides the memory for waiting packets among the nodes.
     pub(in crate::models::inic) fn new(memory_bytes: usize, nodes: u32) -> Self {
-        Self { share_bytes: (memory_bytes / nodes.max(1) as usize).max(LEAST_SHARE_BYTES) }
+        Self { share_bytes: (memory_bytes / nodes.max(1) as usize).max(MIN_SHARE_BYTES) }
     }
 }
 

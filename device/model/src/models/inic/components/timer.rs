@@ -17,7 +17,7 @@ const DISABLE: usize = 1;
 
 /// Maximum of the doubling timeout.
 const LONGEST_WAIT: Span = Span::from_ns(100_000_000);
-const MOST_DOUBLINGS: u32 = 20;
+const MAX_DOUBLINGS: u32 = 20;
 
 /// The timer of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +67,7 @@ impl Component for Timer {
         }
         let Some((Name::Silence, node)) = self.timers.take_expired(now) else { return false };
         let expiries = self.expiries.of(node as u16);
-        *expiries = (*expiries + 1).min(MOST_DOUBLINGS);
+        *expiries = (*expiries + 1).min(MAX_DOUBLINGS);
         let worked = io.work(now, 0);
         io.put(0, worked, Token::Expiry(node as u16));
         true

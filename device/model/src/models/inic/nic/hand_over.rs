@@ -213,7 +213,7 @@ impl Inic {
         let Stage::Drains(next, _) = core::mem::take(&mut self.stage) else { return };
         self.card.fail_before(now, next.first_held);
         self.assembled.circuit.on_hand_over(now, &mut self.card);
-        self.card.begin_anew();
+        self.card.restart();
         let interface = &mut self.card.effects.interface;
         let mut machine = interface.machine(MACHINE, MACHINE);
         let until = interface.work(&mut machine, now, 0).end;

@@ -29,31 +29,31 @@ use crate::models::matching::unit::{Expected, Path, Unit};
 
 /// Maximum numbers of phases and steps. Attack: lists whose items keep introducing new classes, for a program with many
 /// classes, would fill this machine's memory. Ours: bounds.
-const MOST_PHASES: usize = 128;
+const MAX_PHASES: usize = 128;
 /// Ours: a bound, for the same reason.
-const MOST_STEPS: usize = 512;
+const MAX_STEPS: usize = 512;
 /// Maximum number of steps from one phase. Attack: items that keep introducing new classes would each be tried with all
 /// steps. Ours: a bound.
-const MOST_STEPS_EACH: usize = 12;
+const MAX_STEPS_EACH: usize = 12;
 /// Number of consecutive failed recordings from one phase, after which none is tried there. Ours: a bound on the cost
 /// of recording.
-const MOST_FAILURES: u32 = 64;
+const MAX_FAILURES: u32 = 64;
 /// Number of cycles, and of words, by which a step must stay below the watchdog and the word budget. Ours: more than a
 /// burst that depends on them.
 const MARGIN_CYCLES: u64 = 128;
 /// Maximum number of verdicts in flight. Ours: more than are possible.
-const MOST_VERDICTS: usize = 4;
+const MAX_VERDICTS: usize = 4;
 /// Maximum number of entities that a step sends before the end of the list. Ours: a bound; the built-in program needs
 /// one.
-const MOST_ENTITIES: usize = 3;
+const MAX_ENTITIES: usize = 3;
 /// Maximum number of steps that are joined to one for a header. Ours: a bound; the built-in program needs three for a
 /// header whose first item matches.
-const MOST_TOGETHER: usize = 6;
+const MAX_TOGETHER: usize = 6;
 /// Maximum number of joined steps, in total and from one phase. Attack: lists whose items keep introducing new classes
 /// would join steps without end, and every header would be tried with all of them. Ours: bounds.
-const MOST_WHOLE: usize = 64;
+const MAX_WHOLE: usize = 64;
 /// Ours: a bound, for the same reason.
-const MOST_WHOLE_EACH: usize = 4;
+const MAX_WHOLE_EACH: usize = 4;
 /// Number of items whose location is checked at once. Ours: measured.
 const STRETCH: usize = 16;
 
@@ -72,7 +72,7 @@ struct Phase {
     /// Entities sent, minus items judged.
     lag: usize,
     /// When the verdicts in flight can be received. All of them say that the item failed.
-    verdicts: [u64; MOST_VERDICTS],
+    verdicts: [u64; MAX_VERDICTS],
     verdicts_written: usize,
     cache: cache::Phase,
 }
@@ -127,7 +127,7 @@ struct Whole {
 /// Steps of a header from its start on: phases, and indices of the phases' steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taken {
-    steps: [(usize, usize); MOST_TOGETHER],
+    steps: [(usize, usize); MAX_TOGETHER],
     /// Number of these steps.
     count: usize,
 }
@@ -188,7 +188,7 @@ impl Walks {
             return Some(self.began);
         }
         let known = self.known.iter().position(|known| known.phase == *phase);
-        if known.is_none() && self.known.len() < MOST_PHASES {
+        if known.is_none() && self.known.len() < MAX_PHASES {
             self.known.push(Known {
                 phase: *phase,
                 steps: Vec::new(),
@@ -228,7 +228,7 @@ impl Taken {
 
     /// The phase in which these steps begin, if there are several and all were kept.
     fn begin(&self) -> Option<usize> {
-        (2..=MOST_TOGETHER).contains(&self.count).then_some(self.steps[0].0)
+        (2..=MAX_TOGETHER).contains(&self.count).then_some(self.steps[0].0)
     }
 }
 
@@ -413,7 +413,7 @@ impl ListManager {
     /// Maximum number of items, from the next one on, that can decide on a step: those that it sends, and those after
     /// them that the cache meets.
     const fn most_ahead(&self) -> usize {
-        self.cache.places() + MOST_ENTITIES + 1
+        self.cache.places() + MAX_ENTITIES + 1
     }
 
     /// The present phase. `None` unless the walk is at a header's start or between two entities, no item has matched,
@@ -433,7 +433,7 @@ impl ListManager {
         if self.elsewhere != 0 && !(is_plain(index..index + ahead) && is_plain(0..head)) {
             return None;
         }
-        let mut verdicts = [0; MOST_VERDICTS];
+        let mut verdicts = [0; MAX_VERDICTS];
         let mut verdicts_written = 0;
         for (at, word) in self.fifos.output() {
             if word != FAILED || begins {
@@ -527,7 +527,7 @@ impl ListManager {
 
     /// Joins the steps that a header took, so that the next such header takes one.
     fn put_together(&mut self, taken: &Taken) {
-        let is_full = self.walks.together.len() >= MOST_WHOLE;
+        let is_full = self.walks.together.len() >= MAX_WHOLE;
         let (Some(from), false) = (taken.begin(), is_full) else { return };
         if !self.walks.known.get(from).is_some_and(|known| known.phase.begins)
             || self.walks.together.contains(taken)
@@ -537,7 +537,7 @@ impl ListManager {
         self.walks.together.push(*taken);
         let Some(whole) = self.together(taken) else { return };
         if let Some(known) = self.walks.known.get_mut(from)
-            && known.whole.len() < MOST_WHOLE_EACH
+            && known.whole.len() < MAX_WHOLE_EACH
         {
             known.whole.push(whole);
         }
@@ -605,8 +605,8 @@ impl ListManager {
         let (Some(known), Some(job)) = (self.walks.known.get_mut(from), &self.job) else { return };
         let is_in_time = self.cycle + 4 * MARGIN_CYCLES <= ends
             && self.unit.issued().saturating_add(4 * MARGIN_CYCLES) <= last_word;
-        let is_full = self.walks.steps >= MOST_STEPS || known.steps.len() >= MOST_STEPS_EACH;
-        if known.failures >= MOST_FAILURES || is_full || !is_in_time {
+        let is_full = self.walks.steps >= MAX_STEPS || known.steps.len() >= MAX_STEPS_EACH;
+        if known.failures >= MAX_FAILURES || is_full || !is_in_time {
             return;
         }
         known.failures += 1;
@@ -632,7 +632,7 @@ impl ListManager {
         let (phase, verdicts) = (self.phase(), job.verdicts - looking.verdicts);
         let Some(phase) = phase else {
             // A match may be in progress.
-            return sent > (MOST_ENTITIES + 1) * WORDS;
+            return sent > (MAX_ENTITIES + 1) * WORDS;
         };
         let fed = Fed { before: sent, end: 0 };
         let written = (verdicts + phase.verdicts_written).checked_sub(self.written_before(looking));
@@ -692,7 +692,7 @@ impl ListManager {
         let waiting = self.walks.known.get(looking.from)?.phase.waiting;
         // The unit judges nothing before it has a complete header.
         let is_cut = looking.sent == 0 && fed.before < WORDS;
-        if is_cut || fed.before > MOST_ENTITIES * WORDS || waiting + fed.words() > MAX_WORDS {
+        if is_cut || fed.before > MAX_ENTITIES * WORDS || waiting + fed.words() > MAX_WORDS {
             return None;
         }
         let failed = core::iter::repeat_n(Expected::Word(FAILED), failed);
@@ -864,8 +864,8 @@ mod tests {
                 run(&mut manager, at_once);
                 let share = (manager.walks.whole - whole) * 100 / 90;
                 assert!(share >= if items < 3 { 95 } else { 10 }, "{share} of 100 with {items} items");
-                assert!(manager.walks.known.iter().all(|known| known.whole.len() <= MOST_WHOLE_EACH));
-                assert!(manager.walks.together.len() <= MOST_WHOLE);
+                assert!(manager.walks.known.iter().all(|known| known.whole.len() <= MAX_WHOLE_EACH));
+                assert!(manager.walks.together.len() <= MAX_WHOLE);
             }
         }
     }

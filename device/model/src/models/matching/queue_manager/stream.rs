@@ -140,9 +140,9 @@ impl Stream {
     /// Whether a word of the item that is judged next was sent. Before that, a verdict is invalid.
     fn is_begun(&self) -> bool {
         let unsent = self.transfers.iter().filter(|transfer| !transfer.is_header).count();
-        let is_under_way =
+        let is_in_flight =
             self.sent > 0 && self.transfers.front().is_some_and(|transfer| !transfer.is_header);
-        self.judged.len() > unsent || is_under_way
+        self.judged.len() > unsent || is_in_flight
     }
 
     /// Whether the match unit has all words of an item and has not judged it.

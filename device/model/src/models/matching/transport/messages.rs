@@ -28,7 +28,7 @@ impl Memory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::models::matching) enum Owner {
     /// The message has no owner.
-    Nobody,
+    Unowned,
     /// A command of the port, by its token.
     Initiator(u64),
     /// An operation of one of the port's entries, by its number.

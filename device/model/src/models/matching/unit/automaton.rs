@@ -35,17 +35,17 @@ use crate::models::matching::fifo::{Fifos, MAX_WORDS, OUTPUT_CYCLES};
 /// Maximum number of nodes. Attack: a program that consists of branches, fed such that each of them comes in another
 /// state, would fill this machine's memory. Cycles without a node are executed word by word. The built-in program and
 /// its list manager need fewer than a hundred. Ours: a bound.
-const MOST_NODES: usize = 1 << 10;
+const MAX_NODES: usize = 1 << 10;
 /// Maximum number of data operations in all nodes, and in one of them, each of whose words has eight slots. Ours:
 /// bounds, for the same reason.
-const MOST_MICROS: usize = 1 << 12;
+const MAX_MICROS: usize = 1 << 12;
 /// Ours: a bound, see above.
-const MOST_MICROS_EACH: usize = 8 * LONGEST as usize;
+const MAX_MICROS_EACH: usize = 8 * LONGEST as usize;
 /// Maximum number of words of a program; a longer one is executed word by word. Attack: the registers that each word
 /// reads are computed again each time that a program is loaded and used. Ours: a bound.
-const MOST_PROGRAM_WORDS: usize = 1 << 10;
+const MAX_PROGRAM_WORDS: usize = 1 << 10;
 /// Slots of the table of nodes: a power of two, and half of them stay free.
-const PLACES: usize = 2 * MOST_NODES;
+const PLACES: usize = 2 * MAX_NODES;
 
 /// This number of cycles or more may pass; the exact number has no influence. Ours: how a state is kept.
 const PLENTY: u8 = 64;
@@ -53,7 +53,7 @@ const PLENTY: u8 = 64;
 /// bound.
 const LONGEST: u8 = 32;
 /// Maximum number of words of a feed, which is part of a node's key. Ours: a bound.
-const MOST_FEED: usize = 62;
+const MAX_FEED: usize = 62;
 
 /// The state that decides how cycles pass, until data decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +169,7 @@ pub(super) struct Automaton {
 impl Automaton {
     /// An automaton without nodes; `None` if the program is too long.
     pub fn new(program: &[Operation], fifo_words: usize) -> Option<Self> {
-        (program.len() <= MOST_PROGRAM_WORDS).then(|| Self {
+        (program.len() <= MAX_PROGRAM_WORDS).then(|| Self {
             fifo_words,
             liveness: Liveness::new(program),
             nodes: Vec::new(),
@@ -251,7 +251,7 @@ impl Automaton {
     ) -> Part {
         let most = fifos.output_at().map_or(most, |at| most.min(at.saturating_sub(now)));
         let mut part = Part::default();
-        if feed.len() > MOST_FEED || most == 0 {
+        if feed.len() > MAX_FEED || most == 0 {
             return part;
         }
         let at = At {
@@ -347,7 +347,7 @@ impl Automaton {
                 _ => place = (place + 1) % PLACES,
             }
         }
-        if self.nodes.len() >= MOST_NODES || self.micros.len() + MOST_MICROS_EACH > MOST_MICROS {
+        if self.nodes.len() >= MAX_NODES || self.micros.len() + MAX_MICROS_EACH > MAX_MICROS {
             return NOWHERE;
         }
         let (node, passed) = self.pass(program, at);

@@ -15,7 +15,7 @@ use crate::models::inic::collectives::message::{Head, Kind};
 use crate::models::inic::collectives::unit::{Io, Local, Name, Of};
 
 /// Maximum multicasts of a root in flight.
-const MOST_OPEN: usize = 2;
+const MAX_OPEN: usize = 2;
 
 /// A multicast in flight.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Group {
     /// Begins this host's posted multicasts, up to the limit.
     pub(in crate::models::inic::collectives) fn advance_casts(&mut self, io: &mut Io<'_>) -> Result<(), u32> {
         let root = io.card.node;
-        while self.casts.count_of(root) < MOST_OPEN
+        while self.casts.count_of(root) < MAX_OPEN
             && let Some(local) = self.casts.wanted.pop_front()
         {
             let memory = local.memory;
@@ -129,7 +129,7 @@ impl Group {
         }
         if !self.casts.open.contains_key(&name) {
             let next = self.casts.next.get(&told.root).copied().unwrap_or(0);
-            if told.number != next || self.casts.count_of(told.root) >= MOST_OPEN {
+            if told.number != next || self.casts.count_of(told.root) >= MAX_OPEN {
                 return false;
             }
             let waits = (0..self.links.len()).filter(|link| *link != place).collect();

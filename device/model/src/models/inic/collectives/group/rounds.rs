@@ -19,7 +19,7 @@ use crate::models::inic::collectives::message::{Head, Kind};
 use crate::models::inic::collectives::unit::{Io, Local, Of};
 
 /// Max open operations whose values a card stores, counted from the oldest. Ours: a bound.
-const MOST_OPEN: usize = 4;
+const MAX_OPEN: usize = 4;
 
 /// The operation that a member posts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Group {
     /// Reads the host's values of all operations that may begin.
     fn read_values(&mut self, io: &mut Io<'_>) {
         let (first, of) = (self.rounds.first, (self.name, self.own));
-        for (round, number) in self.rounds.open.iter_mut().take(MOST_OPEN).zip(0..) {
+        for (round, number) in self.rounds.open.iter_mut().take(MAX_OPEN).zip(0..) {
             let Some((local, asked)) = &round.local else { return };
             if core::mem::replace(&mut round.is_reading, true) {
                 continue;
@@ -143,7 +143,7 @@ impl Group {
         io: &mut Io<'_>,
     ) -> Result<(), u32> {
         let mut index = 0;
-        while index < MOST_OPEN.min(self.rounds.open.len()) {
+        while index < MAX_OPEN.min(self.rounds.open.len()) {
             self.read_values(io);
             match self.gather(io, index)? {
                 Gathered::Waits => break,
@@ -200,7 +200,7 @@ impl Group {
         data: &[u8],
     ) -> bool {
         let index = head.number.wrapping_sub(self.rounds.first) as usize;
-        let Some(asked) = Asked::of(head).filter(|_| self.is_started && index < MOST_OPEN) else {
+        let Some(asked) = Asked::of(head).filter(|_| self.is_started && index < MAX_OPEN) else {
             return false;
         };
         let Some(part) = self.rounds.round(index).and_then(|round| {

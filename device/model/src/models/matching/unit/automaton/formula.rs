@@ -25,7 +25,7 @@ const START_PREDICATES: usize = 2 * REGISTERS;
 /// Maximum number of passes that derive further conditions from known ones. Conditions that would need more passes are
 /// tested when the path is executed. Attack: predicates that depend on one another along a long path would need a pass
 /// for each of its words. Ours: a bound.
-const MOST_PASSES: usize = 16;
+const MAX_PASSES: usize = 16;
 
 /// A word that a path writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -400,7 +400,7 @@ impl Builder {
 
     /// Derives conditions on the operands of functions from conditions on their results.
     fn follow_back(&mut self) {
-        for _ in 0..MOST_PASSES {
+        for _ in 0..MAX_PASSES {
             let before = self.known.len();
             let expected: Vec<_> = self.known.iter().rev().map(|((name, _), is)| (*name, *is)).collect();
             for (name, is) in expected {

@@ -22,7 +22,7 @@ const ALL: Set = ((1 << 48) - 1) & !CONSTANT;
 /// Maximum number of passes over the program, which are repeated until nothing changes. Attack: a program's registers
 /// depend on one another along a long path backwards. Each time it is loaded, it would need a pass for each of its
 /// words. A program that needs more passes is treated as if it read everything. Ours: a bound.
-const MOST_PASSES: usize = 64;
+const MAX_PASSES: usize = 64;
 
 pub const fn alu(register: u8) -> Set {
     1 << register & !CONSTANT
@@ -55,7 +55,7 @@ pub struct Liveness {
 impl Liveness {
     pub fn new(program: &[Operation]) -> Self {
         let mut liveness = Self { from: vec![0; program.len()].into() };
-        for _ in 0..MOST_PASSES {
+        for _ in 0..MAX_PASSES {
             if !liveness.pass(program) {
                 return liveness;
             }

@@ -10,7 +10,7 @@ use super::liveness::Set;
 use super::{Automaton, End, NOWHERE, Passed};
 
 /// Maximum number of nodes of a path; a path is as short as one item's. Ours: a bound on the memory of a path.
-const MOST_NODES: usize = 64;
+const MAX_NODES: usize = 64;
 
 /// Nodes, in the order in which they were passed, each with the class of the data at its end.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ pub struct Track {
 impl Track {
     /// Adds a node that was passed.
     pub fn pass(&mut self, number: u32, class: Option<u8>) {
-        self.is_lost |= self.passed.len() >= MOST_NODES || number == NOWHERE;
+        self.is_lost |= self.passed.len() >= MAX_NODES || number == NOWHERE;
         if !self.is_lost {
             self.passed.push((number, class.unwrap_or(0)));
         }

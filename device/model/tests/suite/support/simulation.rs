@@ -73,13 +73,13 @@ pub struct Rules {
     pub nodes: usize,
     pub slices: u32,
     pub flow_control: FlowControl,
-    /// Faults of every link until [`World::settle`].
+    /// Faults of every link until [`Simulation::settle`].
     pub faults: Faults,
     /// Whether programs close ports, change routes and revoke authorizations.
     pub is_restless: bool,
 }
 
-pub struct World {
+pub struct Simulation {
     rules: Rules,
     random: Random,
     pub nodes: Vec<Node>,
@@ -98,7 +98,7 @@ type Flight = (usize, Time, SharedFrame, Option<TraceTag>);
 /// Length of the status line.
 const STATUS_BYTES: u64 = 64;
 
-impl World {
+impl Simulation {
     pub fn new(seed: u64, rules: Rules) -> Self {
         let profile = Profile::ultra_200mhz_htx();
         let mut fabric = Fabric::new(&FabricConfig {

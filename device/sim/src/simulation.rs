@@ -41,7 +41,7 @@ const LOOKED_AT: u64 = 100_000;
 
 /// A simulation cannot be set up.
 #[derive(Debug, Error)]
-pub enum WorldError {
+pub enum SimulationError {
     /// There are no nodes, or more than an address can name.
     #[error("a cluster of {0} nodes is not supported; give 1 to 65536 nodes")]
     Nodes(usize),
@@ -101,7 +101,7 @@ pub enum WorldError {
 pub type Wrap<'a> = &'a dyn Fn(u16, AnyNic) -> AnyNic;
 
 /// One simulation.
-pub struct World<'a> {
+pub struct Simulation<'a> {
     part: Part,
     /// Number of threads that process events by phases; 0 if the simulation cannot be divided.
     threads: usize,
@@ -120,21 +120,21 @@ pub struct World<'a> {
     observer: Option<Observer<'a>>,
 }
 
-impl<'a> World<'a> {
+impl<'a> Simulation<'a> {
     /// A simulation with every port of the plan open and all set-up events processed. `threads` threads share it; with
     /// 0, one thread processes it event by event.
     ///
     /// # Errors
-    /// [`WorldError`], if the configuration is invalid or not supported.
+    /// [`SimulationError`], if the configuration is invalid or not supported.
     pub fn new(
         config: &SimConfig,
         programs: &Programs,
         plan: &Plan,
         (wrap, threads): (Wrap<'_>, usize),
-    ) -> Result<Self, WorldError> {
+    ) -> Result<Self, SimulationError> {
         let count = config.nodes.len();
         if !(1..=MAX_NODES).contains(&count) {
-            return Err(WorldError::Nodes(count));
+            return Err(SimulationError::Nodes(count));
         }
         let flows: Arc<[Flow]> = plan.flows.as_slice().into();
         let all = Common {
@@ -149,7 +149,7 @@ impl<'a> World<'a> {
         };
         let nodes = (0..=u16::MAX).zip(&config.nodes);
         let nodes = nodes.map(|(number, node)| Ok(Node::new(all.host(number, node)?)));
-        let nodes: Vec<Node> = nodes.collect::<Result<_, WorldError>>()?;
+        let nodes: Vec<Node> = nodes.collect::<Result<_, SimulationError>>()?;
         let fabric = fabric(config)?;
         let medium = config.forwarding.is_shared().then(|| {
             let avoids_capture = config.forwarding == Forwarding::RepeaterWithoutCapture;
@@ -160,7 +160,7 @@ impl<'a> World<'a> {
             && fabric.shortest_way().to_node > Span::ZERO
             && nodes.iter().all(|node| node.host.stands_alone());
         let checker = Checker::new(&flows, promise(config, plan));
-        let mut world = Self {
+        let mut simulation = Self {
             part: Part::new(nodes, fabric, checker, medium.is_some()),
             threads: if can_be_divided { threads.min(count) } else { 0 },
             is_entangled: false,
@@ -171,19 +171,19 @@ impl<'a> World<'a> {
             hand_overs: HandOvers::new(&config.hand_overs),
             observer: None,
         };
-        world.open_ports(config, plan)?;
+        simulation.open_ports(config, plan)?;
         for (number, node) in (0..=u16::MAX).zip(&config.nodes) {
-            world.part.fabric.set_faults(number, node.link.faults.to_model());
+            simulation.part.fabric.set_faults(number, node.link.faults.to_model());
             let rates = niclab_assembly::device_faults(&node.device_faults);
-            if let Some(node) = world.part.node(number) {
+            if let Some(node) = simulation.part.node(number) {
                 node.host.set_device_faults(rates);
             }
         }
-        Ok(world)
+        Ok(simulation)
     }
 
     /// Opens every port on fault-free links, and processes all events of the set-up.
-    fn open_ports(&mut self, config: &SimConfig, plan: &Plan) -> Result<(), WorldError> {
+    fn open_ports(&mut self, config: &SimConfig, plan: &Plan) -> Result<(), SimulationError> {
         let slices = config.workload.slices;
         for (number, ports) in (0..=u16::MAX).zip(&plan.ports) {
             for port in ports {
@@ -191,7 +191,7 @@ impl<'a> World<'a> {
                 let opened = host.open(port, slices, &mut self.part.checker, &mut self.part.effects);
                 opened.map_err(|Refused { operation, status }| {
                     let node = config.nodes[usize::from(number)].name.clone();
-                    WorldError::Refused { node, operation, status }
+                    SimulationError::Refused { node, operation, status }
                 })?;
                 self.part.settle(self.part.clock, number);
             }
@@ -292,7 +292,7 @@ impl<'a> World<'a> {
             self.part.clock = self.part.clock.max(now);
             self.tell_all(now, HandOver::Begin { image: &image, switch: Switch::Told { epoch } });
         }
-        if self.hand_overs.is_under_way() {
+        if self.hand_overs.is_loading() {
             let progress = self.part.nodes.iter().map(|node| node.host.progress());
             if self.hand_overs.go_on(self.part.flights.count() == 0, progress) {
                 self.tell_all(now, HandOver::Switch);
@@ -436,7 +436,7 @@ impl<'a> World<'a> {
                     .fail(Check::Drained, || format!("node {number}: {unsent} messages were never sent"));
             }
         }
-        if self.hand_overs.is_under_way() {
+        if self.hand_overs.is_loading() {
             self.part.checker.fail(Check::Drained, || "a firmware reload did not complete".to_owned());
         }
         let in_flight = self.part.flights.count();
@@ -511,7 +511,7 @@ struct Common<'a> {
 
 impl Common<'_> {
     /// The host of a node, with its card.
-    fn host(&self, number: u16, node: &SimNode) -> Result<Box<dyn Host>, WorldError> {
+    fn host(&self, number: u16, node: &SimNode) -> Result<Box<dyn Host>, SimulationError> {
         let &Self { config, flows, mtu_bytes, terms, posts, channels, wrap, .. } = self;
         let (count, profile) = (config.nodes.len() as u32, Arc::clone(&self.profile));
         match config.workload.function {
@@ -526,7 +526,7 @@ impl Common<'_> {
             Function::Tcp => {
                 let stack = config.profile.host.stack.as_ref();
                 let stack =
-                    stack.ok_or_else(|| WorldError::NoStack { profile: config.profile.name.clone() })?;
+                    stack.ok_or_else(|| SimulationError::NoStack { profile: config.profile.name.clone() })?;
                 let (nic, flows, prices) =
                     (Conventional::new(profile), Arc::clone(flows), Prices::new(stack));
                 let terms = (config.workload.tcp, mtu_bytes);
@@ -535,12 +535,12 @@ impl Common<'_> {
         }
         let (name, model) = (|| node.name.clone(), node.nic.model.name);
         let maker = maker_of(node.nic.model.descriptor());
-        let maker = maker.ok_or_else(|| WorldError::NoHost { node: name(), model })?;
+        let maker = maker.ok_or_else(|| SimulationError::NoHost { node: name(), model })?;
         let ethernet = Conventional::new(Arc::clone(&profile));
         let nic = niclab_assembly::card(&node.nic, number, count, mtu_bytes, profile)
-            .map_err(|error| WorldError::Nic { node: name(), error })?;
+            .map_err(|error| SimulationError::Nic { node: name(), error })?;
         if node.device_faults.invalid_value > 0.0 || !node.device_faults.invalid_value_at.is_empty() {
-            return Err(WorldError::InvalidValue { node: name() });
+            return Err(SimulationError::InvalidValue { node: name() });
         }
         let nic = wrap(number, nic);
         let nic = match node.adversarial {
