@@ -279,7 +279,7 @@ int niclab_control_init(struct niclab *nic);
 void niclab_control_free(struct niclab *nic);
 int niclab_control(struct niclab *nic, u32 operation, const void *body, u32 body_bytes, void *answer, u32 answer_bytes);
 int niclab_lock(struct niclab *nic);
-void niclab_bury(struct niclab *nic);
+void niclab_mark_dead(struct niclab *nic);
 
 /* niclab_event.c */
 int niclab_event_init(struct niclab *nic);

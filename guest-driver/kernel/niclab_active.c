@@ -498,7 +498,7 @@ static bool niclab_active_take(struct niclab_rings *rings)
 	u32 status, bytes;
 	int node;
 
-	frame = niclab_ring_look(rings, &status);
+	frame = niclab_ring_poll(rings, &status);
 	if (!frame)
 		return false;
 	bytes = min(status >> NICLAB_RING_LENGTH_SHIFT & 0x3fff, NICLAB_FRAME_BYTES);
@@ -550,7 +550,7 @@ bool niclab_active_serve(struct niclab_rings *rings, struct niclab_active *until
 	while (left-- && !(until && until->put != until->got) && niclab_active_take(rings))
 		any = true;
 	niclab_ring_demand(rings);
-	return any || rings->parked || niclab_ring_look(rings, &status);
+	return any || rings->parked || niclab_ring_poll(rings, &status);
 }
 
 /**
@@ -566,7 +566,7 @@ void niclab_active_serve_others(struct niclab_rings *rings)
 	niclab_ring_reap(rings);
 	niclab_net_measure(rings);
 	while (left--) {
-		frame = niclab_ring_look(rings, &status);
+		frame = niclab_ring_poll(rings, &status);
 		if (!frame || !niclab_active_is_other(frame, status, status >> NICLAB_RING_LENGTH_SHIFT & 0x3fff) ||
 		    !niclab_active_take(rings))
 			return;
@@ -634,7 +634,7 @@ static int niclab_active_wait(struct niclab_active *active, struct niclab_active
 		mutex_lock(&rings->lock);
 		/* Take all frames: this program was woken also for frames of other ports. */
 		if (is_called && niclab_active_serve(rings, NULL))
-			niclab_ring_look_again(rings);
+			niclab_ring_poll_later(rings);
 		err = niclab_active_next(active, event);
 	}
 	return err;

@@ -53,10 +53,10 @@ static void niclab_wake_all(struct niclab *nic)
 }
 
 /**
- * niclab_bury - marks the device dead: from here on every call fails with -ENODEV.
+ * niclab_mark_dead - marks the device dead: from here on every call fails with -ENODEV.
  * @nic: the NIC, locked.
  */
-void niclab_bury(struct niclab *nic)
+void niclab_mark_dead(struct niclab *nic)
 {
 	lockdep_assert_held(&nic->lock);
 	WRITE_ONCE(nic->dead, true);
@@ -212,7 +212,7 @@ int niclab_control(struct niclab *nic, u32 operation, const void *body, u32 body
 	if (written < 0) {
 		dev_err(&nic->dev, "control request %u: no reply within %u ms (%pe); the driver gives the device up; restart the cluster\n",
 			operation, nic->config.control_timeout_ms, ERR_PTR(written));
-		niclab_bury(nic);
+		niclab_mark_dead(nic);
 		return -ENODEV;
 	}
 	return niclab_control_result(nic, written, answer, answer_bytes);

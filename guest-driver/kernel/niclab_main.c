@@ -168,7 +168,7 @@ static void niclab_quit(struct niclab *nic)
 		niclab_port_abandon(file, quiet, &regions);
 	niclab_spill_free(nic, quiet);
 	niclab_ring_stop(nic, quiet);
-	niclab_bury(nic);
+	niclab_mark_dead(nic);
 	mutex_unlock(&nic->lock);
 	niclab_region_release(nic, &regions);
 }

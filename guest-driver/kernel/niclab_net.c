@@ -187,7 +187,7 @@ static void niclab_net_send(struct niclab_net *net)
 }
 
 /* Polls the ring, with the method for cards that interrupt or the method for cards that do not. */
-static void niclab_net_look(struct niclab_net *net)
+static void niclab_net_poll(struct niclab_net *net)
 {
 	struct niclab_rings *rings = net->rings;
 	u32 status;
@@ -197,7 +197,7 @@ static void niclab_net_look(struct niclab_net *net)
 		return;
 	}
 	niclab_active_serve_others(rings);
-	if (!niclab_ring_look(rings, &status))
+	if (!niclab_ring_poll(rings, &status))
 		return;
 	if (net->stood_at != rings->receive.taken) {
 		net->stood_at = rings->receive.taken;
@@ -247,7 +247,7 @@ static void niclab_net_work(struct work_struct *work)
 		skb_queue_purge(&net->inbound);
 		return;
 	}
-	niclab_net_look(net);
+	niclab_net_poll(net);
 	niclab_net_send(net);
 	pause = niclab_net_pause(net);
 	mutex_unlock(&rings->lock);

@@ -51,7 +51,7 @@ static int niclab_port_ask(struct niclab *nic, struct niclab_open_port *argument
 	if (opened.port >= nic->config.ports || nic->owners[opened.port]) {
 		dev_err(&nic->dev, "the device opened port %u, which does not exist or is in use; the driver gives the device up; restart the cluster\n",
 			opened.port);
-		niclab_bury(nic);
+		niclab_mark_dead(nic);
 		return -ENODEV;
 	}
 	argument->port = opened.port;

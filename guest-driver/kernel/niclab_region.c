@@ -218,7 +218,7 @@ static int niclab_region_open(struct niclab_file *file, struct niclab_region *re
 		return 0;
 	dev_err(&file->nic->dev, "the device opened region %#x, which is in use; the driver gives the device up; restart the cluster\n",
 		region->name);
-	niclab_bury(file->nic);
+	niclab_mark_dead(file->nic);
 	return -ENODEV;
 }
 

@@ -17,11 +17,11 @@
  * busy. The card decides that in model time: a frame that arrives later in wall time may still be within the busy
  * period. So with interrupting cards the driver never stops polling, at the slow interval.
  */
-#define NICLAB_LOOK_AGAIN_JIFFIES 1
-#define NICLAB_LOOK_RARELY_JIFFIES (HZ / 50)
+#define NICLAB_POLL_AGAIN_JIFFIES 1
+#define NICLAB_POLL_RARELY_JIFFIES (HZ / 50)
 
 /* Maximum number of buffers that a card may request. */
-#define NICLAB_RECEIVE_MOST 65536U
+#define NICLAB_MAX_RECEIVE 65536U
 
 static u64 *niclab_ring_descriptor(const struct niclab_ring *ring, u64 number)
 {
@@ -222,13 +222,13 @@ bool niclab_ring_peek(const struct niclab_rings *rings, u32 ahead, void **frame)
 }
 
 /**
- * niclab_ring_look - finds the oldest received frame.
+ * niclab_ring_poll - finds the oldest received frame.
  * @rings: the rings, locked.
  * @status: its status from the card.
  *
  * Return: the frame, valid until niclab_ring_return(); NULL if there is none.
  */
-void *niclab_ring_look(struct niclab_rings *rings, u32 *status)
+void *niclab_ring_poll(struct niclab_rings *rings, u32 *status)
 {
 	return niclab_ring_is_back(&rings->receive, status) ? niclab_ring_buffer(rings, rings->receive.taken) : NULL;
 }
@@ -246,14 +246,14 @@ void niclab_ring_return(struct niclab_rings *rings)
 static void niclab_ring_work(struct work_struct *work)
 {
 	struct niclab_rings *rings = container_of(to_delayed_work(work), struct niclab_rings, work);
-	unsigned long pause = rings->terms.interrupt_frames ? NICLAB_LOOK_RARELY_JIFFIES : 0;
+	unsigned long pause = rings->terms.interrupt_frames ? NICLAB_POLL_RARELY_JIFFIES : 0;
 
 	mutex_lock(&rings->lock);
 	/* Requests from now on need another poll. */
 	rings->look_at = jiffies;
 	if (!rings->is_stopped) {
 		if (niclab_active_serve(rings, NULL))
-			pause = NICLAB_LOOK_AGAIN_JIFFIES;
+			pause = NICLAB_POLL_AGAIN_JIFFIES;
 		if (pause)
 			queue_delayed_work(system_unbound_wq, &rings->work, pause);
 	}
@@ -261,17 +261,17 @@ static void niclab_ring_work(struct work_struct *work)
 }
 
 /**
- * niclab_ring_look_again - schedules another poll shortly after a program took frames out of the ring.
+ * niclab_ring_poll_later - schedules another poll shortly after a program took frames out of the ring.
  * @rings: the rings, locked.
  */
-void niclab_ring_look_again(struct niclab_rings *rings)
+void niclab_ring_poll_later(struct niclab_rings *rings)
 {
-	unsigned long when = jiffies + NICLAB_LOOK_AGAIN_JIFFIES;
+	unsigned long when = jiffies + NICLAB_POLL_AGAIN_JIFFIES;
 
 	if (rings->is_stopped || rings->look_at == when)
 		return;
 	rings->look_at = when;
-	mod_delayed_work(system_unbound_wq, &rings->work, NICLAB_LOOK_AGAIN_JIFFIES);
+	mod_delayed_work(system_unbound_wq, &rings->work, NICLAB_POLL_AGAIN_JIFFIES);
 }
 
 /**
@@ -382,7 +382,7 @@ static int niclab_ring_agree(struct niclab *nic, struct niclab_ring_terms *terms
 		dev_err(&nic->dev, "the card has transfer = \"cpu-driven\", which only simulated hosts support; remove that key from the cluster file\n");
 		return -EOPNOTSUPP;
 	}
-	if (terms->receive_buffers > NICLAB_RECEIVE_MOST || terms->protocol > U8_MAX ||
+	if (terms->receive_buffers > NICLAB_MAX_RECEIVE || terms->protocol > U8_MAX ||
 	    terms->frame_bytes <= sizeof(struct niclab_frame) || terms->frame_bytes > NICLAB_RING_MAX_BUFFER_BYTES ||
 	    terms->acknowledge_every > terms->window || terms->other_buffers > terms->receive_buffers) {
 		dev_err(&nic->dev, "invalid terms: %u buffers, %u of them for other protocols, frames of %u bytes, protocol %u, a window of %u frames, acknowledged after %u; the device daemon is at fault\n",
@@ -443,7 +443,7 @@ int niclab_ring_start(struct niclab *nic)
 	if (!err)
 		niclab_active_announce(rings);
 	if (!err && interrupts.frames)
-		queue_delayed_work(system_unbound_wq, &rings->work, NICLAB_LOOK_RARELY_JIFFIES);
+		queue_delayed_work(system_unbound_wq, &rings->work, NICLAB_POLL_RARELY_JIFFIES);
 	return err;
 }
 

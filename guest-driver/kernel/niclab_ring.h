@@ -290,10 +290,10 @@ void niclab_ring_post_other(struct niclab_rings *rings, const struct niclab_piec
 void niclab_ring_demand(struct niclab_rings *rings);
 void niclab_ring_reap(struct niclab_rings *rings);
 bool niclab_ring_peek(const struct niclab_rings *rings, u32 ahead, void **frame);
-void *niclab_ring_look(struct niclab_rings *rings, u32 *status);
+void *niclab_ring_poll(struct niclab_rings *rings, u32 *status);
 void niclab_ring_return(struct niclab_rings *rings);
 bool niclab_ring_sleep(struct niclab_rings *rings, struct niclab_active *active, long *left);
-void niclab_ring_look_again(struct niclab_rings *rings);
+void niclab_ring_poll_later(struct niclab_rings *rings);
 
 /* niclab_active.c */
 void niclab_active_announce(struct niclab_rings *rings);

@@ -204,7 +204,7 @@ static struct attribute *niclab_raised_attributes[] = {
 	&niclab_raised_stalled_windows.attr.attr,
 	&niclab_raised_refused_frames.attr.attr,
 	&niclab_raised_acknowledgements.attr.attr,
-	&niclab_raised_partners_begun_anew.attr.attr,
+	&niclab_raised_peer_restarts.attr.attr,
 	&niclab_raised_copied_messages.attr.attr,
 	&niclab_raised_other_buffers_most.attr.attr,
 	&niclab_raised_other_frames_dropped.attr.attr,

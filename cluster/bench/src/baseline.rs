@@ -64,7 +64,7 @@ impl Card {
     /// Adds this card to the first two nodes of a cluster's plan. `folder` has the cluster's files.
     pub fn add(&self, plan: &mut Plan, folder: &Path) {
         let Self { name, device, .. } = self;
-        // QEMU's option lists need a comma doubled.
+        // QEMU's option lists need each comma twice.
         let path = folder.join(name).display().to_string().replace(',', ",,");
         for (rank, node) in plan.nodes.iter_mut().enumerate().take(2) {
             // The second QEMU may start first; it then retries until the first one listens.

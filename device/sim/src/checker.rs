@@ -102,7 +102,7 @@ pub struct Checker {
     /// Pairs of nodes without further traffic, because a frame that allows it was lost.
     stalled_pairs: BTreeSet<(u16, u16)>,
     /// Ports whose programs a device fault may have misled.
-    astray: BTreeSet<End>,
+    misled: BTreeSet<End>,
     failures: BTreeMap<Check, (u64, String)>,
     /// Number of messages sent.
     pub sent: u64,
@@ -141,7 +141,7 @@ impl Checker {
             spoiled: BTreeSet::new(),
             stalled: BTreeSet::new(),
             stalled_pairs: BTreeSet::new(),
-            astray: BTreeSet::new(),
+            misled: BTreeSet::new(),
             failures: BTreeMap::new(),
             sent: 0,
             received: 0,
@@ -165,7 +165,7 @@ impl Checker {
             spoiled: self.spoiled.clone(),
             stalled: self.stalled.clone(),
             stalled_pairs: self.stalled_pairs.clone(),
-            astray: self.astray.clone(),
+            misled: self.misled.clone(),
             failures: self.failures.clone(),
             sent: counted(self.sent),
             received: counted(self.received),
@@ -264,21 +264,21 @@ impl Checker {
 
     /// A device fault may have misled the program at `at`, which keeps state across messages. From now on, messages to
     /// and from it may be lost, and their contents may be those of other messages. Ports and order are still checked.
-    pub fn on_astray(&mut self, at: End) {
-        self.astray.insert(at);
+    pub fn on_misled(&mut self, at: End) {
+        self.misled.insert(at);
         self.stalled.insert(at);
     }
 
     /// Whether the receiving program of a flow may be misled.
     #[must_use]
-    pub fn is_receiver_astray(&self, flow: FlowId) -> bool {
+    pub fn is_receiver_misled(&self, flow: FlowId) -> bool {
         // The set is usually empty.
-        !self.astray.is_empty()
-            && self.flows.get(flow as usize).is_some_and(|state| self.astray.contains(&state.flow.to))
+        !self.misled.is_empty()
+            && self.flows.get(flow as usize).is_some_and(|state| self.misled.contains(&state.flow.to))
     }
 
     /// A misled program received data that it takes for this message.
-    pub fn on_received_astray(&mut self, at: End, mark: &Mark) {
+    pub fn on_received_misled(&mut self, at: End, mark: &Mark) {
         self.received += 1;
         let Some(state) = self.flows.get_mut(mark.flow as usize).filter(|state| mark.number <= state.sent)
         else {
@@ -308,7 +308,7 @@ impl Checker {
     pub fn is_kept_from_sending(&self, node: u16) -> bool {
         let is_it = |state: &FlowState| {
             state.flow.from.node == node
-                && (self.stalled.contains(&state.flow.to) || self.astray.contains(&state.flow.from))
+                && (self.stalled.contains(&state.flow.to) || self.misled.contains(&state.flow.from))
         };
         self.flows.iter().any(is_it)
     }
@@ -382,7 +382,7 @@ impl Checker {
         } else {
             return;
         };
-        if self.astray.contains(&state.flow.to) || self.astray.contains(&state.flow.from) {
+        if self.misled.contains(&state.flow.to) || self.misled.contains(&state.flow.from) {
             return;
         }
         let first = first.max(promised_from);

@@ -173,50 +173,55 @@ pub fn configuration(seed: u64) -> SimConfig {
 /// The configuration of a seed with one model.
 #[must_use]
 pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
-    let mut dice = Dice(Random::new(seed, CONFIGURATION_STREAM));
-    let workload = dice.workload();
+    let mut sampler = Sampler(Random::new(seed, CONFIGURATION_STREAM));
+    let workload = sampler.workload();
     let count = match workload.kind {
-        WorkloadKind::AllToAll => 2 + dice.below(8),
+        WorkloadKind::AllToAll => 2 + sampler.below(8),
         // An odd number of neighbours needs an even number of nodes.
-        WorkloadKind::NeighbourExchange | WorkloadKind::Random => 10 + 2 * dice.below(6),
-        _ => 2 + dice.below(15),
+        WorkloadKind::NeighbourExchange | WorkloadKind::Random => 10 + 2 * sampler.below(6),
+        _ => 2 + sampler.below(15),
     };
     let mut workload = workload;
-    let model = model.unwrap_or_else(|| dice.model(workload.function));
+    let model = model.unwrap_or_else(|| sampler.model(workload.function));
     let nic = if model.swarm.draws_apart {
-        Dice(Random::new(seed, VALUES_STREAM + u64::from(model.protocol))).nic(model, count, &mut workload)
+        Sampler(Random::new(seed, VALUES_STREAM + u64::from(model.protocol))).nic(model, count, &mut workload)
     } else {
-        dice.nic(model, count, &mut workload)
+        sampler.nic(model, count, &mut workload)
     };
-    let is_faulty = dice.one_in(2) || dice.one_in(2);
-    let queue_frames = if dice.one_in(8) { 1 + dice.below(64) } else { LinkConfig::DEFAULT_QUEUE_FRAMES };
-    let mut device_dice = Dice(Random::new(seed, device_faults_stream(model)));
-    let has_device_faults = device_dice.one_in(3) && model.swarm.draws_device_faults;
+    let is_faulty = sampler.one_in(2) || sampler.one_in(2);
+    let queue_frames =
+        if sampler.one_in(8) { 1 + sampler.below(64) } else { LinkConfig::DEFAULT_QUEUE_FRAMES };
+    let mut device_sampler = Sampler(Random::new(seed, device_faults_stream(model)));
+    let has_device_faults = device_sampler.one_in(3) && model.swarm.draws_device_faults;
     // A link that is cut delays answers, and no answer overtakes another one. But a delayed answer would write its data
     // into memory again.
     let may_be_cut = workload.receive != Receive::Exposed;
-    let mut node = |rank: u32, dice: &mut Dice| SimNode {
+    let mut node = |rank: u32, sampler: &mut Sampler| SimNode {
         name: format!("node{rank}"),
         nic: nic.clone(),
-        device_faults: if has_device_faults { device_dice.device_faults() } else { DeviceFaults::default() },
+        device_faults: if has_device_faults {
+            device_sampler.device_faults()
+        } else {
+            DeviceFaults::default()
+        },
         adversarial: None,
         link: LinkConfig {
-            bandwidth_bits_per_s: 1_000_000_000 * u64::from(1 + dice.below(20)),
-            latency_ns: dice.below(200).into(),
+            bandwidth_bits_per_s: 1_000_000_000 * u64::from(1 + sampler.below(20)),
+            latency_ns: sampler.below(200).into(),
             mtu_bytes: LinkConfig::DEFAULT_MTU_BYTES,
             queue_frames,
-            faults: if is_faulty { dice.faults(may_be_cut) } else { Faults::default() },
+            faults: if is_faulty { sampler.faults(may_be_cut) } else { Faults::default() },
         },
     };
-    let profile = dice.profile(model);
+    let profile = sampler.profile(model);
     SimConfig {
         version: SIM_CONFIG_VERSION,
         cluster: "swarm".to_owned(),
         seed,
         framing: profile.framing,
         profile,
-        forwarding: if dice.one_in(4) { Forwarding::StoreAndForward } else { Forwarding::CutThrough },
-        nodes: (0..count).map(|rank| node(rank, &mut dice)).collect(),
+        forwarding: if sampler.one_in(4) { Forwarding::StoreAndForward } else { Forwarding::CutThrough },
+        nodes: (0..count).map(|rank| node(rank, &mut sampler)).collect(),
         hand_overs: if workload.function == Function::Cluster {
             hand_overs(seed, model, count)
         } else {
@@ -230,21 +235,21 @@ pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
 /// has some under load.
 fn hand_overs(seed: u64, model: NicModel, nodes: u32) -> Vec<SimHandOver> {
     let Some(programs) = &model.descriptor().programs else { return Vec::new() };
-    let mut dice = Dice(Random::new(seed, HAND_OVERS_STREAM));
+    let mut sampler = Sampler(Random::new(seed, HAND_OVERS_STREAM));
     let mut times = Vec::new();
-    if dice.one_in(3) {
+    if sampler.one_in(3) {
         times.push(0);
     }
-    if dice.one_in(4) {
+    if sampler.one_in(4) {
         let mut at_us = 0;
-        times.extend((0..=dice.below(4)).map(|_| {
-            at_us += 1 + dice.below(5_000);
+        times.extend((0..=sampler.below(4)).map(|_| {
+            at_us += 1 + sampler.below(5_000);
             at_us
         }));
     }
     let mut hand_over = |at_us| SimHandOver {
         model_time_ps: u64::from(at_us) * 1_000_000,
-        image: (programs.draw)(&mut |bound| dice.below(bound), nodes),
+        image: (programs.draw)(&mut |bound| sampler.below(bound), nodes),
     };
     times.into_iter().map(&mut hand_over).collect()
 }
@@ -259,24 +264,24 @@ fn device_faults_stream(model: NicModel) -> u64 {
 #[must_use]
 pub fn recording(config: &SimConfig) -> Option<String> {
     config.workload.recording.as_ref()?;
-    let mut dice = Dice(Random::new(config.seed, RECORDING_STREAM));
+    let mut sampler = Sampler(Random::new(config.seed, RECORDING_STREAM));
     let nodes = config.nodes.len() as u32;
     let mut time_ps = 0;
     // Writing to memory does not fail.
     let mut recorder = Recorder::new(Vec::new(), nodes).ok()?;
     for _ in 0..config.workload.count {
-        time_ps += u64::from(dice.below(2_000_000));
-        let node = dice.below(nodes);
+        time_ps += u64::from(sampler.below(2_000_000));
+        let node = sampler.below(nodes);
         // A port has one destination, at this distance.
-        let port = dice.below(Workload::MAX_PORTS.min(nodes - 1));
+        let port = sampler.below(Workload::MAX_PORTS.min(nodes - 1));
         let message = Recorded {
             model_time_ps: time_ps,
             node: node as u16,
             port: port as u16,
             to: ((node + 1 + port) % nodes) as u16,
             to_port: port as u16,
-            bytes: 8 * dice.below(9),
-            interrupt: dice.one_in(4),
+            bytes: 8 * sampler.below(9),
+            interrupt: sampler.one_in(4),
         };
         recorder.add(&message).ok()?;
     }
@@ -338,9 +343,9 @@ fn programs(config: &SimConfig) -> String {
 }
 
 /// Makes random configurations that can run.
-struct Dice(Random);
+struct Sampler(Random);
 
-impl Dice {
+impl Sampler {
     fn below(&mut self, bound: u32) -> u32 {
         self.0.below(bound)
     }

@@ -13,7 +13,7 @@
 
 #define PAGE NICLAB_PAGE_BYTES
 #define RW (PROT_READ | PROT_WRITE)
-/* The unprivileged user "nobody" of busybox and Debian. */
+/* The unprivileged user of busybox and Debian with the highest number. */
 #define UNPRIVILEGED_USER 65534
 
 /* The content of a kernel file, valid until the next call. */

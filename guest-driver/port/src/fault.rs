@@ -40,7 +40,7 @@ pub enum Fault {
 pub enum Loss {
     /// Its status word is invalid.
     #[error("its status word {0:#018x} is invalid")]
-    Unsound(u64),
+    Invalid(u64),
     /// A later record was written.
     #[error("slice {0} was written, but they were not")]
     Skipped(u64),

@@ -110,7 +110,7 @@ impl<K: Kind> Queue<K> {
             if K::is_sound(status) {
                 return Ok(());
             }
-            return Err(self.pass_over(1, Loss::Unsound(status), records));
+            return Err(self.pass_over(1, Loss::Invalid(status), records));
         }
         let ahead = LOOK_AHEAD.min(u64::from(self.capacity).saturating_sub(1));
         let is_there = |queue: &Self, records: &_, ahead: u64| {

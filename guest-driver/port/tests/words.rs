@@ -77,7 +77,7 @@ fn an_invalid_status_is_reported_and_skipped() {
     slices.write(1, SLICE_WORDS_MASK);
     slices.write(2, 0);
     let lost = slices.take();
-    assert!(matches!(lost, Err(Fault::Lost { number: 1, count: 1, loss: Loss::Unsound(_) })), "{lost:?}");
+    assert!(matches!(lost, Err(Fault::Lost { number: 1, count: 1, loss: Loss::Invalid(_) })), "{lost:?}");
     assert_eq!([slices.take(), slices.take()], [Ok(true), Ok(false)]);
 }
 

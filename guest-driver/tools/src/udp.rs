@@ -345,7 +345,7 @@ mod tests {
             [words.as_flattened(), &vec![0; payload]].concat()
         };
         let mut seen = Seen::new(3, 64);
-        for stranger in [
+        for foreign in [
             Vec::new(),
             vec![0; 40],
             datagram(Kind::Data, 2, 8, 1, 8),
@@ -356,8 +356,8 @@ mod tests {
             datagram(Kind::Data, 3, 8, u64::MAX, 8),
             datagram(Kind::Data, 3, 8, 1, 8)[..15].to_vec(),
         ] {
-            seen.note(&stranger);
-            assert_eq!(seen.arrived, 0, "{stranger:?}");
+            seen.note(&foreign);
+            assert_eq!(seen.arrived, 0, "{foreign:?}");
         }
         for number in [64, 1, 64, 63, 1] {
             seen.note(&datagram(Kind::Data, 3, 8, number, 8));

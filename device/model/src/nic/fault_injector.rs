@@ -29,14 +29,12 @@ use alloc::vec::Vec;
 use niclab_abi::FromBytes;
 use niclab_abi::control::{Reply, Request, STATUS_OK};
 
-use crate::nic::Statistics;
+use super::wrapper::{delegate_nic, delegate_observed};
 use crate::nic::adversarial::Adversarial;
-use crate::nic::hand_over::{HandOver, HandOverError, Progress};
 use crate::nic::host_values::{CardLimits, HostValue, HostValues, Place};
 use smallvec::SmallVec;
 
-use crate::nic::{Content, DescriptorQueue, DmaWords, HostRange, Input, Nic, Observed, Output, ShellCounts};
-use crate::platform::ledger::Ledger;
+use crate::nic::{Content, DmaWords, Input, Nic, Observed, Output};
 use crate::platform::node_bus::NodeBus;
 use crate::random::{Chance, Random};
 use crate::time::{Span, Time};
@@ -549,10 +547,6 @@ impl<N: Nic + ?Sized> Nic for FaultyNic<N> {
         }
     }
 
-    fn memory_named_by(&self, request: &[u8]) -> SmallVec<[HostRange; 2]> {
-        self.nic.memory_named_by(request)
-    }
-
     fn poll_output(&mut self) -> Option<Output> {
         loop {
             if let Some(output) = self.fault_injector.next() {
@@ -581,79 +575,11 @@ impl<N: Nic + ?Sized> Nic for FaultyNic<N> {
         self.nic.poll_work()
     }
 
-    fn descriptors_wanted(&self, queue: DescriptorQueue) -> Option<usize> {
-        self.nic.descriptors_wanted(queue)
-    }
-
-    fn accepts_store(&self, port: u32) -> bool {
-        self.nic.accepts_store(port)
-    }
-
-    fn is_open(&self, port: u32) -> bool {
-        self.nic.is_open(port)
-    }
-
-    fn has_stations(&self) -> bool {
-        self.nic.has_stations()
-    }
-
-    fn hand_over(&mut self, now: Time, step: HandOver<'_>, node: &mut NodeBus) -> Result<(), HandOverError> {
-        self.nic.hand_over(now, step, node)
-    }
-
-    fn progress(&self) -> Progress {
-        self.nic.progress()
-    }
-
-    fn epoch(&self) -> u16 {
-        self.nic.epoch()
-    }
-
-    fn work_done(&self) -> u64 {
-        self.nic.work_done()
-    }
+    delegate_nic!();
 }
 
 impl<N: Nic + ?Sized> Observed for FaultyNic<N> {
-    fn delivered(&self, port: u32) -> u64 {
-        self.nic.delivered(port)
-    }
-
-    fn unordered(&self) -> u64 {
-        self.nic.unordered()
-    }
-
-    fn unreported(&self) -> u64 {
-        self.nic.unreported()
-    }
-
-    fn begin_part(&mut self, at: Time) {
-        self.nic.begin_part(at);
-    }
-
-    fn ledger(&self) -> &Ledger {
-        self.nic.ledger()
-    }
-
-    fn ledger_mut(&mut self) -> &mut Ledger {
-        self.nic.ledger_mut()
-    }
-
-    fn peripherals(&self) -> Vec<(&'static str, &Ledger)> {
-        self.nic.peripherals()
-    }
-
-    fn peripheral_ledgers_mut(&mut self) -> Vec<&mut Ledger> {
-        self.nic.peripheral_ledgers_mut()
-    }
-
-    fn statistics(&self, shell: &ShellCounts) -> Statistics {
-        self.nic.statistics(shell)
-    }
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.nic.counters()
-    }
+    delegate_observed!();
 
     fn fault_injector(&self) -> Option<&FaultInjector> {
         Some(&self.fault_injector)
@@ -683,6 +609,8 @@ mod tests {
     use crate::nic::alone::Alone;
     use crate::nic::frame::SharedFrame;
     use crate::nic::host_values::Bound;
+    use crate::nic::{HostRange, ShellCounts, Statistics};
+    use crate::platform::ledger::Ledger;
     use crate::platform::trace_tag::TraceTag;
 
     /// A model whose outputs the test provides.

@@ -15,6 +15,7 @@ pub mod registry;
 pub mod series;
 pub mod statistics;
 pub mod windows;
+mod wrapper;
 
 pub use statistics::Statistics;
 

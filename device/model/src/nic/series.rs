@@ -114,7 +114,7 @@ impl Series {
     }
 
     /// Posts that no stage computed one by one: all stages extrapolated them.
-    pub fn carried_on(&self) -> usize {
+    pub fn extrapolated(&self) -> usize {
         self.count.saturating_sub(self.runs.done().len())
     }
 }

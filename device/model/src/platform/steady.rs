@@ -179,7 +179,7 @@ mod tests {
         let prices = prop::collection::vec((0..200_u64, 0..200_u64), 3);
         let begin =
             prop_oneof![3 => 0..1_000_u64, 1 => FAR - 5_000..FAR + 5_000, 1 => u64::MAX - 20_000..=u64::MAX];
-        let carried_on = Cell::new(0);
+        let extrapolated = Cell::new(0);
         let hold = |(prices, begin, coming): (Vec<(u64, u64)>, u64, Vec<Coming>)| {
             let (mut single, mut steady) = (Row::new(&prices, begin), Row::new(&prices, begin));
             let mut at = Time::from_ps(begin);
@@ -205,7 +205,7 @@ mod tests {
                         steady.busy_until.iter_mut().for_each(|place| *place += done.from_first_to_last());
                         let places = steady.series.iter_mut().zip(&sums);
                         places.for_each(|(series, sums)| series.cross_again(sums, times));
-                        carried_on.set(carried_on.get() + times);
+                        extrapolated.set(extrapolated.get() + times);
                     }
                     in_runs.extend((1..=done.count).map(|count| Run { count, ..done }.last().at));
                     left = left.behind(done.count);
@@ -217,7 +217,7 @@ mod tests {
             Ok(())
         };
         TestRunner::new(ProptestConfig::default()).run(&(prices, begin, coming()), hold).unwrap();
-        assert!(carried_on.get() > 1_000, "{}", carried_on.get());
+        assert!(extrapolated.get() > 1_000, "{}", extrapolated.get());
     }
 
     #[test]

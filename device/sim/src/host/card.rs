@@ -345,7 +345,7 @@ impl<T: Transport> CardHost<T> {
                 let port = self.ports.get(place);
                 self.chains.may_write(range)
                     || port.is_some_and(|port| {
-                        port.oracle.is_astray || port.transport.is_posted(begin, range.bytes)
+                        port.oracle.is_misled || port.transport.is_posted(begin, range.bytes)
                     })
             });
             if !is_right {
@@ -384,7 +384,7 @@ impl<T: Transport> CardHost<T> {
         match what {
             Place::Status => port.oracle.on_status(words, progress, checker),
             // A fault of the device may shorten the write.
-            Place::Counter(_) if words.len() != COUNTER_WORDS && !port.oracle.is_astray => {
+            Place::Counter(_) if words.len() != COUNTER_WORDS && !port.oracle.is_misled => {
                 let (end, count) = (port.end, words.len());
                 checker.fail(Check::RightMemory, || {
                     format!("{end:?}: the card wrote {count} words to a counter")
@@ -395,7 +395,7 @@ impl<T: Transport> CardHost<T> {
                 let number = words.last().map_or(0, |status| status >> 32);
                 let end = port.end;
                 let is_part = word != 0 || !ends_with_status;
-                if T::HAS_WHOLE_RECORDS && is_part && !port.oracle.is_astray {
+                if T::HAS_WHOLE_RECORDS && is_part && !port.oracle.is_misled {
                     let count = words.len();
                     checker.fail(Check::RightMemory, || {
                         format!("{end:?}: the card wrote {count} words of a record of eleven")
@@ -406,7 +406,7 @@ impl<T: Transport> CardHost<T> {
                     let data = message.and_then(|message| self.stored.remove(&message));
                     // After a delayed completion data continues to arrive: data of other messages, and of this one
                     // again.
-                    let is_excused = port.oracle.is_astray || self.is_late;
+                    let is_excused = port.oracle.is_misled || self.is_late;
                     if data.is_some_and(|data| data > at) && !is_excused {
                         checker.fail(Check::RightMemory, || {
                             format!("{end:?}: the record at {at:?} arrived before its data")
@@ -500,13 +500,13 @@ impl<T: Transport> CardHost<T> {
             let before = port.queue.received();
             let mut view = self.memory.view(place, port.number);
             let spoiled = port.oracle.pass(before + 1);
-            let is_spoiled = spoiled.is_some() || port.oracle.is_astray;
-            let is_peer_astray = self
+            let is_spoiled = spoiled.is_some() || port.oracle.is_misled;
+            let is_peer_misled = self
                 .senders
                 .iter()
-                .any(|(flow, from)| *from as usize == place && checker.is_receiver_astray(*flow));
+                .any(|(flow, from)| *from as usize == place && checker.is_receiver_misled(*flow));
             let wanted = spoiled.flatten();
-            let mut reads = CheckedReads { checker: &mut *checker, is_spoiled, is_peer_astray, wanted };
+            let mut reads = CheckedReads { checker: &mut *checker, is_spoiled, is_peer_misled, wanted };
             let read = port.transport.read(&mut port.queue, &mut view, &mut reads);
             if read.is_none() {
                 spoiled?;

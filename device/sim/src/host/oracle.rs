@@ -36,7 +36,7 @@ pub struct Oracle {
     passed: BTreeSet<u64>,
     /// Whether a device fault may have misled the port's program. From then on the card is not responsible for its
     /// actions.
-    pub is_astray: bool,
+    pub is_misled: bool,
     /// Status lines to which a device fault was applied, as the card intended them.
     spoiled_lines: VecDeque<DmaWords>,
     /// Number of messages that have left, by the last status line that the card intended to write.
@@ -68,7 +68,7 @@ impl Oracle {
             reported: 0,
             spoiled: BTreeMap::new(),
             passed: BTreeSet::new(),
-            is_astray: false,
+            is_misled: false,
             spoiled_lines: VecDeque::new(),
             sent: 0,
             interrupts: Interrupts::NONE,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT};
 use niclab_model::nic::ReplyBytes;
-use niclab_model::nic::adversarial::{Dice, Kind};
+use niclab_model::nic::adversarial::{Kind, Sampler};
 
 /// How late an answer is that comes just before the limit of requests. What is left of that, `MARGIN_MS`, is for a
 /// driver whose clock began before the card took the request, and whose processor may be away for long before it sees
@@ -53,7 +53,7 @@ pub struct KeptReply {
 /// What an adversarial card keeps back, and how it goes on.
 #[derive(Debug)]
 pub struct AdversaryState {
-    pub(super) dice: Dice,
+    pub(super) sampler: Sampler,
     /// In the order of their requests.
     pub(super) replies: Vec<KeptReply>,
     /// Answers just before the limit that there may be yet.
@@ -75,7 +75,7 @@ impl AdversaryState {
     /// Those of the card of node `node`.
     pub fn new(seed: u64, node: u16) -> Self {
         Self {
-            dice: Dice::new(seed, node),
+            sampler: Sampler::new(seed, node),
             replies: Vec::new(),
             at_limit: MAX_AT_LIMIT,
             events: 0,
@@ -88,13 +88,13 @@ impl AdversaryState {
     /// Draws by this seed from here on, as new adversary do; that many answers may again come just before the limit. What
     /// is kept back stays so, for as long as was drawn for it.
     pub fn reseed(&mut self, seed: u64) {
-        self.dice.reseed(seed);
+        self.sampler.reseed(seed);
         self.at_limit = MAX_AT_LIMIT;
     }
 
     /// How often each kind happened here.
     pub fn counts(&self) -> impl Iterator<Item = (Kind, u64)> + '_ {
-        self.dice.counts()
+        self.sampler.counts()
     }
 
     /// Whether `kind` happens at this opportunity; it is counted then.
@@ -103,9 +103,9 @@ impl AdversaryState {
     }
 
     pub(super) fn draw(&mut self, kind: Kind, choices: u32) -> Option<u32> {
-        let drawn = self.dice.draw(kind, choices);
+        let drawn = self.sampler.draw(kind, choices);
         if drawn.is_some() {
-            self.dice.count(kind);
+            self.sampler.count(kind);
         }
         drawn
     }
@@ -121,7 +121,7 @@ impl AdversaryState {
     /// An event was raised; `is_merged` says that others of its cause and port wait. Whether it is kept back.
     pub fn keeps_event(&mut self, is_merged: bool) -> bool {
         if self.events > 0 && is_merged {
-            self.dice.count(Kind::EventMerged);
+            self.sampler.count(Kind::EventMerged);
         }
         if let Some(ticks) = self.draw(Kind::EventLate, MAX_TICKS) {
             self.events = self.events.max(1 + ticks);
@@ -155,8 +155,8 @@ impl AdversaryState {
 
     /// When a request is answered; none: at once.
     pub(super) fn reply_when(&mut self) -> Option<When> {
-        if self.at_limit > 0 && self.dice.draw(Kind::ReplyAtLimit, 1).is_some() {
-            self.dice.count(Kind::ReplyAtLimit);
+        if self.at_limit > 0 && self.sampler.draw(Kind::ReplyAtLimit, 1).is_some() {
+            self.sampler.count(Kind::ReplyAtLimit);
             self.at_limit -= 1;
             return Some(When::At(Instant::now() + Duration::from_millis(AT_LIMIT_MS.into())));
         }
@@ -169,7 +169,7 @@ impl AdversaryState {
             });
         }
         if !self.replies.is_empty() {
-            self.dice.count(Kind::ReplyReordered);
+            self.sampler.count(Kind::ReplyReordered);
         }
         None
     }
@@ -185,12 +185,12 @@ impl AdversaryState {
 
     /// Whether `kind` is to happen at this opportunity. Whoever has it happen says so by [`AdversaryState::count`].
     pub fn draws(&mut self, kind: Kind) -> bool {
-        self.dice.draw(kind, 1).is_some()
+        self.sampler.draw(kind, 1).is_some()
     }
 
     /// `kind` happened.
     pub const fn count(&mut self, kind: Kind) {
-        self.dice.count(kind);
+        self.sampler.count(kind);
     }
 
     /// The BAR stands nowhere: no magic word is to be published.

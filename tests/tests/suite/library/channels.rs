@@ -328,7 +328,7 @@ fn many_nodes_merge_their_handlers_and_conflicts_are_named() {
             scope.spawn(move || {
                 let mut names: Vec<String> =
                     (0..150).map(|name| format!("handler {name} of {this}")).collect();
-                names.push("everybody's".into());
+                names.push("all".into());
                 for name in &names {
                     grim.register_handler(name, |_, _| ()).expect("a name");
                 }
@@ -352,11 +352,10 @@ fn many_nodes_merge_their_handlers_and_conflicts_are_named() {
                     }
                 }
                 let known = (0..NODES).map(|other| grim.handler_by_name(&format!("handler 7 of {other}")));
-                numbers.lock().expect("no panic").push(
-                    known
-                        .chain([grim.handler_by_name("everybody's"), grim.handler_by_name("nobody's")])
-                        .collect(),
-                );
+                numbers
+                    .lock()
+                    .expect("no panic")
+                    .push(known.chain([grim.handler_by_name("all"), grim.handler_by_name("none")]).collect());
                 until("every node knows all handlers", || {
                     grim.poll().expect("no trouble");
                     is_over.load(Ordering::Relaxed)

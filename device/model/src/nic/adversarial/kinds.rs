@@ -127,14 +127,14 @@ fn generator(seed: u64, node: u16, kind: Kind) -> Random {
 
 /// The random choices of one card, and how often each kind happened.
 #[derive(Clone, Debug)]
-pub struct Dice {
+pub struct Sampler {
     seed: u64,
     node: u16,
     reseeds: u64,
     lots: [Lot; Kind::COUNT],
 }
 
-impl Dice {
+impl Sampler {
     /// The choices of the device of node `node`. The fate of the n-th opportunity of a kind depends only on seed,
     /// node, kind and n.
     pub fn new(seed: u64, node: u16) -> Self {
@@ -156,13 +156,13 @@ impl Dice {
         self.seed
     }
 
-    /// Number of calls of [`Dice::reseed`].
+    /// Number of calls of [`Sampler::reseed`].
     pub const fn reseeds(&self) -> u64 {
         self.reseeds
     }
 
     /// Whether `kind` happens at this opportunity, and a number below `choices` for how. Every call samples the same
-    /// number of values. A caller that applies the behaviour calls [`Dice::count`].
+    /// number of values. A caller that applies the behaviour calls [`Sampler::count`].
     pub fn draw(&mut self, kind: Kind, choices: u32) -> Option<u32> {
         let random = &mut self.lots[kind as usize].random;
         let happens = random.below(kind.one_in()) == 0;
@@ -199,11 +199,12 @@ mod tests {
 
     #[test]
     fn fate_depends_only_on_seed_node_kind_and_number() {
-        let fates = |dice: &mut Dice| -> Vec<_> { (0..64).map(|_| dice.draw(Kind::EventLate, 9)).collect() };
-        let of = |seed, node| fates(&mut Dice::new(seed, node));
+        let fates =
+            |sampler: &mut Sampler| -> Vec<_> { (0..64).map(|_| sampler.draw(Kind::EventLate, 9)).collect() };
+        let of = |seed, node| fates(&mut Sampler::new(seed, node));
         assert_eq!(of(3, 1), of(3, 1));
         assert!(of(3, 1) != of(4, 1) && of(3, 1) != of(3, 2));
-        let mut disturbed = Dice::new(3, 1);
+        let mut disturbed = Sampler::new(3, 1);
         (0..7).for_each(|_| {
             disturbed.draw(Kind::EventMerged, 2);
         });

@@ -12,13 +12,13 @@
 //! * writes for no open port (descriptors in the driver's rings) are not delayed: there the card's own rules say when
 //!   it may omit a notification.
 //!
-//! Each kind has its own generator and its own count of opportunities ([`Dice`]). A shell without adversarial
+//! Each kind has its own generator and its own count of opportunities ([`Sampler`]). A shell without adversarial
 //! behaviour makes no [`AdversarialNic`], and has no cost from this module. The model's counts and prices stay. For
-//! kinds in the shell itself, such as the order of events, the shell samples its own [`Dice`].
+//! kinds in the shell itself, such as the order of events, the shell samples its own [`Sampler`].
 
 mod kinds;
 
-pub use kinds::{Dice, Kind};
+pub use kinds::{Kind, Sampler};
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -30,11 +30,8 @@ use niclab_abi::receive::SLICE_BYTES;
 use niclab_abi::{FromBytes, PAGE_BYTES};
 use smallvec::SmallVec;
 
-use crate::nic::hand_over::{HandOver, HandOverError, Progress};
-use crate::nic::{
-    Content, DescriptorQueue, HostRange, HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics,
-};
-use crate::platform::ledger::Ledger;
+use super::wrapper::{delegate_nic, delegate_observed};
+use crate::nic::{Content, HostRange, Input, Nic, Observed, Output};
 use crate::platform::node_bus::NodeBus;
 use crate::time::{Span, Time};
 
@@ -93,7 +90,7 @@ struct Held {
 /// Chooses which effects to delay, delays them, and counts.
 #[derive(Clone, Debug)]
 pub struct Adversarial {
-    dice: Dice,
+    sampler: Sampler,
     areas: Vec<Area>,
     /// Requests to open a port that are not yet answered.
     opening: Vec<(u64, PortOpen)>,
@@ -110,7 +107,7 @@ impl Adversarial {
     /// For the device of node `node`.
     pub fn new(seed: u64, node: u16) -> Self {
         Self {
-            dice: Dice::new(seed, node),
+            sampler: Sampler::new(seed, node),
             areas: Vec::new(),
             opening: Vec::new(),
             held: Vec::new(),
@@ -122,22 +119,22 @@ impl Adversarial {
 
     /// How often each kind happened.
     pub fn counts(&self) -> impl Iterator<Item = (Kind, u64)> + '_ {
-        self.dice.counts()
+        self.sampler.counts()
     }
 
     /// Samples by this seed from now on, as a new state does. Delayed effects keep their delays.
     pub fn reseed(&mut self, seed: u64) {
-        self.dice.reseed(seed);
+        self.sampler.reseed(seed);
     }
 
     /// The current seed.
     pub const fn seed(&self) -> u64 {
-        self.dice.seed()
+        self.sampler.seed()
     }
 
     /// Number of calls of [`Adversarial::reseed`].
     pub const fn reseeds(&self) -> u64 {
-        self.dice.reseeds()
+        self.sampler.reseeds()
     }
 
     /// When the first delayed effect goes out.
@@ -208,7 +205,7 @@ impl Adversarial {
 
     /// Sends an output, or delays it.
     fn delay(&mut self, kind: Kind, lane: Lane, output: Output) {
-        let drawn = self.dice.draw(kind, WAYS);
+        let drawn = self.sampler.draw(kind, WAYS);
         if self.held.len() >= MAX_HELD {
             self.push_out();
         }
@@ -224,7 +221,7 @@ impl Adversarial {
             return self.ready.push_back(output);
         };
         if late.is_some() {
-            self.dice.count(kind);
+            self.sampler.count(kind);
         }
         let is_short = is_short && before.is_none_or(|(_, is_short)| is_short);
         self.held.push(Held { lane, due, is_short, output });
@@ -362,10 +359,6 @@ impl<N: Nic + ?Sized> Nic for AdversarialNic<N> {
         }
     }
 
-    fn memory_named_by(&self, request: &[u8]) -> HostRanges {
-        self.nic.memory_named_by(request)
-    }
-
     fn poll_output(&mut self) -> Option<Output> {
         loop {
             if let Some(output) = self.adversarial.next() {
@@ -395,79 +388,11 @@ impl<N: Nic + ?Sized> Nic for AdversarialNic<N> {
         self.nic.poll_work().into_iter().chain(self.adversarial.due_soon()).min()
     }
 
-    fn descriptors_wanted(&self, queue: DescriptorQueue) -> Option<usize> {
-        self.nic.descriptors_wanted(queue)
-    }
-
-    fn accepts_store(&self, port: u32) -> bool {
-        self.nic.accepts_store(port)
-    }
-
-    fn is_open(&self, port: u32) -> bool {
-        self.nic.is_open(port)
-    }
-
-    fn has_stations(&self) -> bool {
-        self.nic.has_stations()
-    }
-
-    fn hand_over(&mut self, now: Time, step: HandOver<'_>, node: &mut NodeBus) -> Result<(), HandOverError> {
-        self.nic.hand_over(now, step, node)
-    }
-
-    fn progress(&self) -> Progress {
-        self.nic.progress()
-    }
-
-    fn epoch(&self) -> u16 {
-        self.nic.epoch()
-    }
-
-    fn work_done(&self) -> u64 {
-        self.nic.work_done()
-    }
+    delegate_nic!();
 }
 
 impl<N: Nic + ?Sized> Observed for AdversarialNic<N> {
-    fn delivered(&self, port: u32) -> u64 {
-        self.nic.delivered(port)
-    }
-
-    fn unordered(&self) -> u64 {
-        self.nic.unordered()
-    }
-
-    fn unreported(&self) -> u64 {
-        self.nic.unreported()
-    }
-
-    fn begin_part(&mut self, at: Time) {
-        self.nic.begin_part(at);
-    }
-
-    fn ledger(&self) -> &Ledger {
-        self.nic.ledger()
-    }
-
-    fn ledger_mut(&mut self) -> &mut Ledger {
-        self.nic.ledger_mut()
-    }
-
-    fn peripherals(&self) -> Vec<(&'static str, &Ledger)> {
-        self.nic.peripherals()
-    }
-
-    fn peripheral_ledgers_mut(&mut self) -> Vec<&mut Ledger> {
-        self.nic.peripheral_ledgers_mut()
-    }
-
-    fn statistics(&self, shell: &ShellCounts) -> Statistics {
-        self.nic.statistics(shell)
-    }
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.nic.counters()
-    }
+    delegate_observed!();
 
     fn adversarial(&self) -> Option<&Adversarial> {
         Some(&self.adversarial)

@@ -232,7 +232,8 @@ proptest! {
         prop_assert!(failed.len() <= 1);
         // A receiver that does not know of the failure may take the next message for the rest of the failed one.
         prop_assert_eq!(simulation.unreported, 0);
-        prop_assert!(simulation.came + 2 * failed.len() as u64 >= simulation.sent, "{} of {}", simulation.came, simulation.sent);
+        let (came, sent) = (simulation.came, simulation.sent);
+        prop_assert!(came + 2 * failed.len() as u64 >= sent, "{came} of {sent}");
         simulation.wire.hosts[0].reads_until_failure = None;
         simulation.exchange();
         simulation.exchange();

@@ -26,7 +26,7 @@ impl<T: Transport> CardHost<T> {
             });
         }
         let is_left = !port.page.is_empty() || port.transport.has_launches();
-        if is_left && !port.oracle.is_astray {
+        if is_left && !port.oracle.is_misled {
             let waiting = port.page.len();
             checker.fail(Check::Drained, || format!("{end:?}: {waiting} posts are still in the page"));
         }

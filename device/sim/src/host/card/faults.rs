@@ -38,9 +38,9 @@ impl<T: Transport> CardHost<T> {
             (Place::Status, _) => return port.oracle.on_spoiled_status(words),
             _ => {}
         }
-        if !T::STANDS_ALONE && !port.oracle.is_astray {
-            port.oracle.is_astray = true;
-            checker.on_astray(port.end);
+        if !T::STANDS_ALONE && !port.oracle.is_misled {
+            port.oracle.is_misled = true;
+            checker.on_misled(port.end);
         }
     }
 }

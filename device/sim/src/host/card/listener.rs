@@ -12,7 +12,7 @@ pub(super) struct CheckedReads<'a> {
     /// A device fault affected the record.
     pub(super) is_spoiled: bool,
     /// A fault misled the peer's program. It may have posted no memory for the message, and the card may report that.
-    pub(super) is_peer_astray: bool,
+    pub(super) is_peer_misled: bool,
     /// The message that the card was about to report.
     pub(super) wanted: Option<Mark>,
 }
@@ -22,12 +22,12 @@ impl Listener for CheckedReads<'_> {
         match &self.wanted {
             _ if !self.is_spoiled => self.checker.on_received(at, from, mark, payload),
             Some(wanted) => self.checker.on_received_spoiled(at, wanted),
-            None => self.checker.on_received_astray(at, mark),
+            None => self.checker.on_received_misled(at, mark),
         }
     }
 
     fn on_wrong(&mut self, wrong: Wrong, what: impl FnOnce() -> String) {
-        if self.is_spoiled || self.is_peer_astray {
+        if self.is_spoiled || self.is_peer_misled {
             return;
         }
         let check = match wrong {

@@ -25,7 +25,7 @@ pub fn tick(host: &mut HostPort, tick: Tick, now: Option<Instant>, mut injector:
     }
     if let Some(first) = adversary.replies.first() {
         let overtaking = due.iter().filter(|kept| kept.token > first.token).count();
-        (0..overtaking).for_each(|_| adversary.dice.count(Kind::ReplyReordered));
+        (0..overtaking).for_each(|_| adversary.sampler.count(Kind::ReplyReordered));
     }
     let had_events = adversary.events > 0;
     adversary.events = tick.from(adversary.events);

@@ -61,7 +61,7 @@ pub fn receive<'s>(card: &mut Card, series: &'s mut Series, bus: &mut NodeBus, l
         nic.arrive(series, bus);
     }
     *latest = series.runs.done().iter().map(|run| run.last().at).fold(*latest, Ord::max);
-    card.counts.extrapolated += series.carried_on() as u64;
+    card.counts.extrapolated += series.extrapolated() as u64;
     let host = &mut card.host;
     if host.state.is_running {
         let words = |member: &'s Member| member.words.get(..series.stored_words).unwrap_or_default();

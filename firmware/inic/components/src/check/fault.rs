@@ -206,7 +206,7 @@ pub enum Problem {
     ),
     /// The tokens of an input come from the wrong component.
     #[error("the input of `{port}` does not come from {source_kind}")]
-    Astray {
+    WrongSource {
         /// The input.
         port: PortName,
         /// The kind that must produce them.
@@ -352,7 +352,9 @@ impl Problem {
             Self::BusyStub { .. } => "use one stub for each port".to_owned(),
             Self::Closed { port } => format!("connect `{port}`, or remove `{}`", port.component),
             Self::Circle(_) => "give one of these connections a depth of 1 or more".to_owned(),
-            Self::Astray { port, source_kind } => format!("connect the output of {source_kind} to `{port}`"),
+            Self::WrongSource { port, source_kind } => {
+                format!("connect the output of {source_kind} to `{port}`")
+            }
             Self::Needs { kind, component, .. } => format!("add a {kind}, or remove `{component}`"),
             Self::DropsRepeats { .. } => "use policy = \"go_back_n\", or genp_unreliable".to_owned(),
             Self::Acknowledged { build_acks, component } => {

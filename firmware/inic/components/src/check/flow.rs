@@ -57,8 +57,10 @@ fn sources(assembly: &Assembly, faults: &mut Vec<Fault>) {
             let path = assembly.path(end);
             let is_right = path.is_some_and(|path| kind(assembly, path.source) == Some(wanted));
             if !is_right {
-                let problem =
-                    Problem::Astray { port: PortName::of(assembly, end), source_kind: wanted.row().name };
+                let problem = Problem::WrongSource {
+                    port: PortName::of(assembly, end),
+                    source_kind: wanted.row().name,
+                };
                 faults.push(Fault { place: Place::Component(component), problem });
             }
         }
@@ -115,7 +117,7 @@ fn meetings(assembly: &Assembly, faults: &mut Vec<Fault>) {
     for genp in assembly.of_kind(Kind::Genp).filter(|genp| !sees_all(assembly, *genp)) {
         let end = assembly.input(genp, PortType::Header).unwrap_or(End { component: genp, port: 0 });
         let source_kind = Kind::SplitPacket.row().name;
-        let problem = Problem::Astray { port: PortName::of(assembly, end), source_kind };
+        let problem = Problem::WrongSource { port: PortName::of(assembly, end), source_kind };
         faults.push(Fault { place: Place::Component(genp), problem });
     }
 }

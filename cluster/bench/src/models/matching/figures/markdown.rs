@@ -153,7 +153,7 @@ fn areas(text: &mut String, measured: &Measurements) {
         let ratio = mm2 / unit_mm2;
         let _ = writeln!(text, "| {machine} | {mm2} | {printed} | {ratio:.2} | {:+.2} |", ratio - printed);
     }
-    let doubled = 4.0 * MEMORIES_MM2;
+    let total = 4.0 * MEMORIES_MM2;
     let bits = &measured.match_unit.bits;
     let memories = [
         ("program, at its actual length", bits.program),
@@ -165,8 +165,8 @@ fn areas(text: &mut String, measured: &Measurements) {
     ];
     let _ = write!(
         text,
-        "\nThe paper's {unit_mm2} mm² is CACTI's area of the unit's memories, {MEMORIES_MM2} mm², doubled for the \
-         functional units and doubled again for the list manager: {doubled:.3}. It does not give the size of each \
+        "\nThe paper's {unit_mm2} mm² is CACTI's area of the unit's memories, {MEMORIES_MM2} mm², times two for the \
+         functional units, and times two for the list manager: {total:.3}. It does not give the size of each \
          memory. The engine's sizes, for other estimates ({} words of {} bits are the program):\n\n\
          | memory | bits |\n\
          |---|---|\n",

@@ -51,7 +51,7 @@ pub(super) enum Fate {
     /// A child has made the group, and this card's host has not.
     Early,
     /// The message names a membership that does not exist.
-    Stranger,
+    Stale,
     /// The sender cannot be a member of this group, and gets the reason.
     Refused(u32),
 }
@@ -230,7 +230,7 @@ impl Group {
     pub(super) fn on_message(&mut self, io: &mut Io<'_>, source: u16, head: &Head, data: &[u8]) -> Fate {
         let Some(place) = self.links.iter().position(|link| link.node == source) else {
             let has_made_it = matches!(head.kind, Kind::Ready | Kind::Probe) && head.to == 0;
-            return if has_made_it { Fate::Refused(POST_UNALIKE) } else { Fate::Stranger };
+            return if has_made_it { Fate::Refused(POST_UNALIKE) } else { Fate::Stale };
         };
         let Some(link) = self.links.get_mut(place) else { return Fate::Ignored };
         let is_over = self.ended.is_some();
@@ -262,9 +262,9 @@ impl Group {
             _ if is_over || (!link.is_parent && link.theirs == 0) => return Fate::Ignored,
             // The parent learned this membership from its announcement.
             _ if link.is_parent && link.theirs == 0 && head.to == self.own => link.theirs = head.from,
-            _ if link.theirs != head.from => return Fate::Stranger,
+            _ if link.theirs != head.from => return Fate::Stale,
             (false, Kind::Ready | Kind::Leave | Kind::Probe) if head.to == 0 => {}
-            _ if head.to != self.own => return Fate::Stranger,
+            _ if head.to != self.own => return Fate::Stale,
             _ => {}
         }
         match head.kind {

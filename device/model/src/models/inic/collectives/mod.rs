@@ -253,13 +253,13 @@ impl Collectives {
         let fate = match self.groups.get_mut(&told.group) {
             Some(group) => group.on_message(&mut io, source, &told, data),
             None if told.kind == Kind::Ready => Fate::Early,
-            None => Fate::Stranger,
+            None => Fate::Stale,
         };
         let at = io.at;
         match fate {
             Fate::Taken | Fate::Ignored => {}
             Fate::Early => self.on_early(source, &told, card),
-            Fate::Stranger => self.on_stranger(at, source, &told, card),
+            Fate::Stale => self.on_stale(at, source, &told, card),
             Fate::Refused(result) => {
                 let own = self.groups.get(&told.group).map_or(told.to, |group| group.own);
                 let code = result as u8;
@@ -282,7 +282,7 @@ impl Collectives {
     }
 
     /// A message for a membership that does not exist.
-    fn on_stranger(&mut self, at: Time, source: u16, told: &Head, card: &mut Card) {
+    fn on_stale(&mut self, at: Time, source: u16, told: &Head, card: &mut Card) {
         let key = (source, told.group);
         match told.kind {
             Kind::Leave if self.early.get(&key).is_some_and(|early| early.theirs == told.from) => {
