@@ -1,5 +1,6 @@
 //! Parts that NIC models are composed of. A model composes them and adds the units of its paper.
 //!
+//! * `card`: the methods that every card has alike;
 //! * [`host_interface`]: one master's transactions on its node's bus;
 //! * [`effects`]: effects of a card's units, queued and priced; [`counters`]: counters of every card;
 //! * [`obligation`]: work that must be completed or cancelled, and never forgotten;
@@ -16,6 +17,7 @@
 //! * [`go_back_n`]: a reliable link between two cards on a lossy wire;
 //! * [`sequence`]: arithmetic of numbers that wrap; [`timers`]: deadlines by name;
 
+pub(crate) mod card;
 pub mod control;
 pub mod counters;
 pub mod credit;

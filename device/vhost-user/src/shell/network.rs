@@ -21,19 +21,19 @@ use crate::ethernet::frame::MAX_FRAME_BYTES;
 use crate::ethernet::header::LinkHeader;
 use crate::watch::taps::Taps;
 
-/// The switch, and frames under way.
+/// The switch, and frames in flight.
 pub struct Network {
     switching: Switching,
-    /// What goes wrong on each link, in the words of whoever set it.
+    /// The faults of each node's link, as the cluster file or the monitor set them.
     faults: Vec<niclab_spec::Faults>,
-    /// Whether that is anything.
+    /// Whether each node's link has faults.
     is_faulty: Vec<bool>,
-    /// Of any of them.
+    /// Whether any link has faults.
     is_any_faulty: bool,
     /// Frames in flight.
     pub frames: FramesInFlight,
     deliveries: Deliveries,
-    /// A header, and silence as long as the longest frame: the fabric wants to see a frame's length.
+    /// A header, and zeros up to the longest frame: the fabric takes a frame's length from a slice of it.
     blank: Vec<u8>,
     latest: Time,
     /// The observers.
@@ -41,7 +41,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Nothing under way.
+    /// A network without frames in flight.
     pub fn new(switching: Switching, nodes: usize) -> Self {
         Self {
             faults: vec![niclab_spec::Faults::default(); nodes],
@@ -56,26 +56,26 @@ impl Network {
         }
     }
 
-    /// The same switch, for a part of the nodes.
+    /// The same switch, for a lock domain.
     pub fn of_domain(&self) -> Self {
         Self::new(self.switching.clone(), 0)
     }
 
-    /// Takes over what is under way in a part of the nodes.
+    /// Takes the frames in flight of a lock domain.
     pub fn absorb(&mut self, domain: &mut Self) {
         while let Some(InFlight { at, head, to, frame, message, concern, .. }) = domain.frames.pop() {
             self.push(&Delivery { to, head, at, corrupt: None }, frame, message, concern, false);
         }
     }
 
-    /// To which node a frame goes, where that is known from the start.
+    /// The route of a frame, if it is known from the start.
     #[inline]
     pub fn known_way(&self, frame: &[u8]) -> Option<KnownWay> {
         self.switching.known_way(frame)
     }
 
-    /// Prices the way of a packet from one card to the other. Nothing else is under way and no link is faulty, so that
-    /// it has one arrival, or none where a link or its queue is in the way.
+    /// Prices a packet from one card to another. No other frame is in flight and no link is faulty, so the packet
+    /// arrives once. None if a link or its queue drops it.
     #[inline]
     pub fn pass(&mut self, from: &mut Port, to: &mut Port, packet: &InlinePacket) -> Option<Passage> {
         let &InlinePacket { ready, to: number, is_routed, bytes, message, .. } = packet;
@@ -85,13 +85,13 @@ impl Network {
         Some(passage)
     }
 
-    /// How many packets of a way cross from one port to the other as a series: see [`Switching::packets_in_batch`].
+    /// Max packets of `way` that cross from one port to another as a batch: see [`Switching::packets_in_batch`].
     #[inline]
     pub fn packets_in_batch(&self, from: &Port, to: &Port, way: &Way) -> usize {
         self.switching.packets_in_batch(from, to, (way.bytes, way.is_routed))
     }
 
-    /// Prices the way of a series of packets: as [`Network::pass`] does that of each.
+    /// Prices a batch of packets, as [`Network::pass`] prices each.
     #[inline]
     pub fn pass_series(&mut self, from: &mut Port, to: &mut Port, series: &mut Series) {
         let kind = (series.way.bytes, series.way.is_routed);
@@ -101,7 +101,7 @@ impl Network {
         self.latest = tails.fold(self.latest, Time::max);
     }
 
-    /// All that it is, to hold two against one another.
+    /// Its state as text, so that tests can compare two networks.
     #[cfg(test)]
     pub fn whole(&self) -> String {
         let Self { switching, faults, frames, latest, .. } = self;
@@ -113,7 +113,7 @@ impl Network {
         self.latest
     }
 
-    /// What goes wrong on a node's link from now on.
+    /// Sets the faults of a node's link.
     pub fn set_faults(&mut self, node: u16, wanted: &niclab_spec::Faults, port: &mut Port) {
         let faults = wanted.to_model();
         let number = usize::from(node);
@@ -125,7 +125,7 @@ impl Network {
         port.set_faults(faults);
     }
 
-    /// What goes wrong on each node's link, by node.
+    /// The faults of each link, by node.
     pub fn faults(&self) -> &[niclab_spec::Faults] {
         &self.faults
     }
@@ -136,8 +136,8 @@ impl Network {
         self.is_any_faulty
     }
 
-    /// Sends a frame of a model. When it has one sound arrival and nothing else is under way, that is given back, and
-    /// the frame need not be kept; otherwise its arrivals are under way afterwards.
+    /// Sends a frame of a model. If it has one intact arrival and no other frame is in flight, returns the arrival, and
+    /// keeps no copy of the frame. Otherwise puts all its arrivals in flight.
     #[inline]
     pub fn send(
         &mut self,
@@ -149,7 +149,7 @@ impl Network {
         concern: Concern,
     ) -> Option<Delivery> {
         if concern == Concern::All {
-            // The Ethernet function beside the station hears it without the link.
+            // The node's own Ethernet function receives a MAC endpoint's broadcast without crossing the link.
             let own = Delivery { to: from, head: ready.head, at: ready.tail, corrupt: None };
             self.push(&own, Carried::Whole(frame.clone()), message, Concern::Host, false);
         }
@@ -167,7 +167,7 @@ impl Network {
         } else {
             self.switching.forward(ports, ready, from, frame, message, &mut self.deliveries);
         }
-        // Without faults on any link a frame has one arrival, and is sound.
+        // Without faults on any link, a single arrival is intact and not delayed.
         if let (&[only], None) = (self.deliveries.as_slice(), reordered) {
             if self.frames.is_idle() {
                 self.latest = self.latest.max(only.at);
@@ -177,7 +177,7 @@ impl Network {
             return None;
         }
         let is_late = reordered != self.reordered(ports);
-        // The double of a late frame is not late.
+        // The duplicate of a delayed frame is not delayed.
         let late = self.deliveries.iter().map(|delivery| delivery.at).max();
         for delivery in std::mem::take(&mut self.deliveries) {
             let (mut copy, mut concern) = (frame.clone(), concern);
@@ -196,15 +196,15 @@ impl Network {
         None
     }
 
-    /// Whether data of guests may be lent to frames: nobody looks at them on their way, or keeps, changes or doubles
+    /// Whether frames may borrow payload of guests: no observer sees them, and no fault delays, changes or duplicates
     /// them.
     #[inline]
     pub fn may_lend(&self) -> bool {
         !self.taps.is_any() && !self.is_any_faulty()
     }
 
-    /// Sends a frame of a model whose data is lent, while [`Network::may_lend`], on its `way` where that is known. As
-    /// [`Network::send`]: the frame is given back when it arrives at once, and is under way otherwise.
+    /// Sends a frame with borrowed payload, while [`Network::may_lend`]; on the route `way`, if that is known. As
+    /// [`Network::send`], it returns the frame with its single arrival, or puts the frame in flight.
     #[inline]
     pub fn send_lent(
         &mut self,
@@ -224,8 +224,8 @@ impl Network {
             if let Some(place) = self.blank.get_mut(..head.len()) {
                 place.copy_from_slice(head);
             }
-            let silence = self.blank.get(..frame_bytes).unwrap_or_default();
-            self.switching.forward(ports, ready, from, silence, message, &mut self.deliveries);
+            let padded = self.blank.get(..frame_bytes).unwrap_or_default();
+            self.switching.forward(ports, ready, from, padded, message, &mut self.deliveries);
         }
         match self.deliveries.as_slice() {
             &[only] if self.frames.is_idle() => {
@@ -237,7 +237,7 @@ impl Network {
                 self.push(&only, Carried::Lent(frame), message, Concern::Card, false);
             }
             [] => {}
-            // To a node that there is not: everybody gets it.
+            // The node does not exist, so the switch floods the frame.
             _ => {
                 let frame = frame.into_owned();
                 for delivery in std::mem::take(&mut self.deliveries) {
@@ -248,7 +248,7 @@ impl Network {
         None
     }
 
-    /// Sends a frame of a model; its arrivals are under way afterwards.
+    /// Sends a frame of a model, and puts its arrivals in flight.
     #[inline]
     pub fn keep(
         &mut self,
@@ -288,7 +288,7 @@ impl Network {
         self.frames.push(delivery, frame, message, concern, is_held);
     }
 
-    /// Frames that faults on links have held back so far; only counted where a link is faulty.
+    /// Frames that faults on links have delayed so far. None if no link is faulty.
     #[inline]
     pub fn reordered(&self, ports: &mut impl Ports) -> Option<u64> {
         if !self.is_any_faulty() {
@@ -298,8 +298,8 @@ impl Network {
         Some(numbers.filter_map(|number| Some(ports.port(number)?.counters().reordered)).sum())
     }
 
-    /// Prices an Ethernet frame of `bytes` that begins with `header`, and says who gets it. Its bytes stay where they
-    /// are.
+    /// Prices an Ethernet frame of `bytes` that begins with `header`. Its `deliveries` say who receives it. Its bytes
+    /// stay in guest memory.
     #[inline]
     pub fn forward(
         &mut self,
@@ -321,7 +321,7 @@ impl Network {
         }
     }
 
-    /// Sends a frame over its sender's link and through the switch. Returns when it is ready for which link.
+    /// Sends a frame over its sender's link and through the switch. Returns when it is ready for each output link.
     pub fn enter(
         &mut self,
         ports: &mut impl Ports,
@@ -353,7 +353,7 @@ impl Network {
         deliveries
     }
 
-    /// To which node Ethernet frames of `bytes` that begin with `header` go as a series: see [`Switching::series_way`].
+    /// The node to which Ethernet frames of `bytes` with this header go as a batch: see [`Switching::series_way`].
     #[inline]
     pub fn series_way(
         &mut self,
@@ -368,7 +368,7 @@ impl Network {
         self.switching.series_way(ports, from, self.blank.get(..bytes)?)
     }
 
-    /// Prices Ethernet frames of one length from one node to another: see [`Switching::forward_series`].
+    /// Prices a batch of Ethernet frames from one node to another: see [`Switching::forward_series`].
     #[inline]
     pub fn forward_series(
         &mut self,
@@ -379,12 +379,12 @@ impl Network {
         last: Option<TraceTag>,
     ) {
         self.switching.forward_series(ports, way, bytes, frames, last);
-        // The last of a link's frames comes last.
+        // A link keeps the order, so the last frame arrives last.
         let latest = frames.iter().rev().find_map(|frame| frame.at);
         self.latest = self.latest.max(latest.unwrap_or_default());
     }
 
-    /// The same for an Ethernet frame of which all bytes are there, shown to those who watch.
+    /// [`Network::forward`] of an Ethernet frame with all its bytes, which observers see.
     #[cold]
     pub fn forward_shown(
         &mut self,
@@ -412,7 +412,7 @@ mod tests {
 
     use super::*;
 
-    /// A network whose second node's link does this to every frame, and its ports.
+    /// A network whose second node's link has these faults, and its ports.
     fn with_faults(faults: &niclab_spec::Faults) -> (Network, Vec<Port>) {
         let fabric = Fabric::new(&FabricConfig {
             links: vec![LinkConfig::ethernet(1_000_000_000); 2],
@@ -432,11 +432,11 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_were_held_back_at_the_look_before_arrive_and_no_others() {
+    fn only_frames_delayed_at_the_previous_call_are_released() {
         let faults = niclab_spec::Faults { reorder: 1.0, ..niclab_spec::Faults::default() };
         let (mut network, mut ports) = with_faults(&faults);
         send(&mut network, &mut ports);
-        assert!(!network.frames.release_starved() && !network.frames.is_moving(), "seen for the first time");
+        assert!(!network.frames.release_starved() && !network.frames.is_moving(), "delayed since the first call");
         send(&mut network, &mut ports);
         assert!(network.frames.release_starved());
         assert_eq!(network.frames.counts(), (1, 1));
@@ -446,12 +446,12 @@ mod tests {
     }
 
     #[test]
-    fn duplicate_of_a_late_frame_is_not_late() {
+    fn duplicate_of_a_delayed_frame_is_not_delayed() {
         let faults = niclab_spec::Faults { duplicate: 1.0, reorder: 1.0, ..niclab_spec::Faults::default() };
         let (mut network, mut ports) = with_faults(&faults);
         send(&mut network, &mut ports);
-        let double = network.frames.pop_moving().expect("the duplicate is in flight");
+        let duplicate = network.frames.pop_moving().expect("the duplicate is in flight");
         assert_eq!(network.frames.counts(), (1, 0));
-        assert!(network.frames.held()[0].at > double.at);
+        assert!(network.frames.held()[0].at > duplicate.at);
     }
 }

@@ -16,13 +16,12 @@ use crate::models::gamma::interrupts::Interrupts;
 use crate::models::gamma::receive::{Receive, Stores};
 use crate::models::gamma::transmit::Transmit;
 use crate::nic::frame::SharedFrame;
-use crate::nic::{DescriptorQueue, HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
+use crate::nic::{DescriptorQueue, Input, Nic, Observed, Statistics};
+use crate::parts::card::{nic_of_effects, observed_of_effects};
 use crate::parts::control::{self, Answer, ControlError, Controlled};
 use crate::parts::descriptor_ring::RingFault;
 use crate::parts::effects::{ReplyDue, WorkPrices, empty_reply, reply_of};
 use crate::parts::host_interface::HostInterface;
-use crate::platform::ledger::Ledger;
-use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
@@ -300,19 +299,7 @@ impl Controlled for Gamma {
 }
 
 impl Nic for Gamma {
-    fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
-        self.effects.interface.enter(node);
-        self.take(now, input);
-        self.effects.interface.leave(node);
-    }
-
-    fn memory_named_by(&self, request: &[u8]) -> HostRanges {
-        control::memory_named_by::<Self>(request)
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        self.effects.poll()
-    }
+    nic_of_effects!(effects);
 
     fn poll_timeout(&self) -> Option<Time> {
         self.poll_work()
@@ -342,24 +329,10 @@ impl Nic for Gamma {
 }
 
 impl Observed for Gamma {
+    observed_of_effects!(effects);
+
     fn delivered(&self, port: u32) -> u64 {
         self.delivered.get(port as usize).copied().unwrap_or(0)
-    }
-
-    fn unordered(&self) -> u64 {
-        self.effects.counters.card.unordered
-    }
-
-    fn ledger(&self) -> &Ledger {
-        self.effects.interface.ledger()
-    }
-
-    fn ledger_mut(&mut self) -> &mut Ledger {
-        self.effects.interface.ledger_mut()
-    }
-
-    fn statistics(&self, shell: &ShellCounts) -> Statistics {
-        self.effects.counters.statistics(shell)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -21,7 +21,8 @@ use crate::models::grim::endpoint::Endpoint;
 use crate::models::grim::link::Link;
 use crate::models::grim::peripheral_port::PeripheralPort;
 use crate::models::grim::schedule::Schedule;
-use crate::nic::{HostRanges, Input, Nic, Observed, Output, PageStore, Register, ShellCounts, Statistics};
+use crate::nic::{Input, Nic, Observed, PageStore, Register, Statistics};
+use crate::parts::card::{nic_of_effects, observed_of_effects};
 use crate::parts::control::{self, Answer, ControlError, Controlled};
 use crate::parts::effects::{ReplyDue, WORD_BYTES, WorkPrices, empty_reply};
 use crate::parts::host_interface::{BusTransfer, HostInterface, Machine};
@@ -30,7 +31,6 @@ use crate::parts::region_control::Carried;
 use crate::parts::regions::Regions;
 use crate::parts::timers::{TimerName, Timers};
 use crate::platform::ledger::Ledger;
-use crate::platform::node_bus::NodeBus;
 use crate::platform::profile::MachineCycles;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Span, Time};
@@ -409,19 +409,7 @@ impl Grim {
 }
 
 impl Nic for Grim {
-    fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
-        self.effects.interface.enter(node);
-        self.take(now, input);
-        self.effects.interface.leave(node);
-    }
-
-    fn memory_named_by(&self, request: &[u8]) -> HostRanges {
-        control::memory_named_by::<Self>(request)
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        self.effects.poll()
-    }
+    nic_of_effects!(effects);
 
     fn poll_timeout(&self) -> Option<Time> {
         self.timers.next().into_iter().chain(self.poll_work()).min()
@@ -449,25 +437,15 @@ impl Nic for Grim {
 }
 
 impl Observed for Grim {
+    observed_of_effects!(effects);
+
     fn delivered(&self, port: u32) -> u64 {
         self.port(port).map_or(0, |port| port.endpoint.queue.stored())
-    }
-
-    fn unordered(&self) -> u64 {
-        self.effects.counters.card.unordered
     }
 
     fn begin_part(&mut self, at: Time) {
         self.processor.rest_until(at);
         self.schedule.restart();
-    }
-
-    fn ledger(&self) -> &Ledger {
-        self.effects.interface.ledger()
-    }
-
-    fn ledger_mut(&mut self) -> &mut Ledger {
-        self.effects.interface.ledger_mut()
     }
 
     fn peripherals(&self) -> Vec<(&'static str, &Ledger)> {
@@ -476,10 +454,6 @@ impl Observed for Grim {
 
     fn peripheral_ledgers_mut(&mut self) -> Vec<&mut Ledger> {
         self.peripherals.iter_mut().map(PeripheralPort::ledger_mut).collect()
-    }
-
-    fn statistics(&self, shell: &ShellCounts) -> Statistics {
-        self.effects.counters.statistics(shell)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

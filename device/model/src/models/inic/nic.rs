@@ -22,14 +22,14 @@ use crate::models::inic::control::Operation;
 use crate::models::inic::counters::{Counters, Effects};
 use crate::models::inic::token::{Packet, Token};
 use crate::nic::hand_over::{HandOver, HandOverError, Progress, Switch};
-use crate::nic::{HostRanges, Input, Nic, Observed, Output, PageStore, Register, ShellCounts, Statistics};
+use crate::nic::{Input, Nic, Observed, PageStore, Register, Statistics};
+use crate::parts::card::{nic_of_effects, observed_of_effects};
 use crate::parts::control::{self, Answer, ControlError, Controlled};
 use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply, reply_of};
 use crate::parts::host_interface::{BusTransfer, HostInterface};
 use crate::parts::image_reads::ImageReads;
 use crate::parts::region_control::Carried;
 use crate::parts::regions::{RegionError, Regions};
-use crate::platform::ledger::Ledger;
 use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
@@ -392,15 +392,7 @@ impl Controlled for Inic {
 }
 
 impl Nic for Inic {
-    fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
-        self.card.effects.interface.enter(node);
-        self.take(now, input);
-        self.card.effects.interface.leave(node);
-    }
-
-    fn memory_named_by(&self, request: &[u8]) -> HostRanges {
-        control::memory_named_by::<Self>(request)
-    }
+    nic_of_effects!(card.effects);
 
     fn hand_over(&mut self, now: Time, step: HandOver<'_>, node: &mut NodeBus) -> Result<(), HandOverError> {
         self.card.effects.interface.enter(node);
@@ -416,10 +408,6 @@ impl Nic for Inic {
 
     fn epoch(&self) -> u16 {
         self.epoch
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        self.card.effects.poll()
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -445,25 +433,11 @@ impl Nic for Inic {
 }
 
 impl Observed for Inic {
+    observed_of_effects!(card.effects);
+
     fn delivered(&self, port: u32) -> u64 {
         let port = self.card.port.as_ref().filter(|_| port == PORT as u32);
         port.map_or(0, |port| port.queue.stored())
-    }
-
-    fn unordered(&self) -> u64 {
-        self.counters().card.unordered
-    }
-
-    fn ledger(&self) -> &Ledger {
-        self.card.effects.interface.ledger()
-    }
-
-    fn ledger_mut(&mut self) -> &mut Ledger {
-        self.card.effects.interface.ledger_mut()
-    }
-
-    fn statistics(&self, shell: &ShellCounts) -> Statistics {
-        self.counters().statistics(shell)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

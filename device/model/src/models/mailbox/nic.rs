@@ -11,7 +11,8 @@ use crate::models::mailbox::config::{Config, ConfigError, LONGEST_WAIT, MAX_PART
 use crate::models::mailbox::counters::{Counters, Effects};
 use crate::models::mailbox::wire::{Header, Kind, WireError};
 use crate::nic::Address;
-use crate::nic::{FrameBytes, HostRanges, Input, Nic, Observed, Output, PageStore, ShellCounts, Statistics};
+use crate::nic::{FrameBytes, Input, Nic, Observed, PageStore, Statistics};
+use crate::parts::card::{nic_of_effects, observed_of_effects};
 use crate::parts::control::{self, Answer, ControlError, Controlled};
 use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply};
 use crate::parts::host_interface::{BusTransfer, HostInterface};
@@ -20,8 +21,6 @@ use crate::parts::port::{ReceiveQueue, RequesterPage};
 use crate::parts::routes::Operation;
 use crate::parts::slice::Slice;
 use crate::parts::timers::{TimerName, Timers};
-use crate::platform::ledger::Ledger;
-use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Span, Time};
 
@@ -436,19 +435,7 @@ impl Mailbox {
 }
 
 impl Nic for Mailbox {
-    fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
-        self.effects.interface.enter(node);
-        self.take(now, input);
-        self.effects.interface.leave(node);
-    }
-
-    fn memory_named_by(&self, request: &[u8]) -> HostRanges {
-        control::memory_named_by::<Self>(request)
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        self.effects.poll()
-    }
+    nic_of_effects!(effects);
 
     fn poll_timeout(&self) -> Option<Time> {
         self.timers.next()
@@ -468,24 +455,10 @@ impl Nic for Mailbox {
 }
 
 impl Observed for Mailbox {
+    observed_of_effects!(effects);
+
     fn delivered(&self, port: u32) -> u64 {
         self.port(port).map_or(0, |port| port.queue.stored())
-    }
-
-    fn unordered(&self) -> u64 {
-        self.effects.counters.card.unordered
-    }
-
-    fn ledger(&self) -> &Ledger {
-        self.effects.interface.ledger()
-    }
-
-    fn ledger_mut(&mut self) -> &mut Ledger {
-        self.effects.interface.ledger_mut()
-    }
-
-    fn statistics(&self, shell: &ShellCounts) -> Statistics {
-        self.effects.counters.statistics(shell)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -18,18 +18,14 @@ use crate::models::matching::port::Port;
 use crate::models::matching::program;
 use crate::models::matching::transport::Transport;
 use crate::models::matching::wire::seal;
-use crate::nic::{
-    Finish, FrameBytes, HostRanges, Input, Nic, Observed, Output, PageStore, Register, ShellCounts,
-    Statistics,
-};
+use crate::nic::{Finish, FrameBytes, Input, Nic, Observed, PageStore, Register, Statistics};
+use crate::parts::card::{nic_of_effects, observed_of_effects};
 use crate::parts::control::{self, Answer, ControlError, Controlled};
 use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply};
 use crate::parts::host_interface::{BusTransfer, HostInterface};
 use crate::parts::image_reads::ImageReads;
 use crate::parts::region_control::Carried;
 use crate::parts::regions::RegionError;
-use crate::platform::ledger::Ledger;
-use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
@@ -339,21 +335,7 @@ impl Controlled for Match {
 }
 
 impl Nic for Match {
-    #[inline]
-    fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
-        self.ends.effects.interface.enter(node);
-        self.take(now, input);
-        self.ends.effects.interface.leave(node);
-    }
-
-    fn memory_named_by(&self, request: &[u8]) -> HostRanges {
-        control::memory_named_by::<Self>(request)
-    }
-
-    #[inline]
-    fn poll_output(&mut self) -> Option<Output> {
-        self.ends.effects.poll()
-    }
+    nic_of_effects!(ends.effects);
 
     #[inline]
     fn poll_timeout(&self) -> Option<Time> {
@@ -382,28 +364,14 @@ impl Nic for Match {
 }
 
 impl Observed for Match {
+    observed_of_effects!(ends.effects);
+
     fn delivered(&self, port: u32) -> u64 {
         self.ends.ports.get(port as usize).and_then(Option::as_ref).map_or(0, |port| port.queue.stored())
     }
 
-    fn unordered(&self) -> u64 {
-        self.counters().card.unordered
-    }
-
     fn unreported(&self) -> u64 {
         self.counters().unreported
-    }
-
-    fn ledger(&self) -> &Ledger {
-        self.ends.effects.interface.ledger()
-    }
-
-    fn ledger_mut(&mut self) -> &mut Ledger {
-        self.ends.effects.interface.ledger_mut()
-    }
-
-    fn statistics(&self, shell: &ShellCounts) -> Statistics {
-        self.counters().statistics(shell)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

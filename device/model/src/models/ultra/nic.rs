@@ -13,12 +13,12 @@ use crate::models::ultra::requester::Requester;
 use crate::models::ultra::wire::{Address, MAX_WORDS};
 use crate::nic::packet::EffectQueue;
 use crate::nic::series::{InSeries, Series, Way};
-use crate::nic::{HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
+use crate::nic::{Input, Nic, Observed, Statistics};
+use crate::parts::card::{nic_of_effects, observed_of_effects};
 use crate::parts::control::{self, Answer, ControlError, Controlled};
 use crate::parts::effects::{ReplyDue, WorkPrices, empty_reply};
 use crate::parts::host_interface::HostInterface;
 use crate::parts::routes::Operation;
-use crate::platform::ledger::Ledger;
 use crate::platform::node_bus::NodeBus;
 use crate::time::Time;
 
@@ -217,21 +217,7 @@ impl Ultra {
 }
 
 impl Nic for Ultra {
-    #[inline]
-    fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
-        self.effects.interface.enter(node);
-        self.take(now, input);
-        self.effects.interface.leave(node);
-    }
-
-    fn memory_named_by(&self, request: &[u8]) -> HostRanges {
-        control::memory_named_by::<Self>(request)
-    }
-
-    #[inline]
-    fn poll_output(&mut self) -> Option<Output> {
-        self.effects.poll()
-    }
+    nic_of_effects!(effects);
 
     #[inline]
     fn effect_queue(&mut self) -> Option<&mut EffectQueue> {
@@ -287,20 +273,10 @@ impl InSeries for Ultra {
 }
 
 impl Observed for Ultra {
+    observed_of_effects!(effects);
+
     fn delivered(&self, port: u32) -> u64 {
         self.completer.stored(port as usize)
-    }
-
-    fn unordered(&self) -> u64 {
-        self.effects.counters.card.unordered
-    }
-
-    fn ledger(&self) -> &Ledger {
-        self.effects.interface.ledger()
-    }
-
-    fn ledger_mut(&mut self) -> &mut Ledger {
-        self.effects.interface.ledger_mut()
     }
 
     fn whole(&self) -> Option<&dyn Debug> {
@@ -309,9 +285,5 @@ impl Observed for Ultra {
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         self.effects.counters.by_name().into()
-    }
-
-    fn statistics(&self, shell: &ShellCounts) -> Statistics {
-        self.effects.counters.statistics(shell)
     }
 }

@@ -1,37 +1,36 @@
-//! What is under way, the earliest first.
+//! A queue of items in their order, the first one first.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Things in their order, of which no two are equal. What is put in behind all that is there, as the frames of one
-/// sender and the answers of one receiver mostly are, stays where it is put until it is taken out; only what overtakes
-/// others is sorted.
+/// Items in their order, of which no two are equal. Only an item that overtakes others is sorted. Frames of one sender,
+/// and replies of one receiver, mostly come after all others.
 #[derive(Debug)]
 pub struct InOrder<T> {
-    /// In their order.
+    /// Items that came after all others in it, in their order.
     run: VecDeque<T>,
     overtaking: BinaryHeap<Reverse<T>>,
 }
 
 impl<T: Ord> InOrder<T> {
-    /// Nothing.
+    /// An empty queue.
     pub const fn new() -> Self {
         Self { run: VecDeque::new(), overtaking: BinaryHeap::new() }
     }
 
-    /// Whether there is nothing.
+    /// Whether it is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.run.is_empty() && self.overtaking.is_empty()
     }
 
-    /// How many there are.
+    /// Number of items.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.run.len() + self.overtaking.len()
     }
 
-    /// Puts another one in.
+    /// Adds an item.
     #[inline]
     pub fn push(&mut self, next: T) {
         if self.run.back().is_none_or(|last| *last < next) {
@@ -41,7 +40,7 @@ impl<T: Ord> InOrder<T> {
         }
     }
 
-    /// Takes the first one out.
+    /// Removes the first item.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         let is_overtaken = match (self.run.front(), self.overtaking.peek()) {
@@ -51,7 +50,7 @@ impl<T: Ord> InOrder<T> {
         if is_overtaken { self.overtaking.pop().map(|Reverse(first)| first) } else { self.run.pop_front() }
     }
 
-    /// Changes all of them in what their order does not depend on.
+    /// Changes all items, but not their order.
     pub fn for_each_mut(&mut self, mut change: impl FnMut(&mut T)) {
         self.run.iter_mut().for_each(&mut change);
         let mut overtaking = std::mem::take(&mut self.overtaking).into_vec();
@@ -76,7 +75,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_of_all_comes_first(steps in prop::collection::vec(prop::option::weighted(0.6, 0..20_u32), 0..200)) {
+        fn pop_removes_the_first_of_all_items(
+            steps in prop::collection::vec(prop::option::weighted(0.6, 0..20_u32), 0..200),
+        ) {
             let (mut found, mut plain) = (InOrder::new(), BTreeSet::new());
             for (number, step) in steps.into_iter().enumerate() {
                 match step {

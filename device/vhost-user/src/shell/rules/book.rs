@@ -1,4 +1,4 @@
-//! What was broken, and what the node did before.
+//! The rules that a node broke, and its operations before each.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -14,15 +14,15 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::shell::events::cause_name;
 
-/// Entries of the log. (The attack: a guest that breaks rules without end.)
+/// Max entries of the log. (The attack: a guest breaks rules without end.)
 const MAX_LOG: usize = 64;
-/// Of one rule so many are logged; then they are only counted, so that one that is broken all the time leaves room for
-/// others, and costs no words.
+/// Max log entries for one rule; further ones are only counted. So a rule that is broken all the time leaves room for
+/// others, and costs no formatting.
 const MAX_LOGGED_OF_RULE: u64 = 16;
 /// Operations that an entry shows.
 const OPERATIONS: usize = 8;
 
-/// Wakes whoever waits for the next rule to be broken, on any node.
+/// Wakes the threads that wait for the next broken rule of any node.
 #[derive(Debug, Default)]
 pub struct Alarm {
     total: Mutex<u64>,
@@ -40,7 +40,7 @@ impl Alarm {
         *self.total.lock()
     }
 
-    /// Waits until more were broken than `seen`, at most so long.
+    /// Waits until more than `seen` rules are broken, but not longer than `wall`. Returns the number of broken rules.
     pub fn wait(&self, seen: u64, wall: Duration) -> u64 {
         let mut total = self.total.lock();
         self.more.wait_while_for(&mut total, |total| *total <= seen, wall);
@@ -48,30 +48,30 @@ impl Alarm {
     }
 }
 
-/// Something that a node, or its card for it, did.
+/// An operation of a node, or of its card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// The driver, or the guest, began anew.
+    /// The driver or the guest reset the device.
     Reset,
-    /// A request was taken.
+    /// The card took a request.
     Request(u32),
-    /// It was answered.
+    /// The card replied with this status.
     Reply(u32, u32),
-    /// A slot was taken.
+    /// The card took a post.
     Launch { port: u32, number: u64, code: u32 },
-    /// A register was read that had changed.
+    /// The card read a changed register.
     Register { port: u32, register: Register },
-    /// So many doorbells were heard.
+    /// The driver rang the doorbell this often.
     Doorbells(u64),
-    /// A slice or an event was stored.
+    /// The card stored a slice or an event.
     Slice { port: u32, number: u64 },
-    /// The status line was stored.
+    /// The card stored the status line.
     Status { port: u32, launched: u64 },
-    /// An event was told.
+    /// The card reported an event.
     Event { cause: u32, port: u32 },
-    /// A descriptor of a ring was taken.
+    /// The card took a descriptor of a ring.
     Descriptor { ring: u32, address: u64 },
-    /// A descriptor of a ring was given back.
+    /// The card returned a descriptor of a ring.
     GivenBack { ring: u32, address: u64, status: u32 },
 }
 
@@ -80,8 +80,8 @@ impl fmt::Display for Operation {
         match *self {
             Self::Reset => write!(f, "the device was reset"),
             Self::Request(operation) => write!(f, "request {}", Named(operation)),
-            Self::Reply(operation, status) => write!(f, "answer to {}: status {status}", Named(operation)),
-            Self::Launch { port, number, code } => write!(f, "port {port}: launch {number}, code {code:#x}"),
+            Self::Reply(operation, status) => write!(f, "reply to {}: status {status}", Named(operation)),
+            Self::Launch { port, number, code } => write!(f, "port {port}: post {number}, code {code:#x}"),
             Self::Register { port, register } => match register {
                 Register::Released(slices) => write!(f, "port {port}: released {slices}"),
                 Register::Armed(slice) => write!(f, "port {port}: armed {slice}"),
@@ -92,14 +92,14 @@ impl fmt::Display for Operation {
             Self::Status { port, launched } => {
                 write!(f, "port {port}: the card stored the status line, launched {launched}")
             }
-            Self::Event { cause, port } => write!(f, "port {port}: the card told {}", cause_name(cause)),
+            Self::Event { cause, port } => write!(f, "port {port}: the card reported {}", cause_name(cause)),
             Self::Descriptor { ring, address } => {
                 write!(f, "{} ring: the card took the descriptor at {address:#x}", ring_name(ring))
             }
             Self::GivenBack { ring, address, status } => {
                 write!(
                     f,
-                    "{} ring: the card gave the descriptor at {address:#x} back, status {status:#x}",
+                    "{} ring: the card returned the descriptor at {address:#x}, status {status:#x}",
                     ring_name(ring)
                 )
             }
@@ -148,7 +148,7 @@ impl fmt::Display for Named {
     }
 }
 
-/// What a node has broken.
+/// The rules that a node has broken.
 #[derive(Debug)]
 pub struct Book {
     alarm: Arc<Alarm>,
@@ -157,12 +157,12 @@ pub struct Book {
     total: u64,
     log: VecDeque<BrokenRule>,
     operations: VecDeque<Operation>,
-    /// The host's clock, when it was looked at last.
+    /// The host's clock at the last [`Book::at`].
     now: Time,
 }
 
 impl Book {
-    /// Nothing is broken.
+    /// A book without a broken rule.
     pub fn new(alarm: &Arc<Alarm>, started: Instant) -> Self {
         Self {
             alarm: Arc::clone(alarm),
@@ -180,24 +180,24 @@ impl Book {
         self.counts.iter().map(|(name, count)| (*name, *count))
     }
 
-    /// The last of them.
+    /// The latest broken rules.
     pub fn log(&self) -> impl Iterator<Item = &BrokenRule> {
         self.log.iter()
     }
 
-    /// The guest was there when this was broken. Nothing where it is in the log no more.
+    /// Records where the guest was when it broke this rule, if the log still has the entry.
     pub fn place(&mut self, number: u64, guest_at: &str) {
         if let Some(entry) = self.log.iter_mut().find(|entry| entry.number == number) {
             entry.guest_at = Some(guest_at.to_owned());
         }
     }
 
-    /// The host's clock.
+    /// Sets the host's clock.
     pub fn at(&mut self, now: Time) {
         self.now = now;
     }
 
-    /// This was done.
+    /// Records an operation.
     pub(super) fn note(&mut self, operation: Operation) {
         if self.operations.len() >= OPERATIONS {
             self.operations.pop_front();
@@ -205,10 +205,10 @@ impl Book {
         self.operations.push_back(operation);
     }
 
-    /// The rule of this name was broken; `seen` is proof.
+    /// Records that the rule `name` was broken. `seen` is the proof.
     pub fn broken(&mut self, name: &'static str, port: Option<u32>, seen: impl fmt::Display) {
         let rule = rules::rule(name);
-        debug_assert!(rule.is_some_and(Rule::is_checked), "{name} is no rule that is checked");
+        debug_assert!(rule.is_some_and(Rule::is_checked), "`{name}` is not a checked rule");
         let Some(rule) = rule else { return };
         self.total += 1;
         let count = self.counts.entry(rule.name).or_insert(0);
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guest_that_breaks_rules_without_end_fills_no_memory() {
+    fn log_and_operations_of_broken_rules_are_bounded() {
         let alarm = Arc::default();
         let mut book = Book::new(&alarm, Instant::now());
         let names: Vec<&str> = rules::all().filter(|rule| rule.is_checked()).map(|rule| rule.name).collect();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_told_at_once_or_at_the_end_of_its_patience() {
+    fn alarm_wait_ends_at_a_broken_rule_or_at_the_timeout() {
         let alarm: Arc<Alarm> = Arc::default();
         assert_eq!(alarm.wait(0, Duration::from_millis(1)), 0);
         let begin = Instant::now();

@@ -1,32 +1,35 @@
-//! Launches that nobody told of, and doorbells that nobody wanted.
+//! Finds posts without a doorbell, and spurious doorbells.
 //!
-//! The proof that a doorbell is missing needs no clock. The device had stored `DOORBELL_WANTED`, executed a full
-//! barrier, and then looked for launch `s`, which was not there. So the driver stored `s` later, and its look at the
-//! word, behind a full barrier of its own, came later still: it found the word wanted, as it is until now. When launch
-//! `s + 1` is there, the driver has gone on: the doorbell for `s` was rung before. A doorbell is an event's count,
-//! which grows before the driver's store to the notify register is over; what the device took of it is counted under
-//! the queue's lock. If there is none in the event and none was taken since, nobody rang.
+//! The proof that a doorbell is missing needs no clock:
 //!
-//! Until `s + 1` is there nothing is said: the driver may be kept from ringing for as long as its host likes.
+//! 1. The device stored `DOORBELL_WANTED`, executed a full barrier, and polled for post `s`, which was not there.
+//! 2. So the driver stored `s` later. It loaded the doorbell word after a full barrier of its own, so later still, and
+//!    found `DOORBELL_WANTED`: the word has not changed until now.
+//! 3. Post `s + 1` is there, so the driver rang for `s` before.
+//! 4. A doorbell increments an event's count before the driver's store to the notify register completes. The daemon
+//!    counts the doorbells that it takes out of the event, under the queue's lock. If the event has none, and the
+//!    daemon has taken none since step 1, then no doorbell was rung.
+//!
+//! Until `s + 1` is there, the check reports nothing: the host may stop the driver before it rings, for any time.
 
 use niclab_abi::bar::DOORBELL_WANTED;
 
 use crate::shell::pages::Pages;
 use crate::vring::Bell;
 
-/// The word was wanted, and a launch was looked for that was not there.
+/// A poll that found no next post while the word was `DOORBELL_WANTED`.
 #[derive(Clone, Copy, Debug)]
 pub struct Absent {
-    /// The launch.
+    /// Number of the missing post.
     sequence: u32,
-    /// How often the word had changed.
+    /// Changes of the word until the poll.
     word_changes: u64,
-    /// The doorbells that were heard.
+    /// The doorbells until the poll.
     bell: Bell,
 }
 
 impl Absent {
-    /// Looks for the next launch of `port`. `bell` says what was heard so far: it is asked first.
+    /// Polls for the next post of `port`. `bell` is the state of the doorbell before the poll.
     pub fn look(pages: &Pages, port: u32, bell: Option<Bell>) -> Option<Self> {
         let bell = bell?;
         if pages.doorbell() != DOORBELL_WANTED || pages.is_launched(port) {
@@ -35,20 +38,18 @@ impl Absent {
         let sequence = pages.expected(port);
         let next = sequence.wrapping_add(1);
         if pages.sequence_in_slot_of(port, next) == next {
-            // This launch was stored before, and another stands in its place (rule `slot-free`): its doorbell was heard
-            // by now.
+            // The driver stored this post, and then overwrote it (rule `slot-free`). It has rung by now.
             return None;
         }
         Some(Self { sequence, word_changes: pages.doorbell_changes(), bell })
     }
 
-    /// Whether this says anything of what is launched now.
+    /// Whether the word has changed since, so that this poll proves nothing.
     pub fn is_stale(&self, pages: &Pages) -> bool {
         self.word_changes != pages.doorbell_changes()
     }
 
-    /// The launch that nobody told of, if that is certain by now; nothing if it is not certain yet, and never if
-    /// `is_stale`.
+    /// What is known about the missing post by now.
     pub fn unannounced(&self, pages: &Pages, port: u32, bell: impl FnOnce() -> Option<Bell>) -> Verdict {
         let next = self.sequence.wrapping_add(1);
         let is_past = pages.expected(port).wrapping_sub(next) as i32 > 0;
@@ -64,42 +65,42 @@ impl Absent {
     }
 }
 
-/// What can be said of a launch.
+/// What is known about a post that a poll did not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing yet.
+    /// Nothing yet: the next post is not there.
     Open,
-    /// Somebody rang, or it cannot be said.
+    /// A doorbell was rung, or the poll is stale and proves nothing.
     Fine,
-    /// Nobody rang for this one.
+    /// No doorbell was rung for this post.
     Unannounced(u32),
 }
 
-/// Doorbells that nobody can have wanted: the word has been `DOORBELL_SPARED` since before any port was opened that was
-/// open since the last reset. So no look of a program, however long ago, can have found it wanted.
+/// Finds spurious doorbells: the word has been `DOORBELL_SPARED` since before the first port was opened after the last
+/// reset. So no program can have loaded `DOORBELL_WANTED`, however long ago.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spared {
-    /// How often the word had changed when the first port was opened.
+    /// Changes of the word until the first port was opened.
     word_changes: Option<u64>,
-    /// What was heard when that was known last.
+    /// Doorbells until the last [`Spared::unwanted`]. None while older doorbells may be in the event.
     heard: Option<u64>,
 }
 
 impl Spared {
-    /// A port is open.
+    /// A port was opened.
     pub fn on_open(&mut self, pages: &Pages) {
         if self.word_changes.is_none() {
             self.word_changes = Some(pages.doorbell_changes());
         }
     }
 
-    /// A port is open, and nobody knows what its program has found.
+    /// A port was opened before the check started. Its program may have loaded `DOORBELL_WANTED`.
     pub fn on_open_unseen(&mut self) {
         self.word_changes = Some(u64::MAX);
     }
 
-    /// How many doorbells were rung in vain since the last call. What was in the event when a port was first open may
-    /// be older.
+    /// Number of spurious doorbells since the last call. Doorbells that the event had when a port was first opened may
+    /// be older, and do not count.
     pub fn unwanted(&mut self, pages: &Pages, bell: Option<Bell>) -> u64 {
         let is_spared =
             pages.doorbell() != DOORBELL_WANTED && self.word_changes == Some(pages.doorbell_changes());

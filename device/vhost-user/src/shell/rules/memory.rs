@@ -1,4 +1,4 @@
-//! Memory that a driver gave to a port, and that nobody in the guest touches while the port is open.
+//! Checks the memory that a driver gave to a port: the guest must not store there while the port is open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,26 +9,26 @@ use niclab_abi::receive::{MAX_SLICES, SLICE_BYTES, SLICE_STATUS_WORD, SLICE_WORD
 use crate::memory::DmaMemory;
 use crate::memory::access::Words;
 
-/// Words of guest memory, and what they were when the port was opened or the device stored there last.
+/// Words of guest memory, with their values when the port was opened or the device last stored there.
 #[derive(Debug)]
 struct Area {
     address: u64,
     words: Vec<u64>,
 }
 
-/// A word that is not what it was.
+/// A word that has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// Where.
+    /// Its address.
     pub address: u64,
-    /// What it was.
+    /// Its value before.
     pub was: u64,
-    /// What it is.
+    /// Its value now.
     pub is: u64,
 }
 
 impl Area {
-    /// What stands there now; nothing where it is no memory: the request is refused then.
+    /// The current words. None outside guest memory: the device then refuses the request.
     fn new(memory: &DmaMemory, address: u64, words: usize) -> Option<Self> {
         let places = memory.words::<AtomicU64>(address, words).ok()?;
         Some(Self { address, words: (0..words).filter_map(|index| load(places, index)).collect() })
@@ -38,7 +38,7 @@ impl Area {
         self.words.len() as u64 * 8
     }
 
-    /// The words of this area that lie in these bytes: the first, and how many.
+    /// The words of this area that these bytes touch: the index of the first, and their number.
     fn part(&self, address: u64, bytes: u64) -> Option<(usize, usize)> {
         let begin = address.max(self.address);
         let end = address.saturating_add(bytes).min(self.address.saturating_add(self.bytes()));
@@ -54,7 +54,7 @@ impl Area {
         self.part(address, bytes).is_some()
     }
 
-    /// The first of these words that is not what it was; they are what they are from now on.
+    /// The first of these words that has changed since the last call or store.
     fn take_changed(&mut self, memory: &DmaMemory, (first, count): (usize, usize)) -> Option<Changed> {
         let address = self.address + 8 * first as u64;
         let places = memory.words::<AtomicU64>(address, count).ok()?;
@@ -70,7 +70,7 @@ impl Area {
         changed
     }
 
-    /// The device stores these words there.
+    /// The device stores these words at `address`.
     fn store(&mut self, address: u64, words: &[u64]) {
         let before = self.address.saturating_sub(address).div_ceil(8);
         let first = address.saturating_sub(self.address) / 8;
@@ -90,12 +90,12 @@ pub struct PortMemory {
     status: Area,
 }
 
-/// What the device stores into it.
+/// What the device stores into a port's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// Slices.
     Slices {
-        /// How many were completed.
+        /// Number of slices that are complete now.
         count: u64,
         /// The status word of the last of them.
         last_status: Option<u64>,
@@ -105,8 +105,8 @@ pub enum Stored {
 }
 
 impl PortMemory {
-    /// The memory that a driver names to open a port, as it stands now. Nothing where it is none, or more than a port
-    /// takes.
+    /// The memory that a driver names to open a port, with its current words. None if it is outside guest memory, or
+    /// longer than a port's memory may be.
     pub fn new(memory: &DmaMemory, open: &PortOpen) -> Option<Self> {
         if open.slices > MAX_SLICES {
             return None;
@@ -120,7 +120,7 @@ impl PortMemory {
         [&mut self.slices, &mut self.status]
     }
 
-    /// Whether any of these bytes are part of it.
+    /// Whether it includes any of these bytes.
     pub fn overlaps(&self, address: u64, bytes: u64) -> bool {
         [&self.slices, &self.status].into_iter().any(|area| area.overlaps(address, bytes))
     }
@@ -130,12 +130,12 @@ impl PortMemory {
         [&other.slices, &other.status].into_iter().any(|area| self.overlaps(area.address, area.bytes()))
     }
 
-    /// Whether slices and status line are in one place.
+    /// Whether slices and status line overlap.
     pub fn is_twice(&self) -> bool {
         self.slices.overlaps(self.status.address, self.status.bytes())
     }
 
-    /// The first word of all that is not what it was.
+    /// The first of all its words that has changed.
     pub fn changed(&mut self, memory: &DmaMemory) -> Option<Changed> {
         let changed = self.areas().map(|area| {
             let all = (0, area.words.len());
@@ -144,8 +144,8 @@ impl PortMemory {
         changed.into_iter().flatten().next()
     }
 
-    /// The device is about to store these words. The first of them that is not what it was, and what they are, if they
-    /// are part of this memory.
+    /// The device is about to store these words. Returns the first of the old words that has changed, and what the
+    /// device stores. None if the words are outside this memory.
     pub fn on_write(
         &mut self,
         memory: &DmaMemory,
@@ -158,11 +158,11 @@ impl PortMemory {
             self.slices.store(address, words);
             let (first, count) = part;
             let of_slice = |words: usize| (words + SLICE_WORDS - 1 - SLICE_STATUS_WORD) / SLICE_WORDS;
-            let (before, behind) = (of_slice(first), of_slice(first + count));
-            let last = behind.checked_sub(1).filter(|_| behind > before).map(|slice| slice * SLICE_WORDS);
+            let (before, after) = (of_slice(first), of_slice(first + count));
+            let last = after.checked_sub(1).filter(|_| after > before).map(|slice| slice * SLICE_WORDS);
             let last_status =
                 last.and_then(|slice| self.slices.words.get(slice + SLICE_STATUS_WORD).copied());
-            return Some((changed, Stored::Slices { count: (behind - before) as u64, last_status }));
+            return Some((changed, Stored::Slices { count: (after - before) as u64, last_status }));
         }
         let part = self.status.part(address, bytes)?;
         let changed = self.status.take_changed(memory, part);
@@ -170,7 +170,7 @@ impl PortMemory {
         Some((changed, Stored::Status(niclab_abi::from_words(&self.status.words).unwrap_or_default())))
     }
 
-    /// The device has stored bytes of a frame there.
+    /// The device has stored bytes of a frame at `address`.
     pub fn on_bytes(&mut self, memory: &DmaMemory, address: u64, bytes: u64) {
         for area in self.areas() {
             if let Some(part) = area.part(address, bytes) {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_and_status_lines_are_told_apart_and_counted() {
+    fn slices_and_status_lines_are_distinguished_and_counted() {
         let (_table, memory) = memory();
         let mut port = port(&memory, 0x1000, 0x2000);
         let mut write = |address, words: &[u64]| {
@@ -219,14 +219,14 @@ mod tests {
         assert_eq!(write(0x1000 + 88 + 8 * 7, &[1; 4]), Some((None, slices(1, Some(1)))));
         assert_eq!(write(0x1000, &[2; SLICE_WORDS - 1]), Some((None, slices(0, None))));
         assert_eq!(write(0x1000 + 8 * 10, &[3; 12]), Some((None, slices(2, Some(3)))));
-        let told = Stored::Status(StatusLine { launched: 9, notified: 4, ..StatusLine::default() });
-        assert_eq!(write(0x2000, &[9, 4]), Some((None, told)));
+        let status = Stored::Status(StatusLine { launched: 9, notified: 4, ..StatusLine::default() });
+        assert_eq!(write(0x2000, &[9, 4]), Some((None, status)));
         assert_eq!(write(0x3000, &[9, 4]), None);
         assert_eq!(port.changed(&memory), None);
     }
 
     #[test]
-    fn what_the_guest_changes_is_seen_once() {
+    fn change_by_the_guest_is_reported_once() {
         let (table, memory) = memory();
         let mut port = port(&memory, 0x1000, 0x2000);
         table.write_obj(7_u64, GuestAddress(0x1008)).unwrap();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_named_twice_meets() {
+    fn overlapping_port_memory_is_detected() {
         let (_table, memory) = memory();
         let port_at = |slices, status| port(&memory, slices, status);
         let one = port_at(0x1000, 0x2000);

@@ -1,10 +1,10 @@
-//! Rules of the device programmer's manual ([`niclab_abi::rules`]): what a node's driver and programs do is held to
-//! them, where somebody wants that (`rules` of the cluster file). Nothing of this is there otherwise.
+//! Checks a node's driver and programs against the rules of the device programmer's manual ([`niclab_abi::rules`]), if
+//! the cluster file has `rules`.
 //!
-//! A rule is named only where what was seen proves that it was broken, by the order of stores and never by a clock: a
-//! guest may be kept from going on at any instruction, for as long as its host likes.
+//! The check reports a rule only if what the device saw proves that the rule was broken. The proof uses the order of
+//! stores, never a clock: the host may stop a guest at any instruction, for any time.
 //!
-//! * [`book`]: what was broken, with the operations before it;
+//! * [`book`]: the broken rules, each with the operations before it;
 //! * [`ports`]: slots, registers, the status line; [`doorbell`]; [`memory`]: what belongs to the device while a port is
 //!   open;
 //! * [`requests`]: the control queue; [`rings`]: descriptors in rings.
@@ -40,19 +40,19 @@ use crate::memory::DmaMemory;
 use crate::ring::{Burst, RingError};
 use crate::vring::{Bell, Vring};
 
-/// What of a node is looked at, and what it has broken.
+/// The check of a node, and the rules that the node has broken.
 #[derive(Debug)]
 pub struct Rules {
     /// The broken rules.
     pub book: Book,
-    /// By number; none of a port that is not open.
+    /// By number. None for a closed port.
     ports: Vec<Option<Port>>,
     requests: Requests,
     rings: Rings,
-    /// Memory named by a request that is being carried out.
+    /// Memory that the pending `OP_PORT_OPEN` names.
     opening: Option<PortMemory>,
     spared: Spared,
-    /// Doorbells heard.
+    /// Doorbells noted so far.
     heard: u64,
     /// The driver has given the event queue a buffer, or may have.
     is_event_queue_filled: bool,
@@ -61,7 +61,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Begins to look at a card, which may be at work already: what it was told before is not known.
+    /// Starts to check a card. The card may run already: the check does not know what happened before.
     pub fn begin(book: Book, pages: &Pages, open: &[bool], is_running: bool, features: u64) -> Self {
         let has_lists = features & FEATURE_LISTS != 0;
         let port = |(number, open): (u32, &bool)| open.then(|| Port::new(number, None, pages, has_lists));
@@ -77,18 +77,18 @@ impl Rules {
             has_lists,
         };
         if open.iter().any(|open| *open) {
-            // When it found the word wanted is not known, nor whether it did.
+            // Programs may have loaded `DOORBELL_WANTED` at any time before.
             this.spared.on_open_unseen();
         }
         this
     }
 
-    /// The host's clock.
+    /// Sets the host's clock, in model time.
     pub fn at(&mut self, now: Time) {
         self.book.at(now);
     }
 
-    /// The device has looked for the next launch of `port`, and has taken it or not.
+    /// The device has polled `port` for its next post, and has taken it if `taken` is some.
     #[inline]
     pub fn on_look(&mut self, pages: &Pages, vrings: &[Vring], port: u32, taken: Option<&PageStore>) {
         let Self { book, ports, .. } = self;
@@ -97,13 +97,13 @@ impl Rules {
         }
     }
 
-    /// Looks whether a launch waits of which nobody told, and takes none.
+    /// Checks all ports for posts without a doorbell. Takes none.
     pub fn peek(&mut self, pages: &Pages, vrings: &[Vring]) {
         let Self { book, ports, .. } = self;
         ports.iter_mut().flatten().for_each(|port| port.on_look(pages, None, || bell(vrings), book));
     }
 
-    /// The device looks at all ports, because somebody rang or for another reason.
+    /// The device polls all ports, because of a doorbell or for another reason.
     pub fn on_doorbells(&mut self, pages: &Pages, vrings: &[Vring]) {
         let Some(bell) = bell(vrings) else { return };
         let rings = bell.kicks.wrapping_sub(self.heard);
@@ -116,12 +116,12 @@ impl Rules {
             self.book.broken(
                 "doorbell-unwanted",
                 None,
-                "a doorbell was rung, and the word was DOORBELL_SPARED all the time",
+                "a doorbell was rung, and the word has been DOORBELL_SPARED since before any port was opened",
             );
         }
     }
 
-    /// A register of `port` was read that had changed; the model has stored `delivered` slices for it.
+    /// The device has read a changed register of `port`. The model has stored `delivered` slices for the port so far.
     pub fn on_register(&mut self, port: u32, register: Register, delivered: u64) {
         let Self { book, ports, .. } = self;
         if let Some(port) = ports.get_mut(port as usize).and_then(Option::as_mut) {
@@ -129,7 +129,7 @@ impl Rules {
         }
     }
 
-    /// A request was taken, and will be carried out. `is_again`: its chain is one that is taken already.
+    /// The device took a request, and will process it. `is_again`: it has taken the request's chain already.
     pub fn on_request(&mut self, memory: &DmaMemory, token: u64, bytes: &RequestBytes, is_again: bool) {
         self.requests.on_request(token, bytes, is_again, &mut self.book);
         let body = bytes.get(Request::BYTES..).unwrap_or_default();
@@ -139,7 +139,7 @@ impl Rules {
                 self.opening = PortOpen::from_bytes(body).and_then(|open| PortMemory::new(memory, &open));
             }
             OP_RING_START => RingStart::from_bytes(body).iter().for_each(|start| rings.on_start(start)),
-            // It is the device's until this was answered.
+            // The memory belongs to the device until the reply.
             OP_PORT_CLOSE => {
                 let named = PortName::from_bytes(body).and_then(|name| ports.get_mut(name.port as usize));
                 named.into_iter().flatten().for_each(|port| port.check_memory(memory, book));
@@ -149,7 +149,7 @@ impl Rules {
         }
     }
 
-    /// A request is answered; `now` is what stands in its buffers.
+    /// The device replies to a request. `now`: the current bytes of the request's buffers.
     pub fn on_reply(&mut self, pages: &Pages, token: u64, now: Option<&RequestBytes>, reply: &[u8]) {
         let Some((asked, head)) = self.requests.on_reply(token, now, reply, &mut self.book) else { return };
         let opening = if asked.operation() == OP_PORT_OPEN { self.opening.take() } else { None };
@@ -188,7 +188,7 @@ impl Rules {
             self.book.broken("port-memory-once", Some(number), seen);
         }
         if memory.is_twice() {
-            let seen = format_args!("slices and status line of port {number} are in one place");
+            let seen = format_args!("slices and status line of port {number} overlap");
             self.book.broken("port-memory-once", Some(number), seen);
         }
         if let Some(place) = self.ports.get_mut(number as usize) {
@@ -197,13 +197,13 @@ impl Rules {
         }
     }
 
-    /// The extents behind a body, which became part of a region.
+    /// The device has added the extents after the request's body to a region.
     fn on_extents<Body: FromBytes>(&mut self, asked: &Asked) {
         let extents = asked.bytes.get(Request::BYTES + Body::BYTES..).unwrap_or_default();
         for extent in extents.chunks_exact(Extent::BYTES).filter_map(Extent::from_bytes) {
             if let Some(port) = self.port_with(extent.address, extent.bytes) {
                 let seen = format_args!(
-                    "a region has {} bytes at {:#x}, memory of port {port}",
+                    "a region has {} bytes at {:#x}, which are memory of port {port}",
                     extent.bytes, extent.address
                 );
                 self.book.broken("port-memory-once", Some(port), seen);
@@ -211,38 +211,38 @@ impl Rules {
         }
     }
 
-    /// An open port to whose memory any of these bytes belong.
+    /// The open port whose memory includes any of these bytes.
     fn port_with(&self, address: u64, bytes: u64) -> Option<u32> {
         let port = |port: &&Port| port.memory.as_ref().is_some_and(|memory| memory.overlaps(address, bytes));
         self.ports.iter().flatten().find(port).map(Port::number)
     }
 
-    /// A chain of the control queue cannot be answered.
+    /// The device cannot reply to a chain of the control queue.
     pub fn on_unanswerable(&mut self) {
         self.book.broken(
             "request-answerable",
             None,
-            "a chain without writable room for a Reply, or not in memory",
+            "a chain of the control queue has no writable room for a Reply, or is not in the guest's memory",
         );
     }
 
-    /// A request names what is no memory.
+    /// A request names an address outside the guest's memory.
     pub fn on_outside_memory(&mut self, token: u64) {
         self.requests.refused(token);
-        self.book.broken("named-memory", None, "a request names what is not the guest's memory, or the BAR");
+        self.book.broken("named-memory", None, "a request names an address outside the guest's memory, or in the BAR");
     }
 
-    /// A chain of a descriptor queue has a part that is no memory.
+    /// A chain of a descriptor queue has a buffer outside the guest's memory.
     pub fn on_chain_outside(&mut self) {
-        self.book.broken("named-memory", None, "a chain has a part that is not the guest's memory");
+        self.book.broken("named-memory", None, "a chain of a descriptor queue has a buffer outside the guest's memory");
     }
 
-    /// A queue is not sound.
+    /// A queue is invalid.
     pub fn on_ring_error(&mut self, error: RingError) {
         self.book.broken("virtqueue-sound", None, error);
     }
 
-    /// Some ports may have been opened or closed.
+    /// Forgets the ports that are closed now.
     pub fn follow(&mut self, open: &[bool]) {
         for (port, is_open) in self.ports.iter_mut().zip(open) {
             if !is_open {
@@ -251,7 +251,7 @@ impl Rules {
         }
     }
 
-    /// The card is about to interrupt.
+    /// The card is about to report an event.
     pub fn on_event(&mut self, memory: &DmaMemory, vrings: &[Vring], cause: u32, port: u32) {
         self.book.note(Operation::Event { cause, port });
         if self.is_event_queue_filled || !matches!(cause, CAUSE_MESSAGE | CAUSE_ARMED) {
@@ -260,20 +260,20 @@ impl Rules {
         let Some(vring) = vrings.get(QUEUE_EVENT as usize) else { return };
         let Ok(mut burst) = Burst::open(vring, memory) else { return };
         if matches!(burst.available(), Ok(0)) && burst.available_index() == 0 {
-            let seen = "a cause is to be told, and the event queue never had a buffer";
+            let seen = "the card has a cause to report, and the driver has never given the event queue a buffer";
             self.book.broken("event-queue-filled", Some(port), seen);
         } else {
             self.is_event_queue_filled = true;
         }
     }
 
-    /// So many buffers of the event queue were too short, or not to be written.
+    /// `unusable` buffers of the event queue were too short, or not writable.
     pub fn on_event_buffers(&mut self, unusable: u64) {
         for _ in 0..unusable {
             self.book.broken(
                 "event-buffer-size",
                 None,
-                "a buffer of the event queue has no room for an Event",
+                "a buffer of the event queue is too short for an Event, or not writable",
             );
         }
     }
@@ -300,19 +300,19 @@ impl Rules {
         }
     }
 
-    /// The device has loaded these bytes.
+    /// The device has read `bytes` from these ranges.
     #[inline]
     pub fn on_read(&mut self, ranges: &[HostRange], bytes: &[u8]) {
         self.rings.on_read(ranges, bytes, &mut self.book);
     }
 
-    /// Looks through the memory of all open ports.
+    /// Checks the memory of all open ports.
     pub fn check_memory(&mut self, memory: &DmaMemory) {
         let Self { book, ports, .. } = self;
         ports.iter_mut().flatten().for_each(|port| port.check_memory(memory, book));
     }
 
-    /// The host is gone or begins anew.
+    /// The host has reset the device, or is gone.
     pub fn on_reset(&mut self) {
         self.book.note(Operation::Reset);
         self.ports.iter_mut().for_each(|port| *port = None);
@@ -324,10 +324,10 @@ impl Rules {
     }
 }
 
-/// Most doorbells in vain that are counted one by one for a look.
+/// Max spurious doorbells that one poll reports.
 const MAX_UNWANTED: u64 = 64;
 
-/// What was heard of the doorbell.
+/// The state of the doorbell queue's kick.
 fn bell(vrings: &[Vring]) -> Option<Bell> {
     vrings.get(QUEUE_DOORBELL as usize).map(Vring::bell)
 }

@@ -1,4 +1,4 @@
-//! What the owner of a port does in its pages, and the device in its memory.
+//! Checks an open port: what its owner stores into its pages, and what the device stores into its memory.
 
 use niclab_abi::bar::{LAUNCH_SEQUENCE_SHIFT, PAYLOAD_WORDS, SLOT_LAUNCH_WORD, SLOTS, TAG_WORDS, slot_of};
 use niclab_abi::lists::{EVENT_REFUSED, RESULT_BAD_COMMAND, RESULT_BAD_VALUE, event_kind, event_result};
@@ -15,7 +15,7 @@ use crate::vring::Bell;
 /// Words of a slot that are compared: payload and tag.
 const COMPARED: usize = PAYLOAD_WORDS + TAG_WORDS;
 
-/// A slot as it was seen.
+/// A copy of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Slot {
     words: [u64; COMPARED],
@@ -32,12 +32,12 @@ impl Slot {
         slot
     }
 
-    /// The one that the device took: what it has read is what must stay there.
+    /// The slot of a post that the device took. Its words must stay as the device read them.
     const fn taken(sequence: u32, store: &PageStore) -> Self {
         Self { words: store.words, launch: (sequence as u64) << LAUNCH_SEQUENCE_SHIFT | store.code as u64 }
     }
 
-    /// The launch `sequence`, if it is there.
+    /// The post `sequence`, if its slot has it.
     #[inline]
     fn launched(pages: &Pages, port: u32, sequence: u32) -> Option<Self> {
         let is_there = pages.sequence_in_slot_of(port, sequence) == sequence;
@@ -53,31 +53,32 @@ impl Slot {
 #[derive(Debug)]
 pub struct Port {
     number: u32,
-    /// None where it was opened before anybody looked.
+    /// None if the port was opened before the check started.
     pub memory: Option<PortMemory>,
-    /// Slots taken since it was opened, and of how many the status line has told.
+    /// Posts that the device took since the port was opened.
     taken: u64,
-    told: u64,
-    /// Those that were taken, as they were then.
+    /// How many of them the status line has reported.
+    reported: u64,
+    /// The slots of these posts, as the device read them.
     slots: [Slot; SLOTS as usize],
-    /// The next one, where it was launched already when the one before it was taken.
+    /// The next post, if its slot had it when the device took the post before.
     peeked: Option<Slot>,
-    /// The register, as it was last.
+    /// The last value of the register.
     released: u64,
-    /// Slices that the device has stored; none where it is not known.
+    /// Slices that the device has stored. None if unknown.
     stored: Option<u64>,
-    /// Refusals of which the status line has told.
+    /// Refusals that the status line has reported.
     refused: u64,
-    /// The next launch was looked for, and was not there.
+    /// A poll that found no next post.
     absent: Option<Absent>,
-    /// The launch in whose place another number stood.
+    /// The post whose slot had another number.
     misnumbered: Option<u32>,
     /// Slices carry events of commands.
     has_lists: bool,
 }
 
 impl Port {
-    /// A port that was just opened, or of which nothing is known but how far it is.
+    /// A port that was just opened. Without `memory`: an older one, of which only the number of posts is known.
     pub fn new(number: u32, memory: Option<PortMemory>, pages: &Pages, has_lists: bool) -> Self {
         let taken = u64::from(pages.expected(number).wrapping_sub(1));
         Self {
@@ -85,7 +86,7 @@ impl Port {
             stored: memory.is_some().then_some(0),
             memory,
             taken,
-            told: taken,
+            reported: taken,
             slots: [Slot::default(); SLOTS as usize],
             peeked: None,
             released: pages.released(number),
@@ -101,7 +102,7 @@ impl Port {
         self.number
     }
 
-    /// The device has looked for the next launch, and has taken one or not.
+    /// The device has polled for the next post, and has taken it if `taken` is some.
     #[inline]
     pub fn on_look(
         &mut self,
@@ -124,7 +125,7 @@ impl Port {
                         "launch-doorbell",
                         Some(self.number),
                         format_args!(
-                            "launch {sequence} and launch {next} are there, and nobody rang for {sequence}"
+                            "posts {sequence} and {next} are there, and no doorbell was rung for post {sequence}"
                         ),
                     );
                 }
@@ -143,9 +144,9 @@ impl Port {
         let sequence = self.taken as u32;
         let slot = Slot::taken(sequence, store);
         book.note(Operation::Launch { port: self.number, number: self.taken, code: slot.launch as u32 });
-        if self.memory.is_some() && self.taken > self.told + u64::from(SLOTS) {
-            let (taken, told) = (self.taken, self.told);
-            let seen = format_args!("launch {taken} is there, and the status line tells of {told}");
+        if self.memory.is_some() && self.taken > self.reported + u64::from(SLOTS) {
+            let (taken, reported) = (self.taken, self.reported);
+            let seen = format_args!("post {taken} is there, and the status line reports {reported} posts as taken");
             book.broken("slot-free", Some(self.number), seen);
         }
         if let Some(peeked) = self.peeked.take().filter(|peeked| peeked.sequence() == sequence) {
@@ -157,7 +158,7 @@ impl Port {
         self.peeked = Slot::launched(pages, self.number, sequence.wrapping_add(1));
     }
 
-    /// Says what changed in a slot that is still the device's.
+    /// Reports what changed in a slot that still belongs to the device.
     fn compare(&self, sequence: u32, was: &Slot, is: &Slot, book: &mut Book) {
         if was == is {
             return;
@@ -169,7 +170,8 @@ impl Port {
                 "slot-free",
                 port,
                 format_args!(
-                    "launch word {:#x} (number {other}) stands in the slot of launch {sequence}, which was not told to be taken",
+                    "the slot of post {sequence}, which is not yet reported as taken, has launch word {:#x} \
+                     (number {other})",
                     is.launch
                 ),
             );
@@ -180,19 +182,19 @@ impl Port {
             "slot-unchanged",
             port,
             format_args!(
-                "word {word} of launch {sequence} was {:#x} and is {:#x}, and it was not told to be taken",
+                "word {word} of post {sequence}, which is not yet reported as taken, was {:#x} and is {:#x}",
                 was.words[word], is.words[word]
             ),
         );
     }
 
-    /// The next launch is not there: what stands in its slot is the one that was there last, or nothing.
+    /// The next post is not there: its slot must have the slot's last post, or nothing.
     fn check_number(&mut self, pages: &Pages, book: &mut Book) {
         let expected = self.taken.wrapping_add(1) as u32;
         if self.misnumbered == Some(expected) {
             return;
         }
-        // These first: if one is there, then the launches before it were stored earlier.
+        // Later posts are read first: if one is there, the program has stored the posts before it already.
         let later = (1..SLOTS)
             .map(|ahead| expected.wrapping_add(ahead))
             .find(|later| pages.sequence_in_slot_of(self.number, *later) == *later);
@@ -204,13 +206,13 @@ impl Port {
         let port = Some(self.number);
         if found == expected.wrapping_add(SLOTS) {
             let seen =
-                format_args!("launch {found} stands in the slot of launch {expected}, which was never seen");
+                format_args!("the slot of post {expected} has post {found}, and the device has not seen post {expected}");
             book.broken("slot-free", port, seen);
         } else if found != last {
-            let seen = format_args!("number {found} stands in the slot of launch {expected}");
+            let seen = format_args!("the slot of post {expected} has number {found}");
             book.broken("launch-number", port, seen);
         } else if let Some(later) = later {
-            let seen = format_args!("launch {later} is there, and launch {expected} is not");
+            let seen = format_args!("post {later} is there, and post {expected} is not");
             book.broken("launch-number", port, seen);
         } else {
             return;
@@ -218,24 +220,24 @@ impl Port {
         self.misnumbered = Some(expected);
     }
 
-    /// A register was read that had changed; the model has stored `delivered` slices.
+    /// The device has read a changed register. The model has stored `delivered` slices so far.
     pub fn on_register(&mut self, register: Register, delivered: u64, book: &mut Book) {
         book.note(Operation::Register { port: self.number, register });
         let Register::Released(slices) = register else { return };
         let port = Some(self.number);
         if slices < self.released {
             let before = self.released;
-            book.broken("release-number", port, format_args!("released fell from {before} to {slices}"));
+            book.broken("release-number", port, format_args!("`released` decreased from {before} to {slices}"));
         } else if let Some(stored) = self.stored.map(|stored| stored.max(delivered))
             && slices > stored
         {
-            let seen = format_args!("{slices} slices are released, and {stored} were stored");
+            let seen = format_args!("{slices} slices are released, and the device has stored {stored}");
             book.broken("release-number", port, seen);
         }
         self.released = slices;
     }
 
-    /// The device is about to store words. False where they are no part of this port's memory.
+    /// The device is about to store words. False if they are outside this port's memory.
     pub fn on_write(
         &mut self,
         memory: &DmaMemory,
@@ -264,7 +266,7 @@ impl Port {
         true
     }
 
-    /// The device is about to store an event: it says whether the command of this port was in order.
+    /// The device is about to store an event, which says whether a command of this port was valid.
     fn check_event(&self, status: Option<u64>, book: &mut Book) {
         let Some(status) = status.filter(|status| self.has_lists && event_kind(*status) == EVENT_REFUSED)
         else {
@@ -275,10 +277,10 @@ impl Port {
             RESULT_BAD_COMMAND => "RESULT_BAD_COMMAND",
             _ => return,
         };
-        book.broken("command-fields", Some(self.number), format_args!("EVENT_REFUSED tells {result}"));
+        book.broken("command-fields", Some(self.number), format_args!("an event has EVENT_REFUSED with {result}"));
     }
 
-    /// Looks through all of the port's memory.
+    /// Checks all of the port's memory.
     pub fn check_memory(&mut self, memory: &DmaMemory, book: &mut Book) {
         let changed = self.memory.as_mut().and_then(|own| own.changed(memory));
         self.touched(changed, book);
@@ -293,19 +295,19 @@ impl Port {
         }
     }
 
-    /// The status line is about to say that slots are free: until now they were the device's.
+    /// The status line is about to report slots as taken. Until now they belonged to the device.
     fn on_status(&mut self, pages: &Pages, line: &StatusLine, book: &mut Book) {
         book.note(Operation::Status { port: self.number, launched: line.launched });
         let last = line.launched.min(self.taken);
-        // Of a slot that was used again too early there is one copy.
-        for number in (self.told + 1).max(last.saturating_sub(u64::from(SLOTS) - 1))..=last {
+        // Only the last copy remains of a slot that was reused too early.
+        for number in (self.reported + 1).max(last.saturating_sub(u64::from(SLOTS) - 1))..=last {
             let sequence = number as u32;
             let is = Slot::load(pages, self.number, sequence);
             if let Some(was) = self.slots.get(slot_of(sequence) as usize) {
                 self.compare(sequence, was, &is, book);
             }
         }
-        self.told = self.told.max(last);
+        self.reported = self.reported.max(last);
         let is_refusal = line.refused > self.refused;
         self.refused = self.refused.max(line.refused);
         let refusal = match line.refusal {
@@ -315,7 +317,7 @@ impl Port {
             _ => return,
         };
         if is_refusal {
-            book.broken("launch-code", Some(self.number), format_args!("the status line tells {refusal}"));
+            book.broken("launch-code", Some(self.number), format_args!("the status line reports {refusal}"));
         }
     }
 }

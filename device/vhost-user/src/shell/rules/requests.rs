@@ -1,4 +1,4 @@
-//! Requests under way, and what their answers say of them.
+//! Requests in flight, and the rules that their replies prove broken.
 
 use niclab_abi::control::{
     OP_PORT_OPEN, Reply, Request, STATUS_BAD_ADDRESS, STATUS_BAD_LENGTH, STATUS_BAD_VALUE, STATUS_OK,
@@ -12,16 +12,16 @@ use niclab_abi::{FromBytes, control};
 use super::book::{Book, Named, Operation};
 use crate::shell::control::RequestBytes;
 
-/// A request that was taken.
+/// A request that the device took.
 #[derive(Debug)]
 pub struct Asked {
     token: u64,
-    /// As it was when it was taken.
+    /// Its bytes when the device took it.
     pub bytes: RequestBytes,
 }
 
 impl Asked {
-    /// What is asked for, where it is whole.
+    /// Its operation; 0 if it is too short to have one.
     pub fn operation(&self) -> u32 {
         operation_of(&self.bytes)
     }
@@ -32,12 +32,12 @@ impl Asked {
     }
 }
 
-/// The operation of a request.
+/// The operation of a request; 0 if it is too short to have one.
 pub fn operation_of(bytes: &[u8]) -> u32 {
     Request::from_bytes(bytes).map_or(0, |head| head.operation)
 }
 
-/// Requests under way: as many as the control queue has descriptors, at most.
+/// Requests in flight: at most one for each descriptor of the control queue.
 #[derive(Debug, Default)]
 pub struct Requests {
     asked: Vec<Asked>,
@@ -46,7 +46,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// A request was taken.
+    /// The device took a request. `is_again`: it has taken the request's chain already.
     pub fn on_request(&mut self, token: u64, bytes: &RequestBytes, is_again: bool, book: &mut Book) {
         let operation = operation_of(bytes);
         book.note(Operation::Request(operation));
@@ -54,13 +54,13 @@ impl Requests {
             book.broken(
                 "request-once",
                 None,
-                format_args!("the chain of {} is offered while it is taken", Named(operation)),
+                format_args!("the chain of {} is offered again, and the device has not returned it yet", Named(operation)),
             );
         }
         self.asked.push(Asked { token, bytes: bytes.clone() });
     }
 
-    /// It is answered with `reply`; `now` is what stands in its buffers.
+    /// The device replies to a request. `now`: the current bytes of the request's buffers.
     pub fn on_reply(
         &mut self,
         token: u64,
@@ -77,16 +77,16 @@ impl Requests {
             book.broken(
                 "request-unchanged",
                 None,
-                format_args!("the bytes of {} changed before it was answered", Named(operation)),
+                format_args!("the bytes of {} changed before the device replied", Named(operation)),
             );
         }
         if let Some(rule) = broken_by(operation, reply.status) {
             let (operation, status) = (Named(operation), status_name(reply.status));
-            book.broken(rule, None, format_args!("{operation} was answered with {status}"));
+            book.broken(rule, None, format_args!("the device replied {status} to {operation}"));
         }
         if operation == OP_SPILL_OPEN {
             if self.has_spill {
-                book.broken("spill-once", None, "OP_SPILL_OPEN while the device has an area");
+                book.broken("spill-once", None, "OP_SPILL_OPEN was sent while the device has a spill area");
             }
             self.has_spill |= reply.status == STATUS_OK;
         }
@@ -96,18 +96,18 @@ impl Requests {
         Some((asked, reply))
     }
 
-    /// A request was refused by the shell itself, which says so by another rule.
+    /// The shell itself has refused a request, and reports another rule.
     pub fn refused(&mut self, token: u64) {
         self.asked.retain(|asked| asked.token != token);
     }
 
-    /// Nobody waits for answers any more.
+    /// Forgets all requests, after a reset.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 }
 
-/// The rule that a request broke which was answered so.
+/// The rule that a request with this reply broke.
 const fn broken_by(operation: u32, status: u32) -> Option<&'static str> {
     match (status, operation) {
         (STATUS_BAD_LENGTH, _) => Some("request-length"),
@@ -116,7 +116,7 @@ const fn broken_by(operation: u32, status: u32) -> Option<&'static str> {
         (STATUS_BAD_ADDRESS, _) => Some("named-memory"),
         (STATUS_PORT_BUSY, OP_RING_START) => Some("ring-stopped-first"),
         (STATUS_PORT_BUSY, OP_FIFO_SEND) => Some("fifo-one-at-a-time"),
-        // A port that is open already is what a driver may find out so.
+        // A driver may open a port to learn whether it is open already.
         (STATUS_PORT_BUSY, OP_PORT_OPEN) | (_, _) => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Descriptors in rings of guest memory.
+//! Checks descriptors in rings of guest memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,9 +13,9 @@ use super::book::{Book, Operation, ring_name};
 use super::requests::Asked;
 use crate::memory::DmaMemory;
 
-/// Bytes of a descriptor's first two words: what it is, and where its buffers are.
+/// Bytes of a descriptor's first two words: flags, and addresses of its buffers.
 const DESCRIPTOR_BYTES: u64 = 16;
-/// Most descriptors of a ring that are known by their places. (The attack: a chain through all of memory.)
+/// Max known descriptor addresses of a ring. (The attack: a chain through all of memory.)
 const MAX_PLACES: usize = 4096;
 
 /// A ring that the card walks.
@@ -23,11 +23,11 @@ const MAX_PLACES: usize = 4096;
 struct Ring {
     first: u64,
     skip_bytes: u64,
-    /// The request that began it was answered well. The card looks into the ring before it answers.
+    /// The card has accepted `OP_RING_START`. It reads the ring before it replies.
     is_begun: bool,
-    /// Where descriptors begin, as far as the walk has shown.
+    /// Addresses of the descriptors that the walk has shown so far.
     places: BTreeSet<u64>,
-    /// Those that the card has, as it read them.
+    /// The first two words of each descriptor that the card holds, as the card read them.
     taken: BTreeMap<u64, [u64; 2]>,
 }
 
@@ -38,7 +38,7 @@ pub struct Rings {
 }
 
 impl Rings {
-    /// A ring may be about to begin. One that is walked stays as it is.
+    /// The card may start a ring. A ring that it walks already stays as it is.
     pub fn on_start(&mut self, start: &RingStart) {
         self.rings.entry(start.ring).or_insert_with(|| Ring {
             first: start.first,
@@ -49,7 +49,7 @@ impl Rings {
         });
     }
 
-    /// A request, perhaps about a ring, was answered, well or not.
+    /// The card has replied to a request, which need not concern a ring. `is_well`: it accepted the request.
     pub fn on_answered(&mut self, asked: &Asked, is_well: bool) {
         match asked.operation() {
             OP_RING_START => {
@@ -68,13 +68,13 @@ impl Rings {
         }
     }
 
-    /// The ring that begins with this request, and where.
+    /// Number and first address of the ring that this request starts.
     pub fn begins(&self, asked: &Asked) -> Option<(u32, u64)> {
         let start = (asked.operation() == OP_RING_START).then(|| asked.body::<RingStart>()).flatten()?;
         Some((start.ring, start.first))
     }
 
-    /// The card has read these bytes: a descriptor, perhaps, whose first word comes first.
+    /// The card has read these bytes, which may be a descriptor. A descriptor's first word is the first range.
     #[inline]
     pub fn on_read(&mut self, ranges: &[HostRange], bytes: &[u8], book: &mut Book) {
         let Some(HostRange { address, bytes: 8 }) = ranges.first() else { return };
@@ -104,7 +104,7 @@ impl Rings {
         }
     }
 
-    /// The card is about to store these words: a descriptor goes back, perhaps.
+    /// The card is about to store these words, which may return a descriptor.
     #[inline]
     pub fn on_write(&mut self, memory: &DmaMemory, address: u64, words: &[u64], book: &mut Book) {
         let [word] = words else { return };
@@ -119,7 +119,8 @@ impl Rings {
                 if is != was {
                     let ([was_0, was_1], [is_0, is_1], name) = (was, is, ring_name(*number));
                     let seen = format_args!(
-                        "the {name} descriptor at {address:#x} was {was_0:#x} {was_1:#x} and is {is_0:#x} {is_1:#x}, and it was the card's"
+                        "the {name} descriptor at {address:#x} changed while the card held it, from \
+                         {was_0:#x} {was_1:#x} to {is_0:#x} {is_1:#x}"
                     );
                     book.broken("descriptor-owned", None, seen);
                 }
@@ -127,7 +128,7 @@ impl Rings {
             let reason = status & (RING_STATUS_LENGTH | RING_STATUS_ADDRESS | RING_STATUS_SEGMENT);
             if *number == RING_TRANSMIT && status & RING_ERROR != 0 && reason != 0 {
                 let seen =
-                    format_args!("the transmit descriptor at {address:#x} goes back with status {status:#x}");
+                    format_args!("the card returns the transmit descriptor at {address:#x} with status {status:#x}");
                 book.broken("descriptor-sound", None, seen);
             }
         }
