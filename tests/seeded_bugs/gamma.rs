@@ -3,8 +3,8 @@
 use super::{Fault, Finder};
 
 /// The drivers' window, relative to the components.
-const WINDOW: &str = "../../../../../../guest-driver/port/src/active_ports/window";
-const MESSAGE: &str = "../../../../../../guest-driver/port/src/active_ports/message";
+const WINDOW: &str = "../../../../../../guest-driver/port/src/gamma/window";
+const MESSAGE: &str = "../../../../../../guest-driver/port/src/gamma/message";
 const RING: &str = "../../../parts/descriptor_ring";
 
 /// All seeded bugs of GAMMA cards.

@@ -186,7 +186,7 @@ impl SimConfig {
             .nodes
             .iter()
             .all(|node| [FEATURE_POSTS, FEATURE_RINGS].iter().any(|it| node.nic.model.has(*it)));
-        if stands_in_payload { niclab_workloads::posts::TAG_BYTES as u32 } else { 0 }
+        if stands_in_payload { niclab_workloads::inic::TAG_BYTES as u32 } else { 0 }
     }
 
     /// What all cards promise about messages.

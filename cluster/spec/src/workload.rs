@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use niclab_abi::config::{
     FEATURE_CHANNELS, FEATURE_COLLECTIVES, FEATURE_LISTS, FEATURE_POSTS, FEATURE_RINGS,
 };
-use niclab_abi::posts::{POST_MAX_COLLECTIVE_BYTES, POST_MAX_MEMBERS};
+use niclab_abi::inic::{POST_MAX_COLLECTIVE_BYTES, POST_MAX_MEMBERS};
 use niclab_workloads::{Pattern, Recorded};
 
 use crate::{Cluster, NicConfig, NicModel, Problem, Source};

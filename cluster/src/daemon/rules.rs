@@ -200,7 +200,7 @@ mod tests {
             port: Some(3),
             seen: "no doorbell".into(),
             guest_at: Some("stopped a moment later, processor 0 near f+0x1: f at a.c:7".into()),
-            operations: vec!["port 3: launch 1, code 0x40".into()],
+            operations: vec!["port 3: post 1, code 0x40".into()],
             ..BrokenRule::default()
         };
         let node = NodeFigures {
@@ -212,7 +212,7 @@ mod tests {
         for part in [
             "node0, port 3: broken rule launch-doorbell (DEVICE.md, chapter 5): no doorbell; the guest, stopped a \
              moment later, processor 0 near f+0x1: f at a.c:7\n  2 times in all\n",
-            "  before it: port 3: launch 1, code 0x40\n",
+            "  before it: port 3: post 1, code 0x40\n",
             "See `niclab rules launch-doorbell`.",
             "node0: broken rule of-another-build, once\n",
         ] {

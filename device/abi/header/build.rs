@@ -13,20 +13,8 @@ type Failure = Box<dyn std::error::Error>;
 
 /// Modules in the order of the header.
 const MODULES: [&str; 14] = [
-    "",
-    "config",
-    "bar",
-    "receive",
-    "control",
-    "event",
-    "region",
-    "lists",
-    "posts",
-    "channels",
-    "rings",
-    "active_ports",
-    "firmware",
-    "ioctl",
+    "", "config", "bar", "receive", "control", "event", "region", "matching", "inic", "grim", "rings",
+    "gamma", "firmware", "ioctl",
 ];
 
 fn main() -> Result<(), Failure> {

@@ -16,7 +16,7 @@ pub const FEATURE_LISTS: u64 = 1 << 1;
 pub const FEATURE_REGIONS: u64 = 1 << 2;
 /// A driver can load firmware ([`crate::firmware`]).
 pub const FEATURE_FIRMWARE: u64 = 1 << 3;
-/// List entries beyond the card's memory are in host memory ([`crate::lists::OP_SPILL_OPEN`]).
+/// List entries beyond the card's memory are in host memory ([`crate::matching::OP_SPILL_OPEN`]).
 pub const FEATURE_SPILL: u64 = 1 << 4;
 /// Programs run in lockstep ([`crate::bar::CompleterPage::turn`]). Any model has this feature if the device is
 /// configured so.
@@ -26,7 +26,7 @@ pub const FEATURE_POSTS: u64 = 1 << 6;
 /// Firmware reload while the card runs; an event reports its end ([`crate::firmware::OP_FIRMWARE_LOAD`]).
 pub const FEATURE_HAND_OVER: u64 = 1 << 7;
 /// Barriers, multicasts and reductions in groups of nodes, which the cards carry out without the hosts
-/// ([`crate::posts::PostGroup`]). Requires [`FEATURE_POSTS`].
+/// ([`crate::inic::PostGroup`]). Requires [`FEATURE_POSTS`].
 pub const FEATURE_COLLECTIVES: u64 = 1 << 8;
 /// Active messages on logical channels, which programs push into the card, from each port to any ([`crate::channels`]).
 pub const FEATURE_CHANNELS: u64 = 1 << 9;

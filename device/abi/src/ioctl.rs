@@ -86,9 +86,9 @@ layout! {
 layout! {
     /// Argument of [`IOCTL_GROUP`], for the file's port.
     pub struct GroupOf: 16 {
-        /// Name of the group, as in [`crate::posts::PostGroup::group`].
+        /// Name of the group, as in [`crate::inic::PostGroup::group`].
         pub group: u32,
-        /// Number of members, at most [`crate::posts::POST_MAX_MEMBERS`]; zero: the group is dropped.
+        /// Number of members, at most [`crate::inic::POST_MAX_MEMBERS`]; zero: the group is dropped.
         pub members: u32,
         /// Address of their node numbers of 32 bits each.
         pub nodes: u64,
@@ -124,7 +124,7 @@ layout! {
         pub port: u32,
         /// Address of the first byte in the program's memory.
         pub address: u64,
-        /// Length of the message in bytes, at most [`crate::active_ports::ACTIVE_PORT_MAX_MESSAGE_BYTES`].
+        /// Length of the message in bytes, at most [`crate::gamma::ACTIVE_PORT_MAX_MESSAGE_BYTES`].
         pub bytes: u32,
         /// `ACTIVE_SEND_` flags.
         pub flags: u32,
@@ -213,21 +213,21 @@ pub const IOCTL_CHECK: u32 = request(0, 6, 0);
 pub const IOCTL_REGISTER: u32 = request(READ | WRITE, 7, size_of::<Registration>());
 /// Deregisters it. The device does not access the memory afterwards. `ENOENT`: the region does not exist.
 pub const IOCTL_DEREGISTER: u32 = request(WRITE, 8, size_of::<Registration>());
-/// Changes when the device interrupts for the file's port, [`crate::posts::PostRules`] with port zero. `EOPNOTSUPP`:
+/// Changes when the device interrupts for the file's port, [`crate::inic::PostRules`] with port zero. `EOPNOTSUPP`:
 /// this model has no such rules, or its protocol has no component for them.
-pub const IOCTL_RULES: u32 = request(WRITE, 9, size_of::<crate::posts::PostRules>());
+pub const IOCTL_RULES: u32 = request(WRITE, 9, size_of::<crate::inic::PostRules>());
 /// Makes a group of nodes for the file's port, or drops it, [`GroupOf`]. `EFAULT`: the members cannot be read;
 /// `EINVAL`: the name is in use, or the members are invalid; `ENOSPC`: the maximum number of groups exists; `ENOENT`:
 /// the group to drop does not exist; `EOPNOTSUPP`: this model has no groups, or its protocol loses messages.
 pub const IOCTL_GROUP: u32 = request(WRITE, 10, size_of::<GroupOf>());
-/// Sets the payload region of messages for the file's port, [`crate::channels::ChannelPayload`] with port zero.
+/// Sets the payload region of messages for the file's port, [`crate::grim::ChannelPayload`] with port zero.
 /// `EBUSY`: the previous region has payload; `ENOENT`: the region does not exist; `EOPNOTSUPP`: this model has no
 /// channels.
-pub const IOCTL_CHANNEL_PAYLOAD: u32 = request(WRITE, 11, size_of::<crate::channels::ChannelPayload>());
+pub const IOCTL_CHANNEL_PAYLOAD: u32 = request(WRITE, 11, size_of::<crate::grim::ChannelPayload>());
 /// Allows memory messages to write into a region of the file's port, or revokes this,
-/// [`crate::channels::ChannelExpose`] with port zero. `ENOENT`: the region does not exist; `EOPNOTSUPP`: this model has
+/// [`crate::grim::ChannelExpose`] with port zero. `ENOENT`: the region does not exist; `EOPNOTSUPP`: this model has
 /// no channels.
-pub const IOCTL_CHANNEL_EXPOSE: u32 = request(WRITE, 12, size_of::<crate::channels::ChannelExpose>());
+pub const IOCTL_CHANNEL_EXPOSE: u32 = request(WRITE, 12, size_of::<crate::grim::ChannelExpose>());
 /// Opens an active port for this file ([`crate::config::FEATURE_RINGS`]), and pins its receive buffers, [`ActiveOpen`].
 /// It is closed with the file. `EBUSY`: the file has a port, or the port is open; `ENOSPC`: no port is free; `EFAULT`:
 /// not all buffers are writable memory; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `EOPNOTSUPP`: this card has no rings.

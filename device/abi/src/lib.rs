@@ -12,9 +12,9 @@
 //! 3. [`receive`]: slices and the status line, which the device writes into host memory;
 //! 4. [`control`]: requests on the control queue;
 //! 5. [`event`]: the events that explain interrupts;
-//! 6. extensions of cards with these features: [`region`], memory that a program registers; [`lists`], posted receives,
-//!    with commands and events; [`posts`], the same for messages to any node; [`channels`], active messages that are
-//!    pushed; [`rings`], frames by descriptors, and [`active_ports`], the drivers' protocol in these frames;
+//! 6. extensions of cards with these features: [`region`], memory that a program registers; [`matching`], posted receives,
+//!    with commands and events; [`inic`], the same for messages to any node; [`grim`], active messages that are
+//!    pushed; [`rings`], frames by descriptors, and [`gamma`], the drivers' protocol in these frames;
 //!    [`firmware`];
 //! 7. [`ioctl`]: the character device between the kernel driver and a user program;
 //! 8. [`rules`]: the rules for drivers, by name.
@@ -23,16 +23,16 @@
 
 #![no_std]
 
-pub mod active_ports;
 pub mod bar;
-pub mod channels;
 pub mod config;
 pub mod control;
 pub mod event;
 pub mod firmware;
+pub mod gamma;
+pub mod grim;
+pub mod inic;
 pub mod ioctl;
-pub mod lists;
-pub mod posts;
+pub mod matching;
 pub mod receive;
 pub mod region;
 pub mod rings;

@@ -110,10 +110,10 @@ layout! {
         pub interrupt_frames: u32,
         /// Default of [`RingInterrupts::delay_ns`].
         pub interrupt_delay_ns: u32,
-        /// [`crate::active_ports::FrameHead::protocol`] of frames that the card sends and accepts.
+        /// [`crate::gamma::FrameHead::protocol`] of frames that the card sends and accepts.
         pub protocol: u32,
         /// Number of drivers that have asked this card for its terms, including this one. A driver of real hardware
-        /// would keep this count in the card's serial memory. See [`crate::active_ports::INCARNATIONS`].
+        /// would keep this count in the card's serial memory. See [`crate::gamma::INCARNATIONS`].
         pub incarnation: u32,
         /// Zero.
         pub reserved: u32,
@@ -121,7 +121,7 @@ layout! {
 }
 
 /// Maximum number of bytes of a frame's head that the processor reads or stores. An Ethernet header and
-/// [`crate::active_ports::FrameHead`] are 22.
+/// [`crate::gamma::FrameHead`] are 22.
 pub const FIFO_HEAD_BYTES: u32 = 24;
 
 layout! {

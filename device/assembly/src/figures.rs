@@ -1,4 +1,4 @@
-//! From a model's counters to the figures of a report, so that a live run and a simulation say the same of the same.
+//! Converts a model's counters to the figures of a report, for live runs and simulations alike.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use niclab_model::platform::histogram::Histogram;
 use niclab_model::platform::ledger::{Crossing, Ledger, Line};
 use niclab_spec::report::{self, FabricFigures, LedgerEntry, PeripheralFigures};
 
-/// The kinds of crossings that occurred, in the ledger's order.
+/// The kinds of transactions that occurred, in the ledger's order.
 pub fn entries(ledger: &Ledger) -> Vec<LedgerEntry> {
     let lines = ledger.lines().filter(|(_, line)| line.count > 0);
     let entry = |(crossing, line): (Crossing, Line)| LedgerEntry {
@@ -24,7 +24,7 @@ pub fn entries(ledger: &Ledger) -> Vec<LedgerEntry> {
     lines.map(entry).collect()
 }
 
-/// The cards beside a NIC that its model brings.
+/// The peer devices of a NIC on the node's bus, which its model provides.
 pub fn peripherals(nic: &dyn Nic) -> Vec<PeripheralFigures> {
     let figures = |(name, ledger): (&str, &Ledger)| PeripheralFigures {
         name: name.to_owned(),
@@ -33,7 +33,7 @@ pub fn peripherals(nic: &dyn Nic) -> Vec<PeripheralFigures> {
     nic.peripherals().into_iter().map(figures).collect()
 }
 
-/// Numbers that are picoseconds.
+/// A histogram of times in picoseconds.
 pub fn histogram(histogram: &Histogram) -> report::Histogram {
     report::Histogram {
         count: histogram.count(),
@@ -43,12 +43,12 @@ pub fn histogram(histogram: &Histogram) -> report::Histogram {
         p99_ps: histogram.quantile(990),
         p999_ps: histogram.quantile(999),
         max_ps: histogram.max(),
-        // Half a year of model time. Who goes on for longer gets the most that a report can say.
+        // A sum beyond half a year of model time is reported as the maximum.
         sum_ps: u64::try_from(histogram.sum()).unwrap_or(u64::MAX),
     }
 }
 
-/// Links and switch.
+/// The sums over the links and the switch.
 pub fn fabric<'a>(ports: impl IntoIterator<Item = &'a Port>) -> FabricFigures {
     let (mut figures, mut ledger) = (FabricFigures::default(), Ledger::default());
     for port in ports {
@@ -63,7 +63,7 @@ pub fn fabric<'a>(ports: impl IntoIterator<Item = &'a Port>) -> FabricFigures {
     figures
 }
 
-/// What the fabric did to frames on one link, by name.
+/// The frames of one link that the fabric dropped or changed, by cause.
 pub fn link_events(counters: &PortCounters) -> BTreeMap<String, u64> {
     named([
         ("dropped_short", counters.dropped_short),
@@ -77,14 +77,14 @@ pub fn link_events(counters: &PortCounters) -> BTreeMap<String, u64> {
     ])
 }
 
-/// Faults that were put into a card: how many of each name, and the last of them one by one.
+/// The faults injected into a card: the number of each by name, and records of the last ones.
 pub fn device_faults(nic: &dyn Nic) -> (BTreeMap<String, u64>, Vec<report::DeviceFault>) {
     let Some(fault_injector) = nic.fault_injector() else { return Default::default() };
     let counts = named(fault_injector.counts().map(|(fault, count)| (fault.name(), count)));
     (counts, fault_injector.records().map(device_fault).collect())
 }
 
-/// What an adversarial card did that its manual allows, by name.
+/// What an adversarial card did within its specification, by name.
 pub fn adversarial(counts: impl Iterator<Item = (Kind, u64)>) -> BTreeMap<String, u64> {
     named(counts.map(|(kind, count)| (kind.name(), count)))
 }
@@ -101,12 +101,12 @@ fn device_fault(record: &Record) -> report::DeviceFault {
     }
 }
 
-/// What only a card's model counts, by name.
+/// The counters that only this card's model has, by name.
 pub fn nic_counts(nic: &dyn Nic) -> BTreeMap<String, u64> {
     named(nic.counters())
 }
 
-/// What a card refused or threw away, by name.
+/// What a card refused or dropped, by cause.
 pub fn refusals(statistics: &Statistics) -> BTreeMap<String, u64> {
     named([
         ("refused", statistics.refused),
@@ -117,7 +117,7 @@ pub fn refusals(statistics: &Statistics) -> BTreeMap<String, u64> {
     ])
 }
 
-/// Counts by name: those that are not zero, added up where a name comes twice.
+/// The nonzero counts by name. Equal names are added up.
 pub fn named<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> BTreeMap<String, u64> {
     let mut named = BTreeMap::new();
     for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {

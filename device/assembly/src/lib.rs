@@ -1,6 +1,5 @@
-//! From plain data to models: the one place where a cluster file's values become parameters of `niclab-model`. The live
-//! shell and the simulator both build from here, so that one file means one machine. [`figures`] is the way back, from
-//! models to reports.
+//! Converts the values of a cluster file to parameters of `niclab-model`. The live shell and the simulator both use
+//! this, so one file describes the same machine in both. [`figures`] converts the counters of models to reports.
 
 pub mod figures;
 
@@ -21,7 +20,7 @@ use niclab_spec::{DeviceFaultRate, Framing, NicConfig};
 /// The card of node `number`, in a cluster of `nodes` nodes whose links all carry frames with a payload of `mtu_bytes`.
 ///
 /// # Errors
-/// When there can be no such card.
+/// When the values are not valid for such a card.
 pub fn card(
     nic: &NicConfig,
     number: u16,
@@ -32,7 +31,7 @@ pub fn card(
     (nic.model.build)(nic.values(), Seat { node: number, nodes, mtu_bytes, profile: profile.into() })
 }
 
-/// The largest payload that every link of these carries.
+/// The smallest MTU of these links.
 pub fn least_mtu_bytes<'a>(links: impl IntoIterator<Item = &'a niclab_spec::LinkConfig>) -> u32 {
     let mtus = links.into_iter().map(|link| link.mtu_bytes);
     mtus.min().unwrap_or(niclab_spec::LinkConfig::DEFAULT_MTU_BYTES)
@@ -52,7 +51,7 @@ pub fn link(link: &niclab_spec::LinkConfig, framing: Framing) -> LinkConfig {
     }
 }
 
-/// What the switch of a network with this framing forwards by, beside Ethernet addresses.
+/// How the switch of a network with this framing routes frames, in addition to Ethernet addresses.
 pub fn routing(framing: Framing) -> Option<Routing> {
     match framing {
         Framing::Ethernet => None,
@@ -65,14 +64,14 @@ pub const fn forwarding(forwarding: niclab_spec::Forwarding) -> Forwarding {
     match forwarding {
         niclab_spec::Forwarding::CutThrough => Forwarding::CutThrough,
         niclab_spec::Forwarding::StoreAndForward => Forwarding::StoreAndForward,
-        // What a repeater lets through it passes on at once; when it does is the simulator's to say.
+        // A repeater forwards at once. The simulator decides which frames pass it, and when.
         niclab_spec::Forwarding::Repeater | niclab_spec::Forwarding::RepeaterWithoutCapture => {
             Forwarding::CutThrough
         }
     }
 }
 
-/// The limits of values that a card gives its host, in a cluster of `nodes` nodes.
+/// The limits of the values that a card reports to its host, in a cluster of `nodes` nodes.
 pub fn card_limits(nic: &NicConfig, nodes: u32) -> CardLimits {
     CardLimits {
         nodes: nodes.into(),
@@ -81,7 +80,7 @@ pub fn card_limits(nic: &NicConfig, nodes: u32) -> CardLimits {
     }
 }
 
-/// What goes wrong in a device.
+/// The rates of a device's faults.
 pub fn device_faults(faults: &niclab_spec::DeviceFaults) -> Rates {
     let named = faults.rates();
     let rate =
@@ -90,7 +89,7 @@ pub fn device_faults(faults: &niclab_spec::DeviceFaults) -> Rates {
     Rates { of: Fault::ALL.map(|fault| of(fault).unwrap_or_default()), delay: Span::from_ns(faults.delay_ns) }
 }
 
-/// A price of the model from the same price of a profile; a macro, because the specification names no type for it.
+/// Converts a price of a profile to a price of the model. A macro, because `niclab-spec` names no type for it.
 macro_rules! price {
     ($place:expr) => {
         Price {
@@ -102,7 +101,7 @@ macro_rules! price {
     };
 }
 
-/// The cycles of a machine, likewise.
+/// Converts the cycles of a machine, likewise.
 macro_rules! machine {
     ($place:expr) => {
         MachineCycles {
@@ -157,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bundled_profiles_are_the_models_own() {
+    fn bundled_profiles_equal_the_models_own_prices() {
         for (name, own) in [
             ("ultra-200mhz-htx", Profile::ultra_200mhz_htx()),
             ("htx-200mhz-fitted", Profile::ultra_200mhz_htx_fitted()),
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_mtu_is_that_of_all_links() {
+    fn least_mtu_is_the_smallest_of_all_links() {
         let link =
             niclab_spec::Source::default().resolve(&niclab_spec::ClusterFile::default()).unwrap().nodes[0]
                 .link;
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_built_is_named() {
+    fn error_names_the_invalid_value_of_a_card() {
         let mut nic = NicConfig::default();
         assert!(card(&nic, 0, 2, 1_500, Profile::default()).is_ok());
         let error = card(&nic, 2, 2, 1_500, Profile::default()).err().unwrap().to_string();
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_some_platforms_have_comes_from_the_profile_that_names_it() {
+    fn optional_prices_default_to_related_prices() {
         let bundled = niclab_spec::Profile::bundled("htx-200mhz").unwrap();
         let mut own = bundled.clone();
         own.bus.pio_write_uncombined = Some(bundled.bus.doorbell.clone());

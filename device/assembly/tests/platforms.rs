@@ -1,9 +1,9 @@
-//! What the bundled platforms reproduce of the figures that their numbers were fitted to.
+//! The bundled profiles reproduce the published figures to which they are fitted.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use niclab_abi::active_ports::{FRAME_DATA, FRAME_FIRST, FRAME_LAST};
 use niclab_abi::control::Request;
+use niclab_abi::gamma::{FRAME_DATA, FRAME_FIRST, FRAME_LAST};
 use niclab_abi::rings::{
     OP_RING_START, RING_FIRST, RING_LAST, RING_OWN, RING_RECEIVE, RING_TRANSMIT, RingStart,
 };
@@ -19,7 +19,7 @@ use niclab_model::nic::{DescriptorQueue, Input, Nic, Output};
 use niclab_model::platform::profile::{Price, Profile, WORD_BYTES};
 use niclab_model::time::{Passage, Span, Time};
 
-/// Bytes of the shortest Ethernet frame without its check sequence, and of what the wire carries around it.
+/// Bytes of the shortest Ethernet frame without its check sequence, and of the check sequence and preamble on the wire.
 const MIN_FRAME_BYTES: u64 = 60;
 const FRAMING_BYTES: u64 = 12;
 
@@ -29,7 +29,7 @@ fn bundled(name: &str) -> (niclab_spec::Profile, Profile) {
     (profile, prices)
 }
 
-/// How long a frame of `bytes` is on the wire of a link, from one end to the other.
+/// The time of a frame of `bytes` on a link, from the first byte sent to the last byte received.
 fn wire(profile: &niclab_spec::Profile, bytes: u64) -> Span {
     let network = &profile.network;
     let bits = (bytes + FRAMING_BYTES) * 8;
@@ -37,17 +37,17 @@ fn wire(profile: &niclab_spec::Profile, bytes: u64) -> Span {
     Span::from_ps(serialization_ps + network.link_latency_ns.value * 1_000)
 }
 
-/// How long one crossing takes, its latency included.
+/// The time of one transaction, with its latency.
 fn crossing(price: &Price, bytes: u64) -> Span {
     price.occupancy(bytes) + price.latency()
 }
 
-/// Payload a second of crossings that follow one another.
+/// Payload per second of consecutive transactions.
 fn rate_mb_per_s(price: &Price, bytes: u64) -> f64 {
     bytes as f64 * 1e6 / price.occupancy(bytes).as_ps() as f64
 }
 
-/// A card of this model on this platform, with both rings started; the descriptors and frames of its host are `memory`.
+/// A GAMMA card with these prices, whose rings are both started. Its host's descriptors and frames are in `memory`.
 fn descriptor_card(prices: &Profile, node: u16, memory: &Memory) -> Alone<Gamma> {
     let seat = Seat { node, nodes: 2, mtu_bytes: 1_500, profile: prices.clone().into() };
     let mut card = Alone::new(Gamma::new(config(&Values::defaults(&MODEL), seat)).unwrap());
@@ -65,7 +65,7 @@ fn descriptor_card(prices: &Profile, node: u16, memory: &Memory) -> Alone<Gamma>
 /// Words of memory, by address.
 type Memory = std::collections::BTreeMap<u64, u64>;
 
-/// Reads for a card what it wants; the frame that it sends, if it sends one.
+/// Serves a card's reads from `memory`. Returns the frame that the card sends, if any.
 fn drain(card: &mut Alone<Gamma>, memory: &Memory) -> Option<(Passage, SharedFrame)> {
     let mut sent = None;
     while let Some(output) = card.poll_output() {
@@ -90,7 +90,7 @@ fn gamma_takes_17_and_14_microseconds_over_descriptors() {
     const DATA: u64 = 0x8000;
     for (name, paper_ps) in [("fast-ethernet-p133", 17_000_000_u64), ("fast-ethernet-pii350", 14_000_000)] {
         let (profile, prices) = bundled(name);
-        // Header, head of the driver's, and a tag of 16 bytes: the shortest frame is longer.
+        // Ethernet header, the driver's header, and a tag of 16 bytes: less than the shortest frame.
         let header =
             Header { destination: mac_of_node(1), source: mac_of_node(0), ether_type: ETHER_TYPE_CLUSTER };
         let mut frame = header.emit().to_vec();
@@ -115,7 +115,7 @@ fn gamma_takes_17_and_14_microseconds_over_descriptors() {
         let mut receiver = descriptor_card(&prices, 1, &idle);
         let rest = sender.host_clock();
         sender.handle(Time::ZERO, Input::PollDemand { queue: DescriptorQueue::Transmit });
-        let (passage, sent) = drain(&mut sender, &memory).expect("it is sent");
+        let (passage, sent) = drain(&mut sender, &memory).expect("the sender sends a frame");
         let tail = passage.head + wire(&profile, MIN_FRAME_BYTES);
         receiver.handle(tail, Input::Frame { frame: &sent, head: passage.head, message: None });
         let _ = drain(&mut receiver, &idle);
@@ -128,7 +128,7 @@ fn gamma_takes_17_and_14_microseconds_over_descriptors() {
 }
 
 #[test]
-fn a_pci_read_takes_500_ns_and_write_combining_gives_what_grim_measured() {
+fn pci_read_and_write_combining_match_ultra_and_grim() {
     let (_, prices) = bundled("pci-32-33");
     let bus = &prices.bus;
     assert_eq!(crossing(&bus.pio_read, 8).as_ps(), 500_000, "ULTRA, section 2");
@@ -139,18 +139,18 @@ fn a_pci_read_takes_500_ns_and_write_combining_gives_what_grim_measured() {
 }
 
 #[test]
-fn grim_takes_13_microseconds_for_a_short_message_over_four_channels_and_1_to_inject_it() {
+fn grim_short_message_takes_13_us_and_1_us_of_injection() {
     // Header and slice: 28 bytes of message (GRIM, section 5.1), in whole words. The frame: Ethernet, link, message,
     // check sequence.
     const MESSAGE_BYTES: u64 = 32;
     const FRAME_BYTES: u64 = 14 + 16 + 40 + 4;
-    // A processor that goes round over four channels looks at so many on average before it finds one.
-    const HALF_LOOKS: u64 = 4 + 1;
+    // Average polls of a processor that scans four channels in turn, until it finds the busy one: (4 + 1) / 2.
+    const HALF_POLLS: u64 = 4 + 1;
     let (profile, prices) = bundled("lanai4-pci");
     let ni = &prices.ni;
     let machine_ps = |name| ni.span(ni.machines.get(name), FRAME_BYTES.div_ceil(WORD_BYTES)).as_ps();
     let card_ps =
-        machine_ps("scan") * HALF_LOOKS / 2 + machine_ps("processor_send") + machine_ps("processor_receive");
+        machine_ps("scan") * HALF_POLLS / 2 + machine_ps("processor_send") + machine_ps("processor_receive");
     let store = &prices.bus.pio_write_uncombined;
     let bus_ps =
         crossing(store, MESSAGE_BYTES).as_ps() + crossing(&prices.bus.dma_write, MESSAGE_BYTES).as_ps();
@@ -163,7 +163,7 @@ fn grim_takes_13_microseconds_for_a_short_message_over_four_channels_and_1_to_in
 
 #[test]
 fn the_inics_local_bus_caps_it_at_264_megabits() {
-    // With traffic both ways a card's bus is crossed twice for each packet sent and twice for each received.
+    // With traffic in both directions, each packet sent and each received crosses the card's bus twice.
     const PACKET_BYTES: u64 = 1_408;
     let (_, prices) = bundled("i960-32-33");
     let crossing_ps = prices.ni.local_bus.occupancy(PACKET_BYTES).as_ps();

@@ -1,4 +1,4 @@
-//! Wall time of one 16-byte message through the model: requester, fabric, completer, ledger and all, on one core.
+//! Measures the wall time of one message through the complete ULTRA model, on one core.
 //!
 //!     cargo run --release -p niclab-model --example ultra_rate -- [MESSAGES]
 
@@ -18,17 +18,17 @@ use niclab_model::time::{Passage, Span};
 
 const SLICES: u32 = 256;
 const MESSAGES: u64 = 5_000_000;
-/// Code of a packet of the tag alone, and of one with a whole cache line.
+/// Page-offset codes: a packet with the tag alone, and one with a complete cache line.
 const CODES: [(&str, u32); 2] = [("16 bytes", 8 << 3), ("80 bytes", 0)];
 
 /// Two cards and the network between them.
-struct World {
+struct Simulation {
     nics: [Alone<Ultra>; 2],
     fabric: Fabric,
     slices_written: u64,
 }
 
-impl World {
+impl Simulation {
     fn new() -> Result<Self, Box<dyn Error>> {
         let profile = Profile::ultra_200mhz_htx();
         let config = FabricConfig {
@@ -42,7 +42,7 @@ impl World {
         Ok(Self { nics: [card(0)?, card(1)?], fabric: Fabric::new(&config)?, slices_written: 0 })
     }
 
-    /// Carries all that a card wants done, and what follows from it.
+    /// Applies all outputs of a card, and everything that follows.
     fn carry(&mut self, from: usize) {
         while let Some(output) = self.nics[from].poll_output() {
             match &output {
@@ -85,7 +85,7 @@ impl World {
         self.control(1, OP_AUTHORIZE, &Authorize { credits: SLICES, ..Authorize::default() });
     }
 
-    /// Sends one message, and gives slices back a quarter of the queue at a time.
+    /// Sends one message. The receiver releases a quarter of its slices at a time.
     fn send(&mut self, code: u32) {
         let store = PageStore { port: 0, code, words: [self.slices_written; 10] };
         let now = self.nics[0].host_clock();
@@ -104,18 +104,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let messages = std::env::args().nth(1).map_or(Ok(MESSAGES), |count| count.parse())?;
     println!("{:>10} {:>12} {:>18} {:>22}", "packet", "messages", "wall ns/message", "model MB/s");
     for (name, code) in CODES {
-        let mut world = World::new()?;
-        world.connect();
+        let mut simulation = Simulation::new()?;
+        simulation.connect();
         let begin = Instant::now();
         for _ in 0..messages {
-            world.send(code);
+            simulation.send(code);
         }
         let wall_ns = begin.elapsed().as_nanos() as f64 / messages as f64;
-        let counters = world.nics[1].counters();
+        let counters = simulation.nics[1].counters();
         if counters.card.messages_received != messages {
             return Err(format!("{} of {messages} messages arrived", counters.card.messages_received).into());
         }
-        let model_ps = world.nics[1].host_clock().as_ps() as f64;
+        let model_ps = simulation.nics[1].host_clock().as_ps() as f64;
         let megabytes_per_s = counters.card.bytes_received as f64 * 1e6 / model_ps;
         println!("{name:>10} {messages:>12} {wall_ns:>18.1} {megabytes_per_s:>22.1}");
     }

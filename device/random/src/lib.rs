@@ -1,5 +1,5 @@
-//! The one generator of everything that is drawn: each draw follows from a seed, the number of a stream, and how many
-//! were drawn before.
+//! The random generator of all packages. Each number depends only on a seed, a stream number and its position in the
+//! stream.
 
 #![no_std]
 
@@ -13,22 +13,22 @@ impl Chance {
     /// It always happens.
     pub const ALWAYS: Self = Self(1 << 32);
 
-    /// The probability closest below `probability`, which is taken to be in 0..=1.
+    /// The closest step at or below `probability`, which is limited to 0..=1.
     pub fn from_probability(probability: f64) -> Self {
-        // A cast of a float saturates, and makes zero of what is no number.
+        // A cast of a float saturates, and converts NaN to zero.
         Self((probability * Self::ALWAYS.0 as f64) as u64).min(Self::ALWAYS)
     }
 
-    /// That one of two things happens, or both, which have nothing to do with each other.
+    /// The probability that at least one of two independent events happens.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         let neither = (Self::ALWAYS.0 - self.0) as u128 * (Self::ALWAYS.0 - other.0) as u128;
-        // At most 2^64, so that what is left fits.
+        // At most 2^64, so at most 2^32 after the shift.
         Self(Self::ALWAYS.0 - (neither >> 32) as u64)
     }
 }
 
-/// A probability of something that is tried often, in steps of 2^-64: a bit that is wrong.
+/// The probability of an event with many trials, such as a bit error, in steps of 2^-64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rarity(u128);
 
@@ -37,18 +37,18 @@ impl Rarity {
     pub const NEVER: Self = Self(0);
     const ALWAYS: Self = Self(1 << 64);
 
-    /// The probability closest below `probability`, which is taken to be in 0..=1.
+    /// The closest step at or below `probability`, which is limited to 0..=1.
     pub fn from_probability(probability: f64) -> Self {
-        // A cast of a float saturates, and makes zero of what is no number.
+        // A cast of a float saturates, and converts NaN to zero.
         Self((probability * Self::ALWAYS.0 as f64) as u128).min(Self::ALWAYS)
     }
 
-    /// That it happens once at least in so many tries: 1 - (1 - p)^tries, by squares.
+    /// The probability that it happens at least once in `tries` trials: 1 - (1 - p)^tries, by repeated squaring.
     pub const fn in_any_of(self, mut tries: u64) -> Chance {
         if self.0 == 0 {
             return Chance::NEVER;
         }
-        // What is below 1 times what is at most 1, in steps of 2^-64, is below 2^128.
+        // No overflow: a factor below 1 times a factor of at most 1, in steps of 2^-64, is below 2^128.
         let mut power = Self::ALWAYS.0 - self.0;
         let mut never = Self::ALWAYS.0;
         while tries > 0 {
@@ -75,8 +75,8 @@ impl Random {
         Self(base ^ stream.wrapping_mul(0xd134_2543_de82_ef95))
     }
 
-    /// A generator of the next `numbers` numbers, which this one passes over at the price of an addition, for its state
-    /// is a counter: whether they are drawn changes nothing for what comes after them.
+    /// Returns a generator of the next `numbers` numbers, and skips them here with one addition, because the state is a
+    /// counter. The numbers after them do not depend on how many of them are used.
     #[inline]
     pub const fn set_aside(&mut self, numbers: u64) -> Self {
         let aside = Self(self.0);
@@ -93,12 +93,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Whether it happens. Draws even when the answer is known, so that a changed probability changes no other draw.
+    /// Whether an event of this probability happens. Always takes one number, even for [`Chance::NEVER`], so a changed
+    /// probability changes no later number.
     pub const fn happens(&mut self, chance: Chance) -> bool {
         (self.next() >> 32) < chance.0
     }
 
-    /// A number below `bound`; zero when `bound` is.
+    /// A number below `bound`, or zero if `bound` is zero.
     pub const fn below(&mut self, bound: u32) -> u32 {
         (((self.next() >> 32) * bound as u64) >> 32) as u32
     }
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn chances_are_what_they_say() {
+    fn events_happen_with_their_probability() {
         let mut random = Random::new(1, 0);
         let mut count = |p: f64| {
             let chance = Chance::from_probability(p);
@@ -137,12 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tried_often_happens_the_more_the_oftener() {
+    fn probability_of_many_trials_is_one_minus_that_of_none() {
         let in_any = |p, tries| Rarity::from_probability(p).in_any_of(tries);
         assert_eq!([in_any(0.0, u64::MAX), in_any(f64::NAN, 9), in_any(0.5, 0)], [Chance::NEVER; 3]);
         assert_eq!([in_any(1.0, 1), in_any(0.5, u64::MAX)], [Chance::ALWAYS; 2]);
         assert_eq!(in_any(0.5, 3), Chance::from_probability(0.875));
-        // 1 - (1 - p)^n is n p where that is small: of 12,048 bits at 10^-10, and of 480.
+        // 1 - (1 - p)^n is about n p for small n p: here 12,048 and 480 bits at 10^-10.
         for (tries, expected) in [(12_048, 1.204_799_3e-6), (480, 4.8e-8)] {
             let steps = (expected * Chance::ALWAYS.0 as f64) as u64;
             assert!(in_any(1e-10, tries).0.abs_diff(steps) <= 1, "{tries}");
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_two_happens_unless_neither_does() {
+    fn either_of_two_events_is_one_minus_neither() {
         let chance = Chance::from_probability;
         assert_eq!(chance(0.5).or(chance(0.25)), chance(0.625));
         for p in [0.0, 1e-9, 0.3, 1.0] {
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_set_aside_are_those_that_would_have_been_drawn() {
+    fn set_aside_numbers_equal_the_skipped_ones() {
         let (mut random, mut plain) = (Random::new(9, 3), Random::new(9, 3));
         for _ in 0..10 {
             let mut aside = random.set_aside(5);

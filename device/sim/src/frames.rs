@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use niclab_abi::FromBytes;
-use niclab_abi::active_ports::{
+use niclab_abi::gamma::{
     CHECK_BYTES, FRAME_ACKNOWLEDGEMENT, FRAME_DATA, FRAME_FIRST, FRAME_KIND_MASK, FRAME_LAST, FrameHead,
 };
 use niclab_model::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, node_of_mac};

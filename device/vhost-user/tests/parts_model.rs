@@ -1,4 +1,4 @@
-//! The protocol of `shell/world/cluster.rs` alone, under a scheduler that tries orders of threads. There is no
+//! The protocol of `shell/cluster.rs` alone, under a scheduler that tries orders of threads. There is no
 //! deadlock; no message is lost, delivered twice or overtaken; and a thread that locks all nodes sees all messages.
 //! Each rule of the protocol is omitted once, and the test detects that.
 //!

@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use niclab_user::active::{Port, PortOptions};
+use niclab_user::gamma::{Port, PortOptions};
 use niclab_user::{Address, Device, Error};
 
 /// The port of all nodes.

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use niclab_user::lists::messages::{Endpoint, Options, Request};
-use niclab_user::lists::{Port, PortOptions};
+use niclab_user::matching::messages::{Endpoint, Options, Request};
+use niclab_user::matching::{Port, PortOptions};
 use niclab_user::{Device, Error};
 
 /// Messages to each other node.

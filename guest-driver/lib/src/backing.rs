@@ -5,12 +5,12 @@ use std::io::{self, Read as _};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use niclab_abi::channels::{ChannelExpose, ChannelPayload};
+use niclab_abi::grim::{ChannelExpose, ChannelPayload};
+use niclab_abi::inic::PostRules;
 use niclab_abi::ioctl::{
     GroupOf, IOCTL_AUTHORIZE, IOCTL_CHANNEL_EXPOSE, IOCTL_CHANNEL_PAYLOAD, IOCTL_CHECK, IOCTL_DEREGISTER,
     IOCTL_GROUP, IOCTL_REGISTER, IOCTL_REVOKE, IOCTL_ROUTE, IOCTL_RULES, MAP_DOORBELL, Peer, Registration,
 };
-use niclab_abi::posts::PostRules;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use niclab_abi::FromBytes;
-use niclab_abi::channels::{ChannelExpose, ChannelPayload, OP_CHANNEL_EXPOSE, OP_CHANNEL_PAYLOAD};
-use niclab_abi::posts::{OP_POST_GROUP, PostGroup, PostMember};
+use niclab_abi::grim::{ChannelExpose, ChannelPayload, OP_CHANNEL_EXPOSE, OP_CHANNEL_PAYLOAD};
+use niclab_abi::inic::{OP_POST_GROUP, PostGroup, PostMember};
 use niclab_port::atomic::{AtomicPage, AtomicRecords};
 
 use crate::port::{self, Link, Parts, PortOptions};

@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use niclab_port::channels::FIRST_HANDLER;
-use niclab_port::channels::names::{Conflict, MAX_NAME_BYTES, MAX_NAMES, NameProblem};
+use niclab_port::grim::FIRST_HANDLER;
+use niclab_port::grim::names::{Conflict, MAX_NAME_BYTES, MAX_NAMES, NameProblem};
 
 /// Every failure of this library. No error ends the process. After [`Error::DeviceGone`] the program cannot use the
 /// port any more; after any other error it can.
@@ -174,7 +174,7 @@ pub enum Error {
         /// What was tried.
         operation: &'static str,
         /// The NIC's reason.
-        outcome: niclab_port::lists::Outcome,
+        outcome: niclab_port::matching::Outcome,
     },
 
     /// Nothing arrived within the deadline, although the device answers.

@@ -21,10 +21,10 @@
 //! The layers, from the outside in:
 //!
 //! - [`Device`] and [`DeviceInfo`]: find a NIC, read its properties and its [`Statistics`];
-//! - one module for each kind of card interface: [`slices`], a port with a sender and a receiver; [`lists`], a port
-//!   whose NIC matches messages with memory posted for them, and messages with MPI's semantics; [`posts`], a port that
-//!   sends to every node and receives into memory posted for the next message; [`channels`], logical channels with
-//!   handlers; [`active`], an active port over descriptor rings that the driver processes. [`commanded`] has the code
+//! - one module for each kind of card interface: [`slices`], a port with a sender and a receiver; [`matching`], a port
+//!   whose NIC matches messages with memory posted for them, and messages with MPI's semantics; [`inic`], a port that
+//!   sends to every node and receives into memory posted for the next message; [`grim`], logical channels with
+//!   handlers; [`gamma`], an active port over descriptor rings that the driver processes. [`commanded`] has the code
 //!   that lists and posts share;
 //! - [`Backing`]: the services that a port needs from its environment. The kernel driver's character device is one
 //!   backing; tests and the in-process front end of the device daemon have others;
@@ -38,18 +38,18 @@
 //! All durations here are wall time. Every wait has a [`Deadline`] and a [`WaitPolicy`]. In addition, a wait without
 //! progress checks every 100 ms whether the device is alive. If it is not, the wait ends with [`Error::DeviceGone`].
 
-pub mod active;
 mod backing;
 mod bare;
 pub mod capi;
-pub mod channels;
 pub mod commanded;
 mod device;
 mod error;
-pub mod lists;
+pub mod gamma;
+pub mod grim;
+pub mod inic;
+pub mod matching;
 mod memory;
 mod port;
-pub mod posts;
 mod region;
 pub mod slices;
 mod statistics;

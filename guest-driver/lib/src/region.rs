@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use niclab_port::command::{self, Part};
-use niclab_port::lists::messages::Buffer;
+use niclab_port::matching::messages::Buffer;
 
 use crate::memory::Memory;
 use crate::port::Link;

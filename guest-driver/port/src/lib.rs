@@ -9,9 +9,9 @@
 //! - [`Requester`]: slots of the requester page: filling, posting, and finding those that are free again;
 //! - [`Queue`]: records of the receive queue: reading them in order, releasing them at the interval that the device
 //!   knows, and skipping those that a faulty device left out;
-//! - one module for each kind of card interface, with the contents of slots and records only: [`slices`], [`lists`],
-//!   [`posts`], [`channels`];
-//! - [`active_ports`]: the driver's part if the card does not know ports: rings, windows, messages in frames;
+//! - one module for each kind of card interface, with the contents of slots and records only: [`slices`], [`matching`],
+//!   [`inic`], [`grim`];
+//! - [`gamma`]: the driver's part if the card does not know ports: rings, windows, messages in frames;
 //! - [`command`]: the contents of slots of card interfaces with commands;
 //! - [`Windows`]: the places of these pages in the BAR, and further windows of the card's model;
 //! - [`atomic`]: these traits over words that another thread or process reads and writes.
@@ -22,15 +22,15 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod active_ports;
 mod address;
 pub mod atomic;
-pub mod channels;
 pub mod command;
 mod fault;
-pub mod lists;
+pub mod gamma;
+pub mod grim;
+pub mod inic;
+pub mod matching;
 mod memory;
-pub mod posts;
 mod queue;
 mod regions;
 mod requester;

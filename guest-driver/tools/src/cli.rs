@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use niclab_user::WaitPolicy;
-use niclab_user::posts::{Element, Operator};
+use niclab_user::inic::{Element, Operator};
 
 use crate::Failure;
 use crate::bench::{End, FlagPlan};
-use crate::lists::{Matcher, Matching};
+use crate::matching::{Matcher, Matching};
 use crate::task::{ELEMENTS, OPERATORS, Task};
 
 /// Measures latency and throughput between the nodes of a cluster. Both nodes of a pair run the same command.

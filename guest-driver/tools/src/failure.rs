@@ -95,7 +95,7 @@ pub enum Failure {
         /// What was tried.
         operation: &'static str,
         /// The NIC's reason.
-        outcome: niclab_user::lists::Outcome,
+        outcome: niclab_user::matching::Outcome,
     },
 
     /// A command of a card with posts failed.
@@ -106,7 +106,7 @@ pub enum Failure {
         /// What was tried.
         operation: &'static str,
         /// The NIC's reason.
-        outcome: niclab_user::posts::Outcome,
+        outcome: niclab_user::inic::Outcome,
     },
 
     /// A collective operation failed.
@@ -115,7 +115,7 @@ pub enum Failure {
         /// The operation that ran last.
         task: String,
         /// The NIC's reason.
-        outcome: niclab_user::posts::Outcome,
+        outcome: niclab_user::inic::Outcome,
     },
 
     /// The cards' result differs from the result that this program computes from the members' data.

@@ -1,7 +1,7 @@
 //! Library of `niclab-perf`: benchmarks between two nodes of a cluster over a NIC's user library, TCP or UDP.
 //!
 //! - [`cli`]: the command line, and the pairing of ranks;
-//! - [`channel`]: the interface of a transport; [`slices`], [`lists`], [`posts`], [`channels`], [`active`] and [`tcp`]
+//! - [`channel`]: the interface of a transport; [`slices`], [`matching`], [`inic`], [`grim`], [`gamma`] and [`tcp`]
 //!   implement it; [`udp`] loses messages, so it has a stream of its own instead;
 //! - [`software`]: matching of messages by the host, as a comparison for that of the NIC;
 //! - [`meeting`]: both ends meet over the channel itself, and end the run without losing the last message;
@@ -13,20 +13,20 @@
 //! Every time that is measured here is wall time of the guest. The device knows the model time, and `niclab` reports
 //! it.
 
-pub mod active;
 pub mod bench;
 pub mod channel;
-pub mod channels;
 pub mod cli;
 pub mod collective;
 pub mod counters;
 pub mod cue;
 mod failure;
-pub mod lists;
+pub mod gamma;
+pub mod grim;
+pub mod inic;
+pub mod matching;
 pub mod meeting;
 pub mod nic;
 mod pattern;
-pub mod posts;
 pub mod report;
 pub mod run;
 pub mod slices;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::bench::{Injection, Latency, Outcome, interrupts};
 use crate::counters::{Counters, Span};
-use crate::lists::{Matcher, Matching};
+use crate::matching::{Matcher, Matching};
 
 /// Version of the JSON document: raised when a key changes its meaning or goes away.
 pub const VERSION: u32 = 1;

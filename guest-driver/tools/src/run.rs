@@ -8,20 +8,20 @@ use niclab_output::eprintln;
 use niclab_user::{Device, FEATURE_CHANNELS, FEATURE_LISTS, FEATURE_POSTS, FEATURE_RINGS, WaitPolicy};
 
 use crate::Failure;
-use crate::active::{self, ActiveChannel};
 use crate::bench::{Buffers, End, FlagPlan, Outcome, Step, inject, interrupts, pingpong, rate, stream};
 use crate::channel::{Channel, Interrupting};
-use crate::channels::{self, InTurn, PushChannel};
 use crate::cli::{
     Command, InterruptArguments, Pair, RunArguments, Transport, WorkloadArguments, WorldArguments,
 };
 use crate::collective;
 use crate::counters::{Counters, Span};
 use crate::cue;
-use crate::lists::{self, ListChannel, Matching};
+use crate::gamma::{self, ActiveChannel};
+use crate::grim::{self, InTurn, PushChannel};
+use crate::inic::{self, PostChannel};
+use crate::matching::{self, ListChannel, Matching};
 use crate::meeting;
 use crate::nic::{self, NicOptions};
-use crate::posts::{self, PostChannel};
 use crate::report::{self, Document, Row, Section};
 use crate::slices::{self, SliceChannel};
 use crate::tcp::{self, TcpChannel, TcpOptions};
@@ -175,7 +175,7 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
     match transport {
         Transport::Lists => {
             refuse_channels(transport, plan)?;
-            plan.sizes().try_for_each(|bytes| lists::check_size(&device, bytes))?;
+            plan.sizes().try_for_each(|bytes| matching::check_size(&device, bytes))?;
             let (bytes, matching) = (plan.payload_bytes(), plan.matching);
             bench_nic(&setting, plan, ListChannel::open(&device, &options, pair.peer, bytes, matching)?)
         }
@@ -187,7 +187,7 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
                         .into(),
                 ));
             }
-            plan.sizes().try_for_each(|bytes| posts::check_size(&device, bytes))?;
+            plan.sizes().try_for_each(|bytes| inic::check_size(&device, bytes))?;
             bench_nic(&setting, plan, PostChannel::open(&device, &options, pair.peer, plan.payload_bytes())?)
         }
         Transport::Channels => {
@@ -195,7 +195,7 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
             if plan.flags.acknowledge {
                 return Err(Failure::Usage("channels acknowledge nothing: drop --acknowledge".into()));
             }
-            plan.sizes().try_for_each(|bytes| channels::check_size(bytes, plan.is_coordinated, &device))?;
+            plan.sizes().try_for_each(|bytes| grim::check_size(bytes, plan.is_coordinated, &device))?;
             let open = |number| {
                 let options = NicOptions { port: options.port + number, ..options.clone() };
                 PushChannel::open(&device, &options, pair.peer, plan.payload_bytes())
@@ -212,7 +212,7 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
                         .into(),
                 ));
             }
-            plan.sizes().try_for_each(active::check_size)?;
+            plan.sizes().try_for_each(gamma::check_size)?;
             bench_nic(
                 &setting,
                 plan,

@@ -1,6 +1,6 @@
 //! Collective operations of groups, and their names.
 
-use niclab_user::posts::{Element, Operator};
+use niclab_user::inic::{Element, Operator};
 
 /// Operators of reductions, by name.
 pub const OPERATORS: [(&str, Operator); 3] =

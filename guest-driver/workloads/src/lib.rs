@@ -17,11 +17,11 @@
 extern crate alloc;
 
 mod atomic;
-pub mod channels;
 mod flow;
-pub mod lists;
+pub mod grim;
+pub mod inic;
+pub mod matching;
 mod plan;
-pub mod posts;
 mod program;
 mod script;
 pub mod slices;
@@ -30,11 +30,11 @@ mod verifier;
 mod workload;
 
 pub use atomic::AtomicMemory;
-pub use channels::ChannelTerms;
 pub use flow::{End, Flow, FlowId, Mark, PortPlan};
-pub use lists::{Limits, Receive, Terms};
+pub use grim::ChannelTerms;
+pub use inic::PostTerms;
+pub use matching::{Limits, Receive, Terms};
 pub use plan::Plan;
-pub use posts::PostTerms;
 pub use program::{InTurn, Ports, Program};
 pub use script::{Outgoing, Script, Sizes};
 pub use transport::{Listener, Memory, Read, Transport, Wrong};

@@ -3,7 +3,7 @@
 
 use niclab_abi::FromBytes;
 use niclab_abi::control::{OP_PORT_OPEN, Reply, Request};
-use niclab_abi::posts::{POST_RECEIVE, POST_SEND, POST_TELL_SENT};
+use niclab_abi::inic::{POST_RECEIVE, POST_SEND, POST_TELL_SENT};
 use niclab_abi::region::{OP_REGION_OPEN, RegionOpened};
 use niclab_components::check::Checked;
 use niclab_model::models::inic::descriptor::{MODEL, config};

@@ -4,11 +4,11 @@
 //! `cargo test -p niclab-fuzz` runs them for a bounded time on mutations of valid inputs, from a seed that it prints.
 //! With libFuzzer a target is one line: `fuzz_target!(|data: &[u8]| niclab_fuzz::fuzz_control(data));`.
 
-mod channels;
 mod circuit;
+mod grim;
+mod inic;
 #[path = "../../../device/vhost-user/tests/suite/common/loopback.rs"]
 mod loopback;
-mod posts;
 mod rings;
 mod scene;
 
@@ -21,9 +21,9 @@ use niclab_device::shell::service::ethernet_function;
 use niclab_device::shell::service::queues;
 use niclab_model::nic::{DescriptorQueue, FrameBytes};
 
-pub use channels::{fuzz_channel_commands, fuzz_channel_control, fuzz_channel_frames};
+pub use grim::{fuzz_channel_commands, fuzz_channel_control, fuzz_channel_frames};
+pub use inic::{fuzz_assembly, fuzz_post_commands, fuzz_post_control, fuzz_post_frames};
 use loopback::Loopback;
-pub use posts::{fuzz_assembly, fuzz_post_commands, fuzz_post_control, fuzz_post_frames};
 pub use rings::{fuzz_ring_control, fuzz_ring_frames, fuzz_ring_memory};
 use scene::{DATA, Piece, Scene};
 
@@ -53,13 +53,13 @@ pub const TARGETS: [(&str, Target); 16] = [
 /// The valid inputs of a target, from which mutations begin.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
-        "post-commands" => posts::command_seeds(),
-        "post-control" => posts::control_seeds(),
-        "post-frames" => posts::frame_seeds(),
-        "assembly" => posts::assembly_seeds(),
-        "channel-commands" => channels::command_seeds(),
-        "channel-control" => channels::control_seeds(),
-        "channel-frames" => channels::frame_seeds(),
+        "post-commands" => inic::command_seeds(),
+        "post-control" => inic::control_seeds(),
+        "post-frames" => inic::frame_seeds(),
+        "assembly" => inic::assembly_seeds(),
+        "channel-commands" => grim::command_seeds(),
+        "channel-control" => grim::control_seeds(),
+        "channel-frames" => grim::frame_seeds(),
         "ring-memory" => rings::memory_seeds(),
         "ring-control" => rings::control_seeds(),
         "ring-frames" => rings::frame_seeds(),

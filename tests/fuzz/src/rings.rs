@@ -1,7 +1,7 @@
 //! Cards with descriptor rings: a driver's memory and requests, and other cards' frames.
 
-use niclab_abi::active_ports::{FRAME_DATA, FRAME_FIRST, FRAME_LAST, FrameHead};
 use niclab_abi::control::OP_RESET;
+use niclab_abi::gamma::{FRAME_DATA, FRAME_FIRST, FRAME_LAST, FrameHead};
 use niclab_abi::rings::{
     FifoSend, FifoTake, OP_FIFO_LOOK, OP_FIFO_SEND, OP_FIFO_TAKE, OP_RING_INTERRUPTS, OP_RING_START,
     OP_RING_STOP, OP_RING_TERMS, RING_END, RING_FIRST, RING_LAST, RING_OWN, RING_RECEIVE, RING_SIZE_SHIFT,

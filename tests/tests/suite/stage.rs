@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use niclab_abi::config::{FEATURE_CHANNELS, FEATURE_LISTS, FEATURE_POSTS, FEATURE_SLICES};
 use niclab_abi::control::OP_PING;
-use niclab_device::frontend::lists::{ChannelPort, ListPort, PostPort};
+use niclab_device::frontend::matching::{ChannelPort, ListPort, PostPort};
 use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
@@ -18,9 +18,9 @@ use niclab_sim::run::{Options, run};
 use niclab_spec::monitor::{Answer, DaemonStats, Request};
 use niclab_spec::report::{LedgerEntry, NodeFigures};
 use niclab_spec::{ClusterFile, NicConfig, NicModel, SimConfig, Source, Workload};
-use niclab_workloads::channels::ChannelTransport;
-use niclab_workloads::lists::ListTransport;
-use niclab_workloads::posts::PostTransport;
+use niclab_workloads::grim::ChannelTransport;
+use niclab_workloads::inic::PostTransport;
+use niclab_workloads::matching::ListTransport;
 use niclab_workloads::slices::SliceTransport;
 use niclab_workloads::{
     AtomicMemory, InTurn, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload as Programs,

@@ -1,5 +1,5 @@
 -- GAMMA's frames between active ports: a head, a part of a message, and a CRC-32, which includes the Ethernet header.
--- Loaded by niclab.lua. Wire format: device/model/src/models/gamma/wire.rs, device/abi/src/active_ports.rs.
+-- Loaded by niclab.lua. Wire format: device/model/src/models/gamma/wire.rs, device/abi/src/gamma.rs.
 
 local check_sequence = (...).crc32
 

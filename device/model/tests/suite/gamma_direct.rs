@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use niclab_abi::active_ports::{FRAME_DATA, FRAME_FIRST, FRAME_LAST, FrameHead};
 use niclab_abi::control::{
     OP_RESET, Reply, STATUS_BAD_ADDRESS, STATUS_BAD_OPERATION, STATUS_BAD_VALUE, STATUS_NOT_FOUND, STATUS_OK,
     STATUS_PORT_BUSY,
 };
+use niclab_abi::gamma::{FRAME_DATA, FRAME_FIRST, FRAME_LAST, FrameHead};
 use niclab_abi::rings::{
     FifoHead, FifoSend, FifoTake, OP_FIFO_LOOK, OP_FIFO_SEND, OP_FIFO_TAKE, OP_RING_INTERRUPTS,
     OP_RING_START, RING_RECEIVE, RING_STATUS_DAMAGED, RingInterrupts, RingStart,

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use niclab_abi::channels::{
+use niclab_abi::grim::{
     CHANNEL_BULK, CHANNEL_INTERRUPT, CHANNEL_MEMORY, CHANNEL_NOTIFY, CHANNEL_SEGMENT, CHANNEL_SHORT,
 };
 use niclab_abi::receive::{REFUSED_HEADER, REFUSED_PAYLOAD, REFUSED_SEGMENT, REFUSED_TARGET};
@@ -15,7 +15,7 @@ use niclab_model::parts::sequence::Sequence;
 use niclab_model::time::Span;
 use proptest::prelude::*;
 
-use crate::support::channels::{Faults, Message, Opening, To, Wire, config};
+use crate::support::grim::{Faults, Message, Opening, To, Wire, config};
 use crate::support::matching::pattern;
 
 const NODES: u16 = 4;

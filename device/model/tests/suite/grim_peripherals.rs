@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
-use niclab_abi::channels::{
+use niclab_abi::grim::{
     CHANNEL_APPLIED, CHANNEL_APPLY, CHANNEL_BRIDGE, CHANNEL_BRIDGED, CHANNEL_LOAD, CHANNEL_LOADED,
     CHANNEL_PING, CHANNEL_PONG, CHANNEL_STORE, CHANNEL_STORED, CHANNEL_UNKNOWN, bridge_ports,
 };
@@ -16,7 +16,7 @@ use niclab_model::nic::{Nic, Observed};
 use niclab_model::platform::ledger::{Crossing, Ledger};
 use proptest::prelude::*;
 
-use crate::support::channels::{Came, Faults, Message, PLAIN, To, Wire, config};
+use crate::support::grim::{Came, Faults, Message, PLAIN, To, Wire, config};
 use crate::support::matching::pattern;
 
 const REGION: u64 = 48 << 10;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use niclab_abi::control::{
     OP_PORT_CLOSE, PortName, STATUS_BAD_OPERATION, STATUS_BAD_VALUE, STATUS_NO_SPACE, STATUS_NOT_FOUND,
 };
-use niclab_abi::posts::{
+use niclab_abi::inic::{
     OP_POST_RULES, POST_ANY_SOURCE, POST_BAD_RANGE, POST_BAD_REGION, POST_BAD_VALUE, POST_DOUBLE,
     POST_EVENT_DONE, POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_GROUPS, POST_INTERRUPT, POST_LEFT,
     POST_MAX, POST_MAX_COLLECTIVE_BYTES, POST_MIN, POST_NO_GROUP, POST_NOT_RELIABLE, POST_OK, POST_SIGNED_32,
@@ -26,8 +26,8 @@ use niclab_model::random::Random;
 use niclab_model::time::{Span, Time};
 use proptest::prelude::*;
 
+use crate::support::inic::{Faults, Told, Wire};
 use crate::support::matching::pattern;
-use crate::support::posts::{Faults, Told, Wire};
 use crate::support::request;
 
 const RELIABLE: [&str; 5] = ["conf2", "conf3", "conf4", "selective_repeat", "rate_controlled"];

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use niclab_abi::posts::{POST_EVENT_RECEIVED, POST_OK};
+use niclab_abi::inic::{POST_EVENT_RECEIVED, POST_OK};
 use niclab_model::models::inic::counters::Counters;
 use niclab_model::models::inic::descriptor::{MODEL, config};
 use niclab_model::nic::registry::{Seat, Value, Values};
 use niclab_model::platform::profile::Profile;
 use niclab_model::time::Time;
 
-use crate::support::posts::{Faults, Wire};
+use crate::support::inic::{Faults, Wire};
 
 const PACKET: u64 = 400;
 const PACKETS: u64 = 1_000;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 use niclab_abi::control::{OP_PORT_CLOSE, PortName};
-use niclab_abi::posts::{
+use niclab_abi::inic::{
     POST_EVENT_DONE, POST_EVENT_FAILED, POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_EVENT_SENT,
     POST_INCOMPLETE, POST_OK, POST_SUM, POST_TELL_SENT, POST_UNREACHABLE, POST_UNSIGNED_64,
 };
@@ -21,8 +21,8 @@ use niclab_model::nic::{FrameBytes, Input};
 use niclab_model::platform::profile::Profile;
 use proptest::prelude::*;
 
+use crate::support::inic::{Faults, REGION, Told, Wire};
 use crate::support::matching::pattern;
-use crate::support::posts::{Faults, REGION, Told, Wire};
 use crate::support::request;
 
 const NODES: u16 = 4;

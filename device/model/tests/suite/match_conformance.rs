@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use niclab_abi::firmware::*;
-use niclab_abi::lists::*;
+use niclab_abi::matching::*;
 use niclab_model::models::matching::item::{self, Item};
 use niclab_model::models::matching::program;
 use niclab_model::models::matching::wire::{Frame, Header, Kind, Operation};

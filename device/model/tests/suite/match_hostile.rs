@@ -9,7 +9,7 @@ use niclab_abi::control::{
     Reply, STATUS_OK,
 };
 use niclab_abi::firmware::*;
-use niclab_abi::lists::*;
+use niclab_abi::matching::*;
 use niclab_abi::region::*;
 use niclab_isa::{Branch, Word, image};
 use niclab_model::models::matching::program::PORTALS;

@@ -4,7 +4,7 @@ use niclab_abi::FromBytes;
 use niclab_abi::control::*;
 use niclab_abi::event::{CAUSE_ARMED, CAUSE_FIRMWARE, CAUSE_MESSAGE};
 use niclab_abi::firmware::*;
-use niclab_abi::lists::*;
+use niclab_abi::matching::*;
 use niclab_abi::receive::REFUSED_COMMAND;
 use niclab_abi::region::*;
 use niclab_isa::{Alu, Bits, Branch, Copy, Half, Input as InputSlot, Word, image};

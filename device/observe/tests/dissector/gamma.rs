@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use niclab_abi::active_ports::{FRAME_ACKNOWLEDGEMENT, FRAME_DATA, FRAME_FIRST, FRAME_LAST, FrameHead};
+use niclab_abi::gamma::{FRAME_ACKNOWLEDGEMENT, FRAME_DATA, FRAME_FIRST, FRAME_LAST, FrameHead};
 use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::fabric::ethernet::{ETHER_TYPE_CLUSTER, Header, mac_of_node};
 use niclab_model::models::gamma::wire::{PROTOCOL, seal};

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use niclab_abi::PAGE_BYTES;
 use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
-use niclab_abi::lists::{COUNTERS, COUNTERS_OFFSET};
+use niclab_abi::matching::{COUNTERS, COUNTERS_OFFSET};
 use niclab_abi::receive::{SLICE_BYTES, SLICE_WORDS};
 use niclab_abi::region::Extent;
 use niclab_model::nic::{self, HostRange, PageStore};
@@ -472,7 +472,7 @@ mod tests {
         memory.write(at(15), 2, Place::Counter(3), &[4, 7]);
         for (now, seen) in [(9, (0, 0)), (10, (1, 0)), (15, (1, 7)), (19, (1, 7)), (20, (2, 7))] {
             memory.advance(at(now));
-            let counter = niclab_port::lists::Count::read(&Glance { memory: &memory, port: 2 }, 3);
+            let counter = niclab_port::matching::Count::read(&Glance { memory: &memory, port: 2 }, 3);
             assert_eq!((memory.status_word(2, 0), counter.successes), seen);
         }
         assert_eq!((memory.next_visible(), memory.status_word(1, 0)), (None, 0));

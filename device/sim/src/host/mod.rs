@@ -5,12 +5,12 @@
 //! A host is sans-IO, like the models: it gets events with their times, and returns [`Effects`].
 
 pub mod card;
-pub mod channels;
 pub mod ethernet;
-pub mod lists;
+pub mod grim;
+pub mod inic;
+pub mod matching;
 pub mod memory;
 pub mod oracle;
-pub mod posts;
 pub mod rings;
 pub mod slices;
 pub mod tally;
@@ -211,7 +211,7 @@ pub struct HostMaker {
 }
 
 /// The makers for all cards that the simulator supports.
-const MAKERS: &[HostMaker] = &[slices::MAKER, lists::MAKER, posts::MAKER, channels::MAKER, rings::MAKER];
+const MAKERS: &[HostMaker] = &[slices::MAKER, matching::MAKER, inic::MAKER, grim::MAKER, rings::MAKER];
 
 /// The maker of hosts for this model's cards.
 #[must_use]

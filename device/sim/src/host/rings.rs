@@ -8,11 +8,11 @@ mod memory;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use niclab_abi::active_ports::{
-    ACTIVE_PORT_MAX_MESSAGE_BYTES, FRAME_ACKNOWLEDGEMENT, FRAME_DATA, FRAME_KIND_MASK, FrameHead,
-};
 use niclab_abi::config::FEATURE_RINGS;
 use niclab_abi::control::{Reply, Request, STATUS_OK};
+use niclab_abi::gamma::{
+    ACTIVE_PORT_MAX_MESSAGE_BYTES, FRAME_ACKNOWLEDGEMENT, FRAME_DATA, FRAME_KIND_MASK, FrameHead,
+};
 use niclab_abi::rings::{
     OP_RING_INTERRUPTS, OP_RING_START, OP_RING_TERMS, RING_ERROR, RING_RECEIVE, RING_STATUS_DAMAGED,
     RING_STATUS_LAST, RING_TRANSMIT, RingInterrupts, RingStart, RingTerms,
@@ -28,9 +28,9 @@ use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::{Passage, Time};
 use niclab_observe::timeline::Owner;
-use niclab_port::active_ports::message::{Join, Joining, Part};
-use niclab_port::active_ports::rings::{Buffer, Ring, SKIP_BYTES, Told, length_of};
-use niclab_port::active_ports::window::{Inbound, Outbound, Taken};
+use niclab_port::gamma::message::{Join, Joining, Part};
+use niclab_port::gamma::rings::{Buffer, Ring, SKIP_BYTES, Told, length_of};
+use niclab_port::gamma::window::{Inbound, Outbound, Taken};
 use niclab_spec::report::NodeFigures;
 use niclab_workloads::{End, FlowId, Mark, PortPlan, Script};
 

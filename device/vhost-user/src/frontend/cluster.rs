@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use niclab_abi::bar::INFO_DOORBELL_OFFSET;
-use niclab_abi::channels::WINDOW_CHANNEL_PAYLOAD;
 use niclab_abi::config::{CONFIG_BYTES, DeviceConfig, name_in};
 use niclab_abi::control::{
     COUNTERS_PER_REPLY, Counter, CountersFrom, CountersHead, MAX_COUNTERS, OP_COUNTERS, OP_PING, OP_RESET,
     Reply, Request, STATUS_OK,
 };
 use niclab_abi::event::Event;
+use niclab_abi::grim::WINDOW_CHANNEL_PAYLOAD;
 use niclab_abi::{FromBytes, MAGIC, QUEUE_DOORBELL, QUEUE_SIZE, QUEUES, ToBytes};
 use niclab_port::Windows;
 use niclab_port::atomic::wants_doorbell;

@@ -8,13 +8,13 @@
 //! * [`DriverRing`]: a driver's side of a virtqueue;
 //! * [`Connection`]: a vhost-user connection of either function;
 //! * [`ClusterGuest`] and [`GuestPort`]: the cluster function's driver, and one open port;
-//! * [`lists`]: one open port of a card that works on registered regions;
+//! * [`matching`]: one open port of a card that works on registered regions;
 //! * [`EthernetGuest`]: the Ethernet function's driver.
 
 mod cluster;
 mod connection;
 mod ethernet;
-pub mod lists;
+pub mod matching;
 mod memory;
 mod port;
 mod ring;

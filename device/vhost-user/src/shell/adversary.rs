@@ -1,4 +1,4 @@
-//! What an adversarial card keeps back, and what it draws: [`super::adversarial`] has it happen.
+//! The adversary state of one card: what it delays, and its random choices. [`super::adversarial`] applies it.
 
 use std::time::{Duration, Instant};
 
@@ -6,73 +6,74 @@ use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT};
 use niclab_model::nic::ReplyBytes;
 use niclab_model::nic::adversarial::{Kind, Sampler};
 
-/// How late an answer is that comes just before the limit of requests. What is left of that, `MARGIN_MS`, is for a
-/// driver whose clock began before the card took the request, and whose processor may be away for long before it sees
-/// the answer.
+/// The delay of a reply that comes just before the time limit of requests. The rest of the limit is [`MARGIN_MS`]: the
+/// driver's clock starts before the card takes the request, and its processor may be preempted before it sees the
+/// reply.
 pub const AT_LIMIT_MS: u32 = 3_000;
 
 /// See [`AT_LIMIT_MS`].
 pub const MARGIN_MS: u32 = 2_000;
 
-/// Most answers of a card just before the limit, by one seed: each takes seconds.
+/// Maximum of a card's replies just before the limit, for one seed: each takes seconds.
 const MAX_AT_LIMIT: u32 = 2;
 
-/// Ticks for which something is kept back, at the most.
+/// Maximum delay in ticks.
 const MAX_TICKS: u32 = 8;
 
-/// Of late answers that many in [`MAX_TICKS`] come so late that a driver which has less patience than it must have
-/// gives up.
+/// Of [`MAX_TICKS`] late replies, this many come so late that a driver whose timeout is shorter than specified gives
+/// up.
 const IMPATIENT: u32 = 2;
 const IMPATIENT_AFTER: Duration = Duration::from_millis(150);
 
-/// How late the magic word is: mostly, in steps of [`MAGIC_STEP`], and at the latest.
+/// The delay of the magic word: one of this many values. Each is a multiple of [`MAGIC_STEP`], but the last one is
+/// [`MAGIC_LATEST`].
 const MAGIC_WAYS: u32 = 32;
 const MAGIC_STEP: Duration = Duration::from_millis(1);
 const MAGIC_LATEST: Duration = Duration::from_millis(1_000);
 
-/// When something is to come.
+/// When something delayed is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// After so many ticks.
+    /// After this many ticks.
     Ticks(u32),
     /// At an instant of wall time.
     At(Instant),
 }
 
-/// An answer that is kept back.
+/// A delayed reply.
 #[derive(Debug)]
 pub struct KeptReply {
-    /// Of its request.
+    /// The token of its request.
     pub(super) token: u64,
-    /// The answer.
+    /// The reply.
     pub(super) bytes: ReplyBytes,
-    /// When it is given.
+    /// When it is due.
     pub(super) when: When,
 }
 
-/// What an adversarial card keeps back, and how it goes on.
+/// What an adversarial card delays, and its random choices.
 #[derive(Debug)]
 pub struct AdversaryState {
     pub(super) sampler: Sampler,
-    /// In the order of their requests.
+    /// Delayed replies, in the order of their requests.
     pub(super) replies: Vec<KeptReply>,
-    /// Answers just before the limit that there may be yet.
+    /// How many replies may still come just before the limit.
     at_limit: u32,
-    /// Ticks until events are handed out; none are kept back where it is zero.
+    /// Ticks until events are delivered. Zero: no events are delayed.
     pub(super) events: u32,
-    /// Ticks until the interrupt is raised that control and event queue are owed; zero: none is.
+    /// Ticks until the delayed interrupt of each of [`OWED_QUEUES`] is raised. Zero: none is delayed.
     pub(super) owed: [u32; 2],
     /// When the magic word is published.
     pub(super) magic: Option<Instant>,
-    /// Its polls of pages.
+    /// The card's polls of its pages.
     pub(super) polls: Polls,
 }
 
-/// The queues that are owed interrupts.
+/// The queues whose interrupts the card delays.
 pub const OWED_QUEUES: [u32; 2] = [QUEUE_CONTROL, QUEUE_EVENT];
 
 impl AdversaryState {
-    /// Those of the card of node `node`.
+    /// The state of the card of node `node`.
     pub fn new(seed: u64, node: u16) -> Self {
         Self {
             sampler: Sampler::new(seed, node),
@@ -85,19 +86,19 @@ impl AdversaryState {
         }
     }
 
-    /// Draws by this seed from here on, as new adversary do; that many answers may again come just before the limit. What
-    /// is kept back stays so, for as long as was drawn for it.
+    /// Samples from this seed from now on, like a new state. Again `MAX_AT_LIMIT` replies may come just before the
+    /// limit. What is delayed keeps its due time.
     pub fn reseed(&mut self, seed: u64) {
         self.sampler.reseed(seed);
         self.at_limit = MAX_AT_LIMIT;
     }
 
-    /// How often each kind happened here.
+    /// How often each kind happened on this card.
     pub fn counts(&self) -> impl Iterator<Item = (Kind, u64)> + '_ {
         self.sampler.counts()
     }
 
-    /// Whether `kind` happens at this opportunity; it is counted then.
+    /// Whether `kind` happens at this opportunity. Counts it if so.
     pub fn happens(&mut self, kind: Kind) -> bool {
         self.draw(kind, 1).is_some()
     }
@@ -110,7 +111,7 @@ impl AdversaryState {
         drawn
     }
 
-    /// One of `count` things that wait in line: the first, but where it is another one's turn.
+    /// The index of one of `count` waiting entries: usually the first.
     pub fn pick(&mut self, kind: Kind, count: usize) -> usize {
         if count < 2 {
             return 0;
@@ -118,7 +119,7 @@ impl AdversaryState {
         self.draw(kind, count as u32 - 1).map_or(0, |choice| 1 + choice as usize)
     }
 
-    /// An event was raised; `is_merged` says that others of its cause and port wait. Whether it is kept back.
+    /// Whether an event that was raised now is delayed. `is_merged`: others of its cause and port already wait.
     pub fn keeps_event(&mut self, is_merged: bool) -> bool {
         if self.events > 0 && is_merged {
             self.sampler.count(Kind::EventMerged);
@@ -129,12 +130,12 @@ impl AdversaryState {
         self.events > 0
     }
 
-    /// Whether events are kept back.
+    /// Whether events are delayed.
     pub const fn has_kept_events(&self) -> bool {
         self.events > 0
     }
 
-    /// Something was given back in `queue`. Whether the interrupt for it is left to a later one.
+    /// Whether the interrupt for a buffer returned in `queue` is omitted, because a later interrupt covers it.
     pub fn leaves_interrupt(&mut self, queue: u32) -> bool {
         let drawn = self.draw(Kind::InterruptShared, MAX_TICKS);
         let place = OWED_QUEUES.iter().position(|of| *of == queue);
@@ -145,7 +146,7 @@ impl AdversaryState {
                 true
             }
             (Some(owed), None) => {
-                // This one is for those before it as well.
+                // This interrupt covers the omitted ones as well.
                 *owed = 0;
                 false
             }
@@ -153,7 +154,7 @@ impl AdversaryState {
         }
     }
 
-    /// When a request is answered; none: at once.
+    /// When the reply to a request is due. `None`: at once.
     pub(super) fn reply_when(&mut self) -> Option<When> {
         if self.at_limit > 0 && self.sampler.draw(Kind::ReplyAtLimit, 1).is_some() {
             self.sampler.count(Kind::ReplyAtLimit);
@@ -174,7 +175,7 @@ impl AdversaryState {
         None
     }
 
-    /// The BAR stands in the guest's address space. Whether its magic word is to wait.
+    /// Whether the magic word of a BAR that was mapped now is delayed.
     pub fn keeps_magic(&mut self) -> bool {
         self.magic = self.draw(Kind::MagicLate, MAGIC_WAYS).map(|way| {
             let is_latest = way + 1 == MAGIC_WAYS;
@@ -183,27 +184,27 @@ impl AdversaryState {
         self.magic.is_some()
     }
 
-    /// Whether `kind` is to happen at this opportunity. Whoever has it happen says so by [`AdversaryState::count`].
+    /// Whether `kind` is to happen at this opportunity. The caller reports to [`AdversaryState::count`] if it happened.
     pub fn draws(&mut self, kind: Kind) -> bool {
         self.sampler.draw(kind, 1).is_some()
     }
 
-    /// `kind` happened.
+    /// Counts that `kind` happened.
     pub const fn count(&mut self, kind: Kind) {
         self.sampler.count(kind);
     }
 
-    /// The BAR stands nowhere: no magic word is to be published.
+    /// Publishes no magic word, because the BAR is no longer mapped.
     pub const fn drop_magic(&mut self) {
         self.magic = None;
     }
 
-    /// Whether something is kept back.
+    /// Whether anything is delayed.
     pub(super) fn is_keeping(&self) -> bool {
         !self.replies.is_empty() || self.events > 0 || self.owed != [0; 2] || self.magic.is_some()
     }
 
-    /// The host is gone or starts anew: nobody waits for anything any more, but for what the next driver waits for.
+    /// Drops what is delayed, because the host is gone or restarts. The next driver still waits for the magic word.
     pub fn forget(&mut self) {
         self.replies.clear();
         (self.events, self.owed) = (0, [0; 2]);
@@ -211,7 +212,7 @@ impl AdversaryState {
     }
 }
 
-/// What has happened that things which are kept back have waited for.
+/// What makes delayed things due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tick {
     /// A thread was active.
@@ -223,7 +224,7 @@ pub enum Tick {
 }
 
 impl Tick {
-    /// What is left of so many ticks.
+    /// How many of `ticks` are left afterwards.
     pub(super) const fn from(self, ticks: u32) -> u32 {
         match self {
             Self::Activity => ticks.saturating_sub(1),
@@ -233,12 +234,12 @@ impl Tick {
     }
 }
 
-/// Polls of a card after a doorbell.
+/// The polls of a card after a doorbell.
 #[derive(Debug, Default)]
 pub struct Polls {
-    /// Polls left before it sleeps.
+    /// Polls left before the card sleeps.
     pub(super) left: u32,
-    /// It has polled since the doorbell.
+    /// The card has polled since the doorbell.
     pub(super) is_on: bool,
 }
 
@@ -247,9 +248,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_answers_are_later_than_the_impatient_wait_and_most_are_not() {
+    fn some_late_replies_exceed_a_short_driver_timeout() {
         let mut adversary = AdversaryState::new(1, 0);
-        // Those just before the limit are others.
+        // Without replies just before the limit.
         adversary.at_limit = 0;
         let begin = Instant::now();
         let late: Vec<When> = (0..1_000).filter_map(|_| adversary.reply_when()).collect();

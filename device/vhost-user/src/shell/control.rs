@@ -12,41 +12,40 @@ use crate::memory::DmaMemory;
 use crate::ring::{Buffer, Burst, Chain, Interrupt, RingError};
 use crate::vring::Vring;
 
-/// Most requests that a model may leave unanswered: the descriptors of the queue. A driver cannot have more
-/// outstanding, so that one who does presents a chain twice.
+/// Maximum of pending requests: the descriptors of the queue. A driver with more of them has posted a chain twice.
 const MAX_PENDING: usize = niclab_abi::QUEUE_SIZE as usize;
 
 /// The bytes of a request.
 pub type RequestBytes = SmallVec<[u8; 64]>;
 
-/// A chain that was taken and must be given back.
+/// A chain that was taken and must be returned.
 #[derive(Debug)]
 struct Pending {
     token: u64,
     head: u16,
-    /// The whole chain: what was asked, and room for the answer.
+    /// The complete chain: the request, and room for the reply.
     chain: Chain,
 }
 
-/// What came out of the queue.
+/// The result of [`Control::next`].
 #[derive(Debug)]
 pub enum Next {
-    /// A request, to be answered by [`Control::reply`].
+    /// A request, which [`Control::reply`] answers.
     Request {
-        /// By which the answer finds its chain.
+        /// Identifies the chain for the reply.
         token: u64,
-        /// What the driver wrote.
+        /// The request, as the driver wrote it.
         bytes: RequestBytes,
-        /// Its chain is one that was taken and not given back.
+        /// The driver has posted the chain again before it was returned.
         is_again: bool,
     },
-    /// A chain without room for a reply, or with a part outside of memory: given back as it was.
+    /// A chain without room for a reply, or with a part outside of memory. It was returned unchanged.
     Unanswerable,
-    /// The queue is empty, or so many requests are under way that it must be.
+    /// The queue is empty, or `MAX_PENDING` requests are pending.
     Nothing,
 }
 
-/// Requests under way, and what was counted.
+/// Pending requests, and counters.
 #[derive(Debug, Default)]
 pub struct Control {
     pending: Vec<Pending>,
@@ -58,19 +57,20 @@ pub struct Control {
 }
 
 impl Control {
-    /// Whether as many requests wait for their answers as can.
+    /// Whether `MAX_PENDING` requests are pending.
     pub fn is_full(&self) -> bool {
         self.pending.len() >= MAX_PENDING
     }
 
-    /// Whether no request waits for its answer.
+    /// Whether no request is pending.
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// Takes the next chain. A request is at most [`MAX_CONTROL_BYTES`]; what is longer than that is longer than any
-    /// request, and the model refuses it. One chain at a time: a guest may keep its queue full of those that cannot be
-    /// answered, which cost as much as others.
+    /// Takes the next chain. Reads at most [`MAX_CONTROL_BYTES`]: the model refuses a request of that length, which is
+    /// longer than any valid one.
+    ///
+    /// One chain for each call: a guest may keep its queue full of unanswerable ones, which cost as much as others.
     ///
     /// # Errors
     /// [`RingError`].
@@ -97,7 +97,7 @@ impl Control {
         Ok(Next::Request { token: self.last_token, bytes, is_again })
     }
 
-    /// Gives the chain of the request `token` back with its reply.
+    /// Returns the chain of the request `token` with its reply.
     ///
     /// # Errors
     /// [`RingError`].
@@ -131,19 +131,19 @@ impl Control {
         Ok(())
     }
 
-    /// What stands now in the chain of the request `token`, as [`Next::Request`] has it.
+    /// Reads the chain of the request `token` again: its present bytes, as in [`Next::Request`].
     pub fn now(&self, memory: &DmaMemory, token: u64) -> Option<RequestBytes> {
         let pending = self.pending.iter().find(|pending| pending.token == token)?;
         read(memory, &pending.chain)
     }
 
-    /// The host is gone or starts anew: its chains are no longer ours to give back.
+    /// Drops all pending requests, because the host is gone or restarts: the device must not return its chains.
     pub fn forget(&mut self) {
         self.pending.clear();
     }
 }
 
-/// The room for an answer.
+/// The room for a reply.
 fn room_bytes(chain: &[Buffer]) -> u64 {
     chain.iter().filter(|buffer| buffer.writable).map(|buffer| u64::from(buffer.bytes)).sum()
 }
@@ -170,7 +170,7 @@ mod tests {
     use crate::ring::tests::{USED, queue};
 
     #[test]
-    fn reply_reaches_a_driver_whose_machine_stops_meanwhile() {
+    fn reply_reaches_a_driver_whose_machine_has_stopped() {
         let (memory, vring, dma) = queue(false, 1);
         // A chain of a request of 8 bytes (flag NEXT) and of room for the reply.
         memory.memory().write_obj([0x5000_u64, 8 | 1 << 32 | 1 << 48], GuestAddress(0)).unwrap();

@@ -1,4 +1,4 @@
-//! Descriptor queues: chains of a driver's buffers, taken by the model and given back when it says so.
+//! Descriptor queues: chains of a driver's buffers, which the model takes and returns.
 
 use niclab_abi::{QUEUE_RECEIVE, QUEUE_SIZE, QUEUE_TRANSMIT};
 use niclab_model::nic::{Descriptor, DescriptorQueue, HostRange, HostRanges};
@@ -7,8 +7,8 @@ use crate::memory::DmaMemory;
 use crate::ring::{Burst, Chain, Interrupt, RingError};
 use crate::vring::Vring;
 
-/// Most chains of one queue that a model may have at a time: the descriptors of the queue. A driver cannot have more
-/// outstanding, so that one who does presents a chain twice.
+/// Maximum of a model's pending chains of one queue: the descriptors of the queue. A driver with more of them has
+/// posted a chain twice.
 const MAX_TAKEN: usize = QUEUE_SIZE as usize;
 
 /// The virtqueue of a descriptor queue.
@@ -19,7 +19,7 @@ pub const fn virtqueue(queue: DescriptorQueue) -> u32 {
     }
 }
 
-/// A chain that was taken and must be given back.
+/// A chain that was taken and must be returned.
 #[derive(Debug)]
 struct Taken {
     token: u64,
@@ -28,28 +28,28 @@ struct Taken {
     writable_bytes: u64,
 }
 
-/// What came out of a queue.
+/// The result of [`Descriptors::next`].
 #[derive(Debug)]
 pub enum Next {
     /// A chain for the model.
     Descriptor(Descriptor),
-    /// A chain with a part outside of memory: given back as it was.
+    /// A chain with a part outside of memory. It was returned unchanged.
     OutsideMemory,
-    /// The queue is empty, or as many chains are taken as can be.
+    /// The queue is empty, or `MAX_TAKEN` of its chains are pending.
     Nothing,
 }
 
-/// Chains under way, and what was counted.
+/// Pending chains, and counters.
 #[derive(Debug, Default)]
 pub struct Descriptors {
     taken: Vec<Taken>,
     last_token: u64,
-    /// Chains given back that raised an interrupt.
+    /// Returned chains that raised an interrupt.
     pub interrupts: u64,
 }
 
 impl Descriptors {
-    /// Takes the next chain of a queue. All of its buffers are memory of the guest, now: it may be taken away, so that
+    /// Takes the next chain of a queue, whose buffers are all in guest memory now. Guest memory may be removed later, so
     /// each access is checked again.
     ///
     /// # Errors
@@ -83,12 +83,12 @@ impl Descriptors {
         Ok(Next::Descriptor(Descriptor { token, queue, readable, writable }))
     }
 
-    /// The queue of a chain that is under way.
+    /// The queue of a pending chain.
     pub fn queue_of(&self, token: u64) -> Option<DescriptorQueue> {
         self.taken.iter().find(|taken| taken.token == token).map(|taken| taken.queue)
     }
 
-    /// Gives a chain back, of which `bytes` were written. No more is told than there was room for.
+    /// Returns a chain into which the model wrote `bytes`. Reports no more than the chain has room for.
     ///
     /// # Errors
     /// [`RingError`].
@@ -108,7 +108,7 @@ impl Descriptors {
         Ok(())
     }
 
-    /// The host is gone or starts anew: its chains are no longer ours to give back.
+    /// Drops all pending chains, because the host is gone or restarts: the device must not return them.
     pub fn forget(&mut self) {
         self.taken.clear();
     }

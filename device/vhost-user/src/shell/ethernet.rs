@@ -1,12 +1,12 @@
-//! The Ethernet functions of all nodes: frames from transmit queues over the network into receive queues.
+//! The Ethernet functions of all nodes: they carry frames from transmit queues over the network into receive queues.
 //!
-//! Offloads pass through where both ends took them over and the links are sound: a long TCP frame goes from guest to
-//! guest in one piece, and the network prices the frames that the wire would have seen. Where a link is faulty each of
-//! those has its own fate, so that they are made.
+//! Offloads pass through if both drivers have negotiated them and the links are fault-free: a long TCP frame goes from
+//! guest to guest in one piece, and the network prices the frames that the wire would have seen. If a link is faulty,
+//! each of those has its own fate, so the sending function makes them.
 //!
-//! Model time: each function is priced as the conventional NIC that it is, on the host and the bus that its node's
-//! cluster function uses as well: where both work, each waits for the other. No node sends in the past of another's
-//! sending. A guest's protocol stack computes and waits in its own time, so that model time is an estimate here.
+//! Model time: each function is priced as a conventional NIC. It shares host and bus with its node's cluster function,
+//! so each waits for the other. No node sends earlier than another node has sent already. A guest's protocol stack
+//! computes and waits in its own time, so model time is an estimate here.
 
 mod sending;
 mod series;
@@ -42,15 +42,15 @@ use crate::memory::DmaMemory;
 use crate::ring::{Burst, Chain, Interrupt, RingError};
 use crate::vring::Vring;
 
-/// Most frames that faults hold back at a time: a guest that sends without end over a link that always reorders must
-/// not fill the host's memory. What would be one more arrives in order.
+/// Max frames that faults delay at a time; further ones arrive in order. (The attack: a guest sends without end over a
+/// link that always reorders, and fills the host's memory.)
 const MAX_HELD_FRAMES: usize = 1024;
 
-/// Most frames of one guest that may be there for stations and not be fed yet: some turns' worth. A long frame for all
-/// of them, cut into segments, is as many at once as there are of both.
+/// Max frames of one guest that wait for MAC endpoints: the work of several budgets. A long broadcast adds one frame
+/// for each of its segments at each node with MAC endpoints.
 const MAX_FOR_STATIONS: usize = 4096;
 
-/// Most doorbells that are priced at a time. Who rings, says how often, and a front end may say 2^64.
+/// Max doorbells that are priced at a time. (The attack: a front end adds up to 2^64 to the event's count.)
 const MAX_PRICED_DOORBELLS: u64 = 1024;
 
 /// A node's Ethernet function, as its connection set it up.
@@ -58,7 +58,7 @@ const MAX_PRICED_DOORBELLS: u64 = 1024;
 pub struct Function {
     /// The guest's memory.
     pub memory: Arc<DmaMemory>,
-    /// The queues of the connection; empty when there is none.
+    /// The queues of the connection; empty without one.
     pub vrings: Vec<Vring>,
     /// The features of the driver.
     pub negotiated: Negotiated,
@@ -69,7 +69,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// Doorbells of a queue since the last call, as many as are priced.
+    /// Doorbells of a queue since the last call, at most [`MAX_PRICED_DOORBELLS`].
     fn take_doorbells(&mut self, queue: usize) -> u64 {
         let kicks = self.vrings.get(queue).map_or(0, Vring::kicks);
         self.priced.resize(self.vrings.len(), 0);
@@ -84,12 +84,12 @@ impl Function {
     }
 }
 
-/// What goes on at a node's Ethernet function.
+/// Model time, counts and waiting frames of a node's Ethernet function.
 #[derive(Debug)]
 pub struct PortState {
-    /// What it costs, and how far its host is in model time.
+    /// Its prices, and how far its host is in model time.
     pub nic: Conventional,
-    /// Frames.
+    /// Frames and bytes, sent and received.
     pub traffic: Traffic,
     /// Interrupts raised for received frames.
     pub receive_interrupts: u64,
@@ -97,13 +97,13 @@ pub struct PortState {
     pub transmit_interrupts: u64,
     /// Doorbells of connections that are gone.
     pub earlier_doorbells: u64,
-    /// What the guest did that it must not.
+    /// The guest's violations.
     pub violations: Violations,
-    /// What it sent to stations in its last turn: it sends no more before that is there.
+    /// Frames that it sent to MAC endpoints in its last budget. It sends no more before they are delivered.
     pub for_stations: VecDeque<ForStations>,
-    /// What was sent to stations has left something under way.
+    /// Frames to MAC endpoints have left work pending.
     pub owes_settling: bool,
-    /// Frames that it sent as series.
+    /// Frames that it sent in batches.
     pub series_frames: u64,
     backlogs: Backlogs,
     /// The front end has stopped the device, which may continue: frames to it wait in the backlogs.
@@ -130,20 +130,20 @@ impl PortState {
         }
     }
 
-    /// Doorbells that no frame was found behind.
+    /// Prices doorbells for which the device found no frame.
     fn doorbells(&mut self, count: u64, bus: &mut NodeBus) {
         for _ in 0..count {
             self.nic.doorbell(bus.clock(), bus);
         }
     }
 
-    /// One interrupt: whatever of the host's work it tells of is done by then.
+    /// Prices one interrupt. The host has done all of the work that the interrupt reports.
     fn interrupt(&mut self, bus: &mut NodeBus) {
         self.nic.interrupt(bus.clock(), bus);
     }
 }
 
-/// A frame at the node that it came to.
+/// The arrival of a frame at a node.
 #[derive(Clone, Copy)]
 struct Arrival {
     to: usize,
@@ -152,19 +152,19 @@ struct Arrival {
     message: TraceTag,
 }
 
-/// A frame that a fault holds back.
+/// A frame that a fault delays.
 struct Held {
     arrival: Arrival,
     offload: Offload,
     frame: Vec<u8>,
 }
 
-/// A frame of a guest that is there for stations of a node's card, with nothing left for a card to do to it.
+/// A guest's frame that has arrived for MAC endpoints of a node's card. Its offloads are complete.
 #[derive(Debug)]
 pub struct ForStations {
     /// The node.
     pub to: usize,
-    /// When its last bit is there.
+    /// When its last bit arrives.
     pub at: Time,
     /// The frame.
     pub frame: SharedFrame,
@@ -176,19 +176,19 @@ pub struct ForStations {
 pub struct Ethernet {
     /// Connections, by node.
     pub functions: Vec<Function>,
-    /// Counts and clocks, by node.
+    /// States, by node.
     pub states: Vec<PortState>,
     held: Vec<Held>,
-    /// Frames were held back when [`Ethernet::still_holds`] was asked last.
+    /// A fault delayed frames at the last [`Ethernet::still_holds`].
     was_holding: bool,
     deliveries: Deliveries,
     latest_sent: Time,
-    /// All frames go one by one.
+    /// Frames go one by one, never in batches.
     goes_singly: bool,
 }
 
 impl Ethernet {
-    /// The functions of so many nodes, with nobody connected.
+    /// The functions of this number of nodes, without connections.
     pub fn new(nodes: usize, profile: &Arc<Profile>) -> Self {
         Self {
             functions: (0..nodes).map(|_| Function::default()).collect(),
@@ -201,7 +201,7 @@ impl Ethernet {
         }
     }
 
-    /// Lets equal frames go as series, as they do, or has each go by itself: to compare the two.
+    /// Sends equal frames in batches, as by default, or one by one, so that tests can compare.
     pub fn set_series(&mut self, is_on: bool) {
         self.goes_singly = !is_on;
     }
@@ -213,7 +213,7 @@ impl Ethernet {
         vrings.iter().map(Vring::kicks).fold(earlier, u64::wrapping_add)
     }
 
-    /// The host of `node` is gone or starts anew.
+    /// The host of `node` has reset the device, or is gone.
     pub fn host_reset(&mut self, node: usize) {
         if let Some(state) = self.states.get_mut(node) {
             state.backlogs.clear();
@@ -229,18 +229,18 @@ impl Ethernet {
         }
     }
 
-    /// Whether a fault holds frames back.
+    /// Whether a fault delays frames.
     pub fn is_holding(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Whether a fault held frames back when this was asked last, and does so now.
+    /// Whether a fault delayed frames at the previous call, and does so now.
     pub fn still_holds(&mut self) -> bool {
         let is_holding = self.is_holding();
         std::mem::replace(&mut self.was_holding, is_holding) && is_holding
     }
 
-    /// Sends what `node` has in the transmit queue of a pair, as far as the turn goes. True when there is more.
+    /// Sends frames of `node` from the transmit queue of a pair, within the budget. True if there are more.
     pub fn transmit(
         &mut self,
         (node, pair): (usize, usize),
@@ -282,7 +282,7 @@ impl Ethernet {
             if sender.send_series(&function.memory, &mut burst, budget, &mut collected) {
                 continue;
             }
-            // A chain that cannot be walked costs as well, and a guest may offer them without end.
+            // Before the chain is checked. (The attack: a guest offers invalid chains without end.)
             budget.spend(FRAME_NS);
             match burst.pop(&mut chain) {
                 Ok(Some(head)) => {
@@ -319,7 +319,7 @@ impl Ethernet {
         burst.want_doorbell(true)
     }
 
-    /// The driver of `node` has left receive buffers in the queue of a pair: frames that waited for some are delivered.
+    /// The driver of `node` has added receive buffers to the queue of a pair: delivers frames that waited for some.
     pub fn refill(&mut self, (node, pair): (usize, usize), nodes: &mut Nodes<'_>) {
         let queue = receive_queue(pair);
         let doorbells = self.functions.get_mut(node).map_or(0, |function| function.take_doorbells(queue));
@@ -333,7 +333,7 @@ impl Ethernet {
         receivers.finish();
     }
 
-    /// The fabric was quiet: frames that a fault held back arrive.
+    /// The fabric is idle: frames that a fault delayed arrive. False if there are none.
     pub fn release_held(&mut self, nodes: &mut Nodes<'_>) -> bool {
         let held = std::mem::take(&mut self.held);
         let any = !held.is_empty();
@@ -345,7 +345,7 @@ impl Ethernet {
         any
     }
 
-    /// A sound frame of a model has arrived at `to`, whose function it concerns. What that is estimated to have cost.
+    /// An intact frame of a model has arrived at the function of `to`. Returns its estimated processor time in ns.
     pub fn receive(
         &mut self,
         to: usize,
@@ -361,7 +361,7 @@ impl Ethernet {
         receivers.take_spent()
     }
 
-    /// A frame of a model has arrived damaged at `to`.
+    /// Counts a frame that is dropped at `to`.
     pub fn drop_frame(&mut self, to: usize) {
         if let Some(state) = self.states.get_mut(to) {
             state.traffic.dropped_frames += 1;
@@ -379,7 +379,7 @@ fn note(states: &mut [PortState], node: usize, error: RingError) {
     }
 }
 
-/// A receive queue: its node, and its pair.
+/// A receive queue: node and pair.
 type ReceiveQueue = (usize, usize);
 
 /// Receive queues that were opened during a burst.
@@ -388,9 +388,9 @@ struct Receivers<'a, 'n> {
     states: &'a mut [PortState],
     nodes: &'a mut Nodes<'n>,
     open: SmallVec<[(ReceiveQueue, Receiver<'a>); 2]>,
-    /// The pairs on which nodes receive, for each node that a frame went to.
+    /// Each node that a frame went to, and the pairs on which it receives.
     pairs: SmallVec<[(usize, Pairs); 2]>,
-    /// Estimated processor time of what was done since the last [`Receivers::take_spent`].
+    /// Estimated processor time since the last [`Receivers::take_spent`].
     spent_ns: u32,
 }
 
@@ -399,12 +399,12 @@ impl<'a, 'n> Receivers<'a, 'n> {
         Self { functions, states, nodes, open: SmallVec::new(), pairs: SmallVec::new(), spent_ns: 0 }
     }
 
-    /// Whether the card of `node` has stations.
+    /// Whether the card of `node` has MAC endpoints.
     fn has_stations(&self, node: usize) -> bool {
         self.nodes.card(node).is_some_and(|card| card.nic.has_stations())
     }
 
-    /// Whether stations anywhere may get what concerns these.
+    /// Whether a MAC endpoint of any node may receive frames of this class.
     fn are_stations(&self, concern: Concern) -> bool {
         match concern {
             Concern::Stations(node) => self.has_stations(node.into()),
@@ -413,10 +413,10 @@ impl<'a, 'n> Receivers<'a, 'n> {
         }
     }
 
-    /// Prices a sound frame at the function that it arrived at.
+    /// Prices an intact frame at the function of `to`.
     #[inline]
     fn price(&mut self, to: usize, at: Time, bytes: usize, message: Option<TraceTag>) {
-        // What comes without a driver costs a host nothing.
+        // Without a driver a frame costs the host nothing.
         let is_taken = self.functions.get(to).is_some_and(|function| !function.vrings.is_empty());
         let receiver = self.states.get_mut(to).zip(self.nodes.bus_mut(to));
         if let Some((state, bus)) = receiver.filter(|_| is_taken) {
@@ -426,7 +426,7 @@ impl<'a, 'n> Receivers<'a, 'n> {
         }
     }
 
-    /// A sound frame arrives: at the function, at stations of the card, or at both.
+    /// An intact frame arrives at the function, at MAC endpoints of the card, or at both.
     #[inline]
     fn arrive(&mut self, arrival: &Arrival, offload: &Offload, frame: Frame<'_>) {
         let &Arrival { to, at, concern, message } = arrival;
@@ -434,7 +434,7 @@ impl<'a, 'n> Receivers<'a, 'n> {
         if !concern.is_for_stations(to as u16) || !self.has_stations(to) {
             return if is_for_host { self.deliver(to, offload, frame) } else { self.drop_frame(to) };
         }
-        // It may have two readers.
+        // The frame may have two readers.
         let mut bytes = frame.into_vec();
         if is_for_host {
             self.deliver(to, offload, Frame::from_bytes(&mut bytes));
@@ -448,7 +448,7 @@ impl<'a, 'n> Receivers<'a, 'n> {
         }
     }
 
-    /// What the operations since the last call are estimated to have cost, to be taken out of a turn.
+    /// Estimated processor time since the last call, which the caller spends from the budget.
     fn take_spent(&mut self) -> u32 {
         std::mem::take(&mut self.spent_ns)
     }
@@ -459,7 +459,7 @@ impl<'a, 'n> Receivers<'a, 'n> {
         }
     }
 
-    /// The pairs on which a node receives, as they were at its first frame of the burst.
+    /// The pairs on which a node received at its first frame of the burst.
     #[inline]
     fn receiving_pairs(&mut self, to: usize) -> Pairs {
         if let Some((_, pairs)) = self.pairs.iter().find(|(node, _)| *node == to) {
@@ -468,10 +468,10 @@ impl<'a, 'n> Receivers<'a, 'n> {
         let Some(function) = self.functions.get(to) else { return Pairs::first(0) };
         let mut pairs = function.switches.on();
         match self.states.get_mut(to) {
-            // A front end that stops the device may turn pairs off first. Frames wait for all of them, or for the first
-            // one.
+            // A front end that stops the device may turn pairs off first. Frames wait for the others, or for the first
+            // pair if all are off.
             Some(state) if state.is_stopped => pairs = pairs.or_first(),
-            // The driver has turned the other pairs off: their frames would wait for ever, and leave others less room.
+            // The driver has turned other pairs off. Their frames would wait for ever, and take room from others.
             Some(state) => state.traffic.dropped_frames += state.backlogs.clear_all_but(pairs),
             None => {}
         }
@@ -479,11 +479,11 @@ impl<'a, 'n> Receivers<'a, 'n> {
         pairs
     }
 
-    /// A receive queue, or nothing when the guest receives nothing there now.
+    /// A receive queue. None if the guest does not receive there now.
     #[inline]
     fn receiver(&mut self, to: ReceiveQueue) -> Option<&mut Receiver<'a>> {
-        // One receiver is the rule, so that the search is one comparison.
-        if let Some(index) = self.open.iter().position(|(place, _)| *place == to) {
+        // Most bursts have one receiver, so the search is one comparison.
+        if let Some(index) = self.open.iter().position(|(queue, _)| *queue == to) {
             return self.open.get_mut(index).map(|(_, receiver)| receiver);
         }
         let (node, pair) = to;
@@ -499,7 +499,7 @@ impl<'a, 'n> Receivers<'a, 'n> {
         self.open.last_mut().map(|(_, receiver)| receiver)
     }
 
-    /// Delivers a frame to one node, with what its driver does not take over done here.
+    /// Delivers a frame to one node, after the offloads that its driver has not negotiated.
     #[inline]
     fn deliver(&mut self, to: usize, offload: &Offload, frame: Frame<'_>) {
         self.spent_ns = self.spent_ns.saturating_add(frame_ns(frame.bytes()));
@@ -509,7 +509,7 @@ impl<'a, 'n> Receivers<'a, 'n> {
         }
         match (offload.checksum, offload.segmentation) {
             (Some(checksum), Some(segmentation)) => {
-                // The sender's headers were looked at before; a frame without them did not get here.
+                // Cannot fail: the sender's function has checked the headers.
                 let _ = segment(&frame.into_vec(), checksum, segmentation, |wire| {
                     self.put(to, &Offload::default(), Frame::from_bytes(wire));
                 });
@@ -534,7 +534,7 @@ impl<'a, 'n> Receivers<'a, 'n> {
         let Some(receiver) = self.receiver(to) else { return self.drop_frame(node) };
         let bytes = frame.bytes();
         let put = match receiver.make_room(&frame) {
-            Ok(place) => receiver.fill(place, offload, frame),
+            Ok(room) => receiver.fill(room, offload, frame),
             Err(ReceiveError::NoRoom) => {
                 self.keep(to, offload, frame);
                 return self.want_buffers(to);
@@ -554,7 +554,7 @@ impl<'a, 'n> Receivers<'a, 'n> {
         }
     }
 
-    /// Whether other frames wait at `to`, even after another try: they go first.
+    /// Whether older frames, which go first, wait at `to` even after another attempt to deliver them.
     #[inline]
     fn must_wait(&mut self, to: ReceiveQueue) -> bool {
         let (node, pair) = to;
@@ -567,7 +567,7 @@ impl<'a, 'n> Receivers<'a, 'n> {
         waits(self.states)
     }
 
-    /// Keeps a copy of a frame for later, if there is room for it.
+    /// Keeps a copy of a frame for later, or drops the frame if there is no room.
     fn keep(&mut self, (node, pair): ReceiveQueue, offload: &Offload, frame: Frame<'_>) {
         let Some(state) = self.states.get_mut(node) else { return };
         if !state.backlogs.push(pair, *offload, frame.into_vec()) {
@@ -581,8 +581,8 @@ impl<'a, 'n> Receivers<'a, 'n> {
         }
     }
 
-    /// There was no room for the oldest frame that waits: asks the driver to ring when it leaves more buffers than the
-    /// device has seen. It may have done so just now.
+    /// The queue has no room for the oldest waiting frame: asks the driver to notify when it adds more buffers than the
+    /// device has seen. The driver may have added some already.
     fn want_buffers(&mut self, to: ReceiveQueue) {
         let (node, pair) = to;
         let seen = self.receiver(to).map(|receiver| receiver.burst().available_index());
@@ -594,11 +594,11 @@ impl<'a, 'n> Receivers<'a, 'n> {
         }
     }
 
-    /// Delivers what waits at `to`, as far as there are buffers.
+    /// Delivers the frames that wait at `to`, as far as there are buffers.
     ///
-    /// The loop ends: it turns only when the driver has added to its queue since there was no room, and a queue that is
-    /// added to and not taken from holds no more than its size. That there is *something* in the queue is no reason to
-    /// turn: one buffer of 64 bytes would keep a frame of 1,500, and with it the world, here for ever.
+    /// The loop ends: it repeats only if the driver has added buffers since there was no room, and a queue that only
+    /// grows has at most its size. It does not repeat because *some* buffer is left: with one buffer of 64 bytes, a
+    /// frame of 1,500 would keep the thread, and its locks, here for ever.
     fn drain_backlog(&mut self, to: ReceiveQueue) {
         let (node, pair) = to;
         if self.states.get(node).is_none_or(|state| state.is_stopped) {
@@ -624,7 +624,7 @@ impl<'a, 'n> Receivers<'a, 'n> {
         }
     }
 
-    /// Delivers what waits at `to` until nothing waits, or, and then this is true, until there is no room.
+    /// Delivers the frames that wait at `to` until none is left, or until there is no room. True if there is no room.
     fn drain_until_full(&mut self, to: ReceiveQueue) -> bool {
         let (node, pair) = to;
         let Some(mut backlogs) = self.states.get_mut(node).map(|state| std::mem::take(&mut state.backlogs))
@@ -666,14 +666,14 @@ impl<'a, 'n> Receivers<'a, 'n> {
         is_full
     }
 
-    /// Forgets what waits at a queue on which the guest receives nothing any more.
+    /// Drops the frames that wait at a queue on which the guest no longer receives.
     fn drop_backlog(&mut self, (node, pair): ReceiveQueue) {
         if let Some(state) = self.states.get_mut(node) {
             state.traffic.dropped_frames += state.backlogs.clear_at(pair);
         }
     }
 
-    /// Shows all receivers what arrived, and interrupts those that want it.
+    /// Publishes the received frames to all receivers, and interrupts those that want it.
     fn finish(&mut self) {
         for ((to, _), receiver) in &mut self.open {
             let burst = receiver.burst();

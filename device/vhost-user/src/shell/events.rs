@@ -1,4 +1,4 @@
-//! The event queue: one buffer for each interrupt, causes merged while the driver has left none.
+//! The event queue: one buffer for each interrupt. Equal causes merge while the driver has posted no buffer.
 
 use std::collections::BTreeMap;
 
@@ -26,25 +26,25 @@ pub fn cause_name(cause: u32) -> &'static str {
     }
 }
 
-/// Causes that wait for a buffer, and what was counted.
+/// Causes that wait for a buffer, and counters.
 #[derive(Debug, Default)]
 pub struct Events {
-    /// How often each cause of each port waits. As many entries as the model has causes and ports.
+    /// How often each cause of each port occurred while it waits. Bounded by the model's causes and ports.
     waiting: BTreeMap<(u32, u32), u64>,
-    /// A buffer that was taken and is to be used later, of an adversarial card.
+    /// A buffer that an adversarial card has taken, and uses after the next one.
     aside: Option<(u16, Chain)>,
     /// Interrupts raised, by cause and port.
     pub raised: BTreeMap<(u32, u32), u64>,
-    /// Events that the driver asked not to be interrupted for.
+    /// Events without an interrupt, because the driver suppressed it.
     pub suppressed: u64,
     /// Causes merged into one that already waited.
     pub merged: u64,
-    /// Buffers that were too short or not to be written.
+    /// Buffers that were too short or not writable.
     pub unusable_buffers: u64,
 }
 
 impl Events {
-    /// A cause has occurred: it waits until events are handed out. Whether it is one with others that waited already.
+    /// Adds a cause, which waits for delivery. Returns whether it was merged with one that already waited.
     pub fn note(&mut self, cause: u32, port: u32) -> bool {
         let count = self.waiting.entry((cause, port)).or_insert(0);
         *count += 1;
@@ -54,11 +54,11 @@ impl Events {
         *count > 1
     }
 
-    /// Hands out what waits, as far as there are buffers: one interrupt for each, in the order of causes and ports, but
-    /// where a card is adversarial.
+    /// Delivers waiting events while the queue has buffers, with one interrupt for each. The order is that of causes and
+    /// ports, unless the card is adversarial.
     ///
     /// # Errors
-    /// [`RingError`]; what was not handed out waits on.
+    /// [`RingError`]. Undelivered events still wait.
     pub fn deliver(
         &mut self,
         vring: Option<&Vring>,
@@ -69,7 +69,7 @@ impl Events {
         let Some(vring) = vring.filter(|_| !self.waiting.is_empty()) else { return Ok(()) };
         let mut burst = Burst::open(vring, memory)?;
         let mut chain = Chain::new();
-        // A guest could add buffers that are of no use as fast as they are given back.
+        // Bounded: a guest could add unusable buffers as fast as they are returned.
         for _ in 0..niclab_abi::QUEUE_SIZE {
             let place = adversary
                 .as_deref_mut()
@@ -89,7 +89,7 @@ impl Events {
             let written = Event::BYTES as u32;
             let injector = fault_injector.as_deref_mut();
             burst.push_used(head, injector.map_or(written, |injector| injector.used_length(written)));
-            // Published one by one: one event, one interrupt.
+            // One event, one interrupt.
             let wish = burst.publish();
             let is_left = |adversary: &mut AdversaryState| adversary.leaves_interrupt(QUEUE_EVENT);
             if wish == Interrupt::Wanted && adversary.as_deref_mut().is_some_and(is_left) {
@@ -104,7 +104,7 @@ impl Events {
         Ok(())
     }
 
-    /// The next buffer to be used: the first, or of an adversarial card the one behind it, and the first later.
+    /// The next buffer to use: the first. An adversarial card may use the second one first.
     #[inline]
     fn next_buffer(
         &mut self,
@@ -132,12 +132,12 @@ impl Events {
         Ok(Some(head))
     }
 
-    /// What is the case no more is not told, if it was not yet.
+    /// Removes a waiting cause that no longer applies.
     pub fn withdraw(&mut self, cause: u32, port: u32) {
         self.waiting.remove(&(cause, port));
     }
 
-    /// The host is gone or starts anew: nobody waits for these any more.
+    /// Drops all waiting events, because the host is gone or restarts.
     pub fn forget(&mut self) {
         self.waiting.clear();
         self.aside = None;
@@ -148,13 +148,13 @@ impl Events {
         self.waiting.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// All interrupts raised.
+    /// The sum of all interrupts raised.
     pub fn raised_total(&self) -> u64 {
         self.raised.values().sum()
     }
 }
 
-/// Writes `bytes` into the writable buffers of a chain; `None` when they do not fit.
+/// Writes `bytes` into the writable buffers of a chain. `None` if they do not fit.
 pub fn write(memory: &DmaMemory, chain: &[Buffer], bytes: &[u8]) -> Option<()> {
     let mut rest = bytes;
     for buffer in chain.iter().filter(|buffer| buffer.writable) {

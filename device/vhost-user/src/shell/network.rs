@@ -74,8 +74,8 @@ impl Network {
         self.switching.known_way(frame)
     }
 
-    /// Prices a packet from one card to another. No other frame is in flight and no link is faulty, so the packet
-    /// arrives once. None if a link or its queue drops it.
+    /// Prices a packet from one card to another, while no other frame is in flight and no link is faulty. Returns its
+    /// only arrival. None if a link or its queue drops it.
     #[inline]
     pub fn pass(&mut self, from: &mut Port, to: &mut Port, packet: &InlinePacket) -> Option<Passage> {
         let &InlinePacket { ready, to: number, is_routed, bytes, message, .. } = packet;
@@ -221,8 +221,8 @@ impl Network {
             let frame = PacketInfo { ready, to, is_routed, bytes: frame_bytes, message };
             self.switching.forward_packet(ports, from, frame, &mut self.deliveries);
         } else {
-            if let Some(place) = self.blank.get_mut(..head.len()) {
-                place.copy_from_slice(head);
+            if let Some(start) = self.blank.get_mut(..head.len()) {
+                start.copy_from_slice(head);
             }
             let padded = self.blank.get(..frame_bytes).unwrap_or_default();
             self.switching.forward(ports, ready, from, padded, message, &mut self.deliveries);
@@ -311,8 +311,8 @@ impl Network {
         deliveries: &mut Deliveries,
     ) {
         deliveries.clear();
-        if let Some(place) = self.blank.first_chunk_mut() {
-            *place = *header;
+        if let Some(start) = self.blank.first_chunk_mut() {
+            *start = *header;
         }
         let frame = self.blank.get(..bytes).unwrap_or_default();
         self.switching.forward(ports, at, from, frame, message, deliveries);
@@ -362,8 +362,8 @@ impl Network {
         header: &LinkHeader,
         bytes: usize,
     ) -> Option<u16> {
-        if let Some(place) = self.blank.first_chunk_mut() {
-            *place = *header;
+        if let Some(start) = self.blank.first_chunk_mut() {
+            *start = *header;
         }
         self.switching.series_way(ports, from, self.blank.get(..bytes)?)
     }
@@ -436,7 +436,7 @@ mod tests {
         let faults = niclab_spec::Faults { reorder: 1.0, ..niclab_spec::Faults::default() };
         let (mut network, mut ports) = with_faults(&faults);
         send(&mut network, &mut ports);
-        assert!(!network.frames.release_starved() && !network.frames.is_moving(), "delayed since the first call");
+        assert!(!network.frames.release_starved() && !network.frames.is_moving(), "no call before");
         send(&mut network, &mut ports);
         assert!(network.frames.release_starved());
         assert_eq!(network.frames.counts(), (1, 1));

@@ -1,4 +1,4 @@
-//! What belongs to one node goes together, behind a lock of its own.
+//! A node, and the lock that protects it.
 
 use niclab_model::fabric::series::PortPairs;
 use niclab_model::fabric::{Port, Ports};
@@ -15,193 +15,194 @@ use std::time::Instant;
 use crate::memory::DmaMemory;
 use crate::shell::card::Card;
 
-/// A node: nobody does anything to it but who holds its lock.
+/// The state of a node. Only the thread that holds the node's lock reads or changes it.
 pub struct Node {
     /// The cluster function.
     pub card: Card,
-    /// Host and bus, on which the node's two functions meet.
+    /// Host and bus, which the node's two functions share.
     pub bus: NodeBus,
-    /// Its link: to the switch, and behind it.
+    /// Its link, on both sides of the switch.
     pub port: Port,
-    /// The latest instant at which a part of the nodes that began here did anything.
+    /// The latest model time of a lock domain that began with this node.
     pub latest: Time,
-    /// Frames that its card sends to somebody who was not here: before all else that the card wants done.
+    /// Deferred outputs: frames to a node that was not locked, or reads beyond a budget. They precede the card's other
+    /// outputs.
     pub unsent: VecDeque<Output>,
-    /// Frames that left with lent data.
+    /// Frames sent with borrowed payload.
     pub lent_frames: u64,
-    /// Something is under way between it and others that the part left which began at this node.
+    /// The first node of the lock domain that left work in flight at this node.
     pub left_by: Option<usize>,
 }
 
 impl Node {
-    /// A node at its link, with nothing under way.
+    /// A node at its link, with nothing in flight.
     pub const fn new(card: Card, bus: NodeBus, port: Port) -> Self {
         Self { card, bus, port, latest: Time::ZERO, unsent: VecDeque::new(), lent_frames: 0, left_by: None }
     }
 }
 
-/// A node in its place. No two share a line of the processor's cache, nor the pair of lines that it fetches at a time.
+/// A node with its lock. No two share a cache line, nor the pair of lines that the processor fetches at a time.
 #[repr(align(128))]
 pub struct Slot {
     node: Mutex<Node>,
 }
 
 impl Slot {
-    /// The place of this node.
+    /// This node, unlocked.
     pub const fn new(node: Node) -> Self {
         Self { node: Mutex::new(node) }
     }
 }
 
-/// Numbers of nodes, in their order.
+/// Numbers of nodes, in ascending order.
 pub type Numbers = SmallVec<[usize; 4]>;
 
-/// Nodes of which somebody holds the locks: all of them, or some.
+/// The locked nodes of one thread: all of them, or some.
 ///
-/// Whoever waits for a node's lock while holding others holds those of lower numbers alone. So nobody waits for ever.
+/// A thread that waits for a node's lock holds only locks of nodes with lower numbers. So no deadlock is possible.
 pub struct Nodes<'a> {
     slots: &'a [Slot],
-    /// By number, in their order.
-    here: SmallVec<[(usize, MutexGuard<'a, Node>); 4]>,
+    /// The locked ones, in ascending order.
+    locked: SmallVec<[(usize, MutexGuard<'a, Node>); 4]>,
 }
 
 impl<'a> Nodes<'a> {
-    /// All nodes.
+    /// Locks all nodes.
     pub fn all(slots: &'a [Slot]) -> Self {
-        let mut nodes = Self { slots, here: SmallVec::new() };
-        nodes.take_all();
+        let mut nodes = Self { slots, locked: SmallVec::new() };
+        nodes.lock_all();
         nodes
     }
 
-    /// All nodes, if they are to be had until then.
+    /// Locks all nodes, or gives up at `until`.
     pub fn all_until(slots: &'a [Slot], until: Instant) -> Option<Self> {
         let slot = |(number, slot): (usize, &'a Slot)| Some((number, slot.node.try_lock_until(until)?));
-        let here = slots.iter().enumerate().map(slot).collect::<Option<_>>()?;
-        Some(Self { slots, here })
+        let locked = slots.iter().enumerate().map(slot).collect::<Option<_>>()?;
+        Some(Self { slots, locked })
     }
 
-    /// Some nodes, whose numbers are in their order.
+    /// Locks the nodes with these numbers, which are in ascending order.
     pub fn some(slots: &'a [Slot], numbers: &[usize]) -> Self {
         let slot = |number: &usize| Some((*number, slots.get(*number)?.node.lock()));
-        Self { slots, here: numbers.iter().filter_map(slot).collect() }
+        Self { slots, locked: numbers.iter().filter_map(slot).collect() }
     }
 
-    /// Has this node here, too. False when somebody else has it and waits for none of these; who wants it gives all
-    /// back, and takes them in their order.
+    /// Locks this node as well. Waits only if its number is the highest. False when the lock is not available, or
+    /// another domain left work in flight at the node: then the caller unlocks all nodes, and locks them in order.
     pub fn reach(&mut self, number: usize) -> bool {
-        if self.place(number).is_some() {
+        if self.index_of(number).is_some() {
             return true;
         }
         let Some(slot) = self.slots.get(number) else { return false };
-        let place = self.here.partition_point(|(here, _)| *here < number);
-        let node = if place == self.here.len() { Some(slot.node.lock()) } else { slot.node.try_lock() };
-        // What another part left under way is not for this one to overtake.
+        let index = self.locked.partition_point(|(locked, _)| *locked < number);
+        let node = if index == self.locked.len() { Some(slot.node.lock()) } else { slot.node.try_lock() };
+        // This domain must not overtake what another one left in flight.
         let node = node.filter(|node| node.left_by.is_none());
         let is_had = node.is_some();
-        self.here.insert_many(place, node.map(|node| (number, node)));
+        self.locked.insert_many(index, node.map(|node| (number, node)));
         is_had
     }
 
-    /// The first of those that are here.
+    /// The lowest number of a locked node.
     #[inline]
     pub fn first(&self) -> Option<usize> {
-        self.here.first().map(|(number, _)| *number)
+        self.locked.first().map(|(number, _)| *number)
     }
 
-    /// The numbers of those that are here.
+    /// The numbers of the locked nodes.
     pub fn numbers(&self) -> Numbers {
-        self.here.iter().map(|(number, _)| *number).collect()
+        self.locked.iter().map(|(number, _)| *number).collect()
     }
 
-    fn take_all(&mut self) {
-        self.here.extend(self.slots.iter().enumerate().map(|(number, slot)| (number, slot.node.lock())));
+    fn lock_all(&mut self) {
+        self.locked.extend(self.slots.iter().enumerate().map(|(number, slot)| (number, slot.node.lock())));
     }
 
-    /// Gives all of them back, to whoever waits for them first, and waits for them behind those.
+    /// Unlocks all nodes, calls `between`, and locks all nodes again after the threads that already wait.
     pub fn bump_all(&mut self, between: impl FnOnce()) {
         self.give_back();
         between();
-        self.take_all();
+        self.lock_all();
     }
 
-    /// Gives them back: to whoever waits.
+    /// Unlocks the nodes, and hands each to the first waiting thread.
     pub fn give_back(&mut self) {
-        self.here.drain(..).for_each(|(_, node)| MutexGuard::unlock_fair(node));
+        self.locked.drain(..).for_each(|(_, node)| MutexGuard::unlock_fair(node));
     }
 
-    /// How many there are, here or not.
+    /// How many nodes exist, locked or not.
     pub const fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether there are none.
+    /// Whether no node exists.
     pub const fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Where in `here` a node is.
+    /// The index of a node in `locked`.
     #[inline]
-    fn place(&self, number: usize) -> Option<usize> {
-        // Where all are here, or the first ones.
-        match self.here.get(number) {
-            Some((here, _)) if *here == number => Some(number),
-            _ => self.here.iter().position(|(here, _)| *here == number),
+    fn index_of(&self, number: usize) -> Option<usize> {
+        // The usual case: all nodes are locked, or the first ones.
+        match self.locked.get(number) {
+            Some((locked, _)) if *locked == number => Some(number),
+            _ => self.locked.iter().position(|(locked, _)| *locked == number),
         }
     }
 
-    /// A node, if it is here.
+    /// A node, if it is locked.
     #[inline]
     pub fn get(&self, number: usize) -> Option<&Node> {
-        self.here.get(self.place(number)?).map(|(_, node)| &**node)
+        self.locked.get(self.index_of(number)?).map(|(_, node)| &**node)
     }
 
-    /// The same, to change it.
+    /// [`Nodes::get`], mutable.
     #[inline]
     pub fn get_mut(&mut self, number: usize) -> Option<&mut Node> {
-        let place = self.place(number)?;
-        self.here.get_mut(place).map(|(_, node)| &mut **node)
+        let index = self.index_of(number)?;
+        self.locked.get_mut(index).map(|(_, node)| &mut **node)
     }
 
-    /// Two different nodes, to change both.
+    /// Two different nodes, if both are locked.
     #[inline]
     pub fn pair(&mut self, one: usize, other: usize) -> Option<(&mut Node, &mut Node)> {
-        let places = [self.place(one)?, self.place(other)?];
-        let [one, other] = self.here.get_disjoint_mut(places).ok()?;
+        let indices = [self.index_of(one)?, self.index_of(other)?];
+        let [one, other] = self.locked.get_disjoint_mut(indices).ok()?;
         Some((&mut one.1, &mut other.1))
     }
 
-    /// All that are here, in the order of their numbers.
+    /// The locked nodes, in ascending order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Node)> {
-        self.here.iter().map(|(number, node)| (*number, &**node))
+        self.locked.iter().map(|(number, node)| (*number, &**node))
     }
 
-    /// The same, to change them.
+    /// [`Nodes::iter`], mutable.
     #[inline]
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Node)> {
-        self.here.iter_mut().map(|(number, node)| (*number, &mut **node))
+        self.locked.iter_mut().map(|(number, node)| (*number, &mut **node))
     }
 
-    /// Their cards.
+    /// The cards of the locked nodes.
     #[inline]
     pub fn cards(&self) -> impl Iterator<Item = (usize, &Card)> {
         self.iter().map(|(number, node)| (number, &node.card))
     }
 
-    /// The card of a node, if it is here.
+    /// The card of a node, if it is locked.
     #[inline]
     pub fn card(&self, number: usize) -> Option<&Card> {
         self.get(number).map(|node| &node.card)
     }
 
-    /// The same, to change it.
+    /// [`Nodes::card`], mutable.
     #[inline]
     pub fn card_mut(&mut self, number: usize) -> Option<&mut Card> {
         self.get_mut(number).map(|node| &mut node.card)
     }
 
-    /// The guest's memory table has changed. Gives the old one back, to be dropped without the lock: taking a large
-    /// mapping apart takes milliseconds.
+    /// Sets the guest's memory table after a change. Returns the old one, which the caller drops without the lock:
+    /// removing a large mapping takes milliseconds.
     #[must_use = "it is dropped after the nodes are unlocked"]
     pub fn set_memory(&mut self, number: usize, memory: Arc<DmaMemory>) -> Arc<DmaMemory> {
         match self.card_mut(number) {
@@ -210,19 +211,19 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// The host and the bus of a node, if it is here.
+    /// The host and the bus of a node, if it is locked.
     #[inline]
     pub fn bus(&self, number: usize) -> Option<&NodeBus> {
         self.get(number).map(|node| &node.bus)
     }
 
-    /// The same, to change it.
+    /// [`Nodes::bus`], mutable.
     #[inline]
     pub fn bus_mut(&mut self, number: usize) -> Option<&mut NodeBus> {
         self.get_mut(number).map(|node| &mut node.bus)
     }
 
-    /// The card of a node, with the host and the bus that it stands on.
+    /// The card of a node, with its host and its bus.
     #[inline]
     pub fn card_and_bus(&mut self, number: usize) -> Option<(&mut Card, &mut NodeBus)> {
         self.get_mut(number).map(|node| (&mut node.card, &mut node.bus))
@@ -249,17 +250,17 @@ impl PortPairs for Nodes<'_> {
     }
 }
 
-/// Of nodes that are known to be here.
+/// Panics if the node is not locked.
 impl Index<usize> for Nodes<'_> {
     type Output = Node;
 
     fn index(&self, number: usize) -> &Node {
-        self.get(number).expect("this node is here")
+        self.get(number).expect("this node is locked")
     }
 }
 
 impl IndexMut<usize> for Nodes<'_> {
     fn index_mut(&mut self, number: usize) -> &mut Node {
-        self.get_mut(number).expect("this node is here")
+        self.get_mut(number).expect("this node is locked")
     }
 }

@@ -271,8 +271,8 @@ impl Pages {
             }
             let rest_to = member.words.iter_mut().skip(4 * fours.len());
             rest_to.zip(rest).for_each(|(word, place)| *word = load(place, Ordering::Relaxed));
-            let told = slot.get(SLOT_RECEIVED_WORD).map_or(0, |place| load(place, Ordering::Relaxed));
-            in_order += u64::from(told & (RECEIVED_KNOWN | u64::from(u32::MAX)) == received);
+            let reported = slot.get(SLOT_RECEIVED_WORD).map_or(0, |place| load(place, Ordering::Relaxed));
+            in_order += u64::from(reported & (RECEIVED_KNOWN | u64::from(u32::MAX)) == received);
             sequence = sequence.wrapping_add(1);
         }
         in_order
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn renewed_bar_holds_nothing_of_what_a_guest_stored() {
+    fn renewed_bar_holds_no_guest_data() {
         let mut pages = Pages::new(PAGES_OF_PORTS, 8).unwrap();
         let bytes = pages.bar.bytes() as usize;
         let content = |pages: &Pages| {
@@ -360,17 +360,17 @@ mod tests {
             assert!(pages.is_launched(0) || pages.has_registers(0), "the device sees it");
             if is_published {
                 pages.publish();
-                assert_eq!(content(&pages)[..4096], expected[..4096], "the page alone, at each mapping");
+                assert_eq!(content(&pages)[..4096], expected[..4096], "each mapping rewrites the information page");
             }
             pages.renew().unwrap();
             assert!(content(&pages) == *expected, "published: {is_published}");
             assert!(!pages.is_launched(0) && !pages.has_registers(0));
         }
-        assert_eq!(pages.doorbell(), DOORBELL_SPARED, "what a guest stores is not asked");
+        assert_eq!(pages.doorbell(), DOORBELL_SPARED, "the device does not read what a guest stores");
     }
 
     #[test]
-    fn the_information_page_is_whole_before_its_magic_word() {
+    fn information_page_is_complete_before_its_magic_word() {
         let pages = Pages::new(PAGES_OF_PORTS, 8).unwrap();
         let mut bytes = [0; InfoPage::BYTES];
         pages.bar.file().read_exact_at(&mut bytes, 0).unwrap();
@@ -386,8 +386,8 @@ mod tests {
     const PAYLOAD: u32 = WINDOW_OF_MODEL;
     const COMMON: u32 = WINDOW_OF_MODEL + 1;
 
-    /// What no card has yet: four pages of each port between the usual two, and some of the card's own, only to be
-    /// read.
+    /// Windows that no model has yet: four pages of each port between the usual two, and three read-only pages of the
+    /// card.
     const MORE: &[windows::Window] = &[
         REQUESTER,
         windows::Window { name: "payload", kind: PAYLOAD, pages: 4, ..REQUESTER },
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_windows_to_the_byte() {
+    fn window_table_has_these_bytes() {
         let words = |low: u64, high: u64| low | high << 32;
         let pages = Pages::new(MORE, 2).unwrap();
         let head = [0, words(ABI_VERSION.into(), 16), words(2, 32), 4, 0, 0, 0, 0, 1];
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_find_every_window_where_the_shell_has_it() {
+    fn host_and_shell_agree_on_every_window() {
         let pages = Pages::new(MORE, 2).unwrap();
         let windows = Windows::read(pages.bar.words()).unwrap();
         for port in 0..2 {
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_begins_with_empty_windows_and_leaves_those_of_others_alone() {
+    fn clearing_a_port_zeroes_only_its_own_windows() {
         let mut pages = Pages::new(MORE, 2).unwrap();
         let windows = Windows::read(pages.bar.words()).unwrap();
         for page in 1..16 {
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_must_not_declare_is_no_bar() {
+    fn invalid_windows_are_refused() {
         let error = Pages::new(&PAGES_OF_PORTS[..1], 2).err().unwrap();
         assert!(error.to_string().contains("completer page"), "{error}");
         assert!(Pages::new(PAGES_OF_PORTS, MAX_BAR_PAGES / 2).is_err());
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn opening_forgets_what_an_earlier_owner_left() {
+    fn cleared_port_has_no_post_of_its_last_owner() {
         let mut pages = Pages::new(PAGES_OF_PORTS, 1).unwrap();
         store(&pages, pages.bar.requester_page(0), SLOT_LAUNCH_WORD as u64 * 8, launch_word(64, 1));
         assert!(pages.is_launched(0));
@@ -494,7 +494,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn launches_are_taken_in_order_and_once(count in 1_u32..200, tag: u64) {
+        fn posts_are_taken_in_order_and_once(count in 1_u32..200, tag: u64) {
             let mut pages = Pages::new(PAGES_OF_PORTS, 1).unwrap();
             for sequence in 1..=count {
                 let slot = u64::from(slot_of(sequence)) * SLOT_WORDS as u64 * 8;
@@ -509,7 +509,7 @@ mod tests {
         }
 
         #[test]
-        fn no_port_number_reaches_outside(port: u32) {
+        fn port_number_out_of_range_has_no_post(port: u32) {
             let mut pages = Pages::new(PAGES_OF_PORTS, 8).unwrap();
             if port < 8 { return Ok(()); }
             prop_assert_eq!(pages.take(port.min(1 << 20)), None);

@@ -1,8 +1,8 @@
-//! Where a cluster notes that model time has reached its end.
+//! The end of model time.
 //!
-//! A guest alone can drive model time as far as it likes: a rate control of a second a packet takes a second of model
-//! time and a microsecond of wall time. No bound for each guest would help the others, because frames carry a sender's
-//! time to its receivers. So the cluster ends, with an error that says why, before an instant is wrong.
+//! One guest can advance model time without bound: with a rate control of one packet per second, each packet takes a
+//! second of model time and a microsecond of wall time. A bound for each guest would not protect the others, because
+//! frames carry a sender's time to its receivers. So the cluster ends with an error before any time is wrong.
 
 use std::sync::OnceLock;
 
@@ -16,7 +16,7 @@ pub struct TimeLimit {
 }
 
 impl TimeLimit {
-    /// Model time has reached its end. The first call counts.
+    /// Records that model time has reached its end. Only the first call counts.
     pub fn reach(&self, end: EndOfTime) {
         if self.reached.set(end).is_ok()
             && let Some(call) = self.call.get()
@@ -30,9 +30,9 @@ impl TimeLimit {
         self.reached.get().copied()
     }
 
-    /// Calls `call` when model time reaches its end: once at most, with locks of nodes held, so it must not wait.
+    /// Calls `call` at most once, when model time reaches its end. Nodes are locked then, so `call` must not wait.
     pub fn when_reached(&self, call: fn()) {
-        // A second caller would take the place of the first: there is one process.
+        // Only the first callback counts: each process registers one.
         let _ = self.call.set(call);
     }
 }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_end_counts_and_is_called_once() {
+    fn first_end_of_time_counts_and_is_called_once() {
         static CALLS: AtomicU32 = AtomicU32::new(0);
         let limit = TimeLimit::default();
         limit.when_reached(|| _ = CALLS.fetch_add(1, Ordering::Relaxed));

@@ -207,15 +207,15 @@ mod tests {
     use crate::shell::cluster::Cluster;
     use crate::shell::pages::Pages;
 
-    /// A card whose program launches again while its last launch is looked at, and which takes that at the next look
-    /// only.
+    /// A card whose program posts again while the device handles its last post. The card accepts that post only at the
+    /// next poll.
     struct Eager {
         bar: File,
         requester_page: u32,
-        /// Launches that its program makes in all.
-        most: u32,
+        /// Number of posts that its program makes.
+        max_posts: u32,
         launched: u32,
-        /// What the doorbell's word says whenever it launches.
+        /// The doorbell word at each post.
         words: Arc<Mutex<Vec<u64>>>,
         asked: AtomicU32,
         ledger: Ledger,
@@ -239,13 +239,13 @@ mod tests {
 
     impl Nic for Eager {
         fn handle(&mut self, _: Time, input: Input<'_>, _: &mut NodeBus) {
-            if matches!(input, Input::PageStore(_)) && self.launched < self.most {
+            if matches!(input, Input::PageStore(_)) && self.launched < self.max_posts {
                 self.launch();
             }
         }
 
-        /// A look asks before it takes a slot, before the next one, and once more at its end; then it is asked whether
-        /// there is news.
+        /// A poll asks before it takes a slot, before the next slot, and once more at its end. Then the shell asks
+        /// whether the page has new posts.
         fn accepts_store(&self, _: u32) -> bool {
             matches!(self.asked.fetch_add(1, Ordering::Relaxed) % 4, 0 | 3)
         }
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn polling_needs_cores_or_a_plain_word() {
+    fn adaptive_polling_needs_cores_and_poll_does_not() {
         let choose = |wanted, cores| Policy::choose(wanted, 20, cores, 2);
         assert_eq!(choose(WaitPolicy::Adaptive, 2), Policy::Block);
         assert_eq!(choose(WaitPolicy::Adaptive, 4), Policy::Block);
@@ -299,8 +299,9 @@ mod tests {
         assert_eq!(choose(WaitPolicy::Block, 64), Policy::Block);
     }
 
-    /// What serving the doorbell of such a program finds, what it had seen, and how many launches were spared theirs.
-    fn serve(most: u32) -> (Found, Vec<u64>, u64) {
+    /// Serves the doorbell of a program with `max_posts` posts. Returns what the polls found, the doorbell words that the
+    /// program saw, and how many posts had their doorbell suppressed.
+    fn serve(max_posts: u32) -> (Found, Vec<u64>, u64) {
         let fabric = Fabric::new(&FabricConfig {
             links: vec![LinkConfig::ethernet(1_000_000_000)],
             forwarding: Forwarding::CutThrough,
@@ -312,7 +313,7 @@ mod tests {
         let nic = Eager {
             bar: pages.bar.file().try_clone().unwrap(),
             requester_page: pages.bar.requester_page(0),
-            most,
+            max_posts,
             launched: 1,
             words: Arc::clone(&words),
             asked: AtomicU32::new(0),
@@ -324,7 +325,7 @@ mod tests {
         shell.lock_all().nodes[0].card.follow_ports();
         bar.write_all_at(&launch_word(64, 1).to_le_bytes(), launch_place(&shell.lock_all())).unwrap();
         let found = serve_doorbell(&shell, 0);
-        assert_eq!(doorbell(&bar), DOORBELL_WANTED, "nobody looks any more");
+        assert_eq!(doorbell(&bar), DOORBELL_WANTED, "no thread polls any more");
         let seen = words.lock().unwrap().clone();
         let spared = shell.lock_all().nodes[0].card.counts.doorbells_spared;
         (found, seen, spared)
@@ -336,14 +337,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_launched_while_the_device_looks_needs_no_doorbell_and_is_found() {
+    fn posts_during_a_poll_are_found_without_doorbell() {
         let (found, seen, spared) = serve(3);
         assert_eq!((found, spared), (Found { work: 3, more: false }, 2));
         assert_eq!(seen, [DOORBELL_SPARED; 2]);
     }
 
     #[test]
-    fn a_program_that_launches_on_and_on_is_left_for_others() {
+    fn endless_posts_are_polled_at_most_max_polls_times() {
         let (found, ..) = serve(u32::MAX);
         assert_eq!(found, Found { work: MAX_POLLS, more: true });
     }

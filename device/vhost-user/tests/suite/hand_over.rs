@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use niclab_abi::PAGE_BYTES;
 use niclab_device::frontend::ClusterGuest;
-use niclab_device::frontend::lists::PostPort;
+use niclab_device::frontend::matching::PostPort;
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_model::models::MODELS;
 use niclab_model::nic::registry::Model;
 use niclab_model::random::Random;
-use niclab_port::posts::{Kind, Outcome, Part, Receive, Send};
+use niclab_port::inic::{Kind, Outcome, Part, Receive, Send};
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::{NicConfig, NicModel, Profile};
 

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use niclab_abi::region::Extent;
 use niclab_device::frontend::ClusterGuest;
-use niclab_device::frontend::lists::ListPort;
+use niclab_device::frontend::matching::ListPort;
 use niclab_device::lab::Lab;
 use niclab_model::fabric::ethernet::HEADER_BYTES;
 use niclab_model::models::matching::wire::{FIRST_HEAD_BYTES, Frame, MORE_HEAD_BYTES};
 use niclab_model::platform::ledger::Ledger;
 use niclab_model::time::Time;
 use niclab_port::Address;
-use niclab_port::lists::{Append, Event, Get, Kind, Outcome, Part, Put, Target};
+use niclab_port::matching::{Append, Event, Get, Kind, Outcome, Part, Put, Target};
 use niclab_spec::Faults;
 use niclab_spec::watch::WatchSubject;
 use proptest::prelude::*;

@@ -6,15 +6,15 @@ use niclab_device::shell::service;
 use std::sync::Arc;
 
 use niclab_abi::PAGE_BYTES;
-use niclab_abi::channels::{BulkHeader, CHANNEL_BULK, CHANNEL_STORE, ChannelPayload, OP_CHANNEL_PAYLOAD};
+use niclab_abi::grim::{BulkHeader, CHANNEL_BULK, CHANNEL_STORE, ChannelPayload, OP_CHANNEL_PAYLOAD};
 use niclab_abi::{FromBytes, to_words};
 use niclab_device::frontend::ClusterGuest;
-use niclab_device::frontend::lists::{ChannelPort, PostPort};
+use niclab_device::frontend::matching::{ChannelPort, PostPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_device::shell::locks::LockedNodes;
 use niclab_model::time::{Span, Time};
-use niclab_port::posts::{Part, Receive, Send};
+use niclab_port::inic::{Part, Receive, Send};
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::{NicConfig, NicModel, Value};
 

@@ -8,7 +8,7 @@ use super::{
     Failure, NICLAB_ANY_PORT, call, exclusive, give, niclab_device, place, policy_of, shared, take_back,
 };
 use crate::Address;
-use crate::active::{Message, Port, PortOptions};
+use crate::gamma::{Message, Port, PortOptions};
 
 /// An active port.
 #[allow(non_camel_case_types)]

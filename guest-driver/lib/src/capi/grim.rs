@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::region::niclab_region;
 use super::{Failure, call, deadline, exclusive, give, niclab_device, place, policy_of, shared, take_back};
-use crate::channels::{FIRST_HANDLER, Message, Node, Options, Place, SendQueue, Short};
+use crate::grim::{FIRST_HANDLER, Message, Node, Options, Place, SendQueue, Short};
 use crate::{Address, Deadline};
 
 /// Any free ports.

@@ -8,7 +8,7 @@ use super::{
     shared, take_back,
 };
 use crate::Error;
-use crate::posts::{
+use crate::inic::{
     Barrier, Command, Element, Event, Kind, Multicast, Operator, Outcome, Port, Receive, Reduce, Rules, Send,
 };
 

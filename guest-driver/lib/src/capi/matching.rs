@@ -9,7 +9,9 @@ use super::{
     shared, take_back,
 };
 use crate::Address;
-use crate::lists::{Append, Command, Event, Get, Handle, Kind, Outcome, Port, Put, Region, Target, Unlink};
+use crate::matching::{
+    Append, Command, Event, Get, Handle, Kind, Outcome, Port, Put, Region, Target, Unlink,
+};
 
 /// Source of a match entry: any node.
 pub const NICLAB_MATCH_ANY: u32 = u32::MAX;

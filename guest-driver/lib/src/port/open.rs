@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use niclab_abi::PAGE_BYTES;
 use niclab_abi::bar::{WINDOW_COMPLETER, WINDOW_REQUESTER};
-use niclab_abi::channels::WINDOW_CHANNEL_PAYLOAD;
 use niclab_abi::control::PORT_ANY;
+use niclab_abi::grim::WINDOW_CHANNEL_PAYLOAD;
 use niclab_abi::ioctl::{
     IOCTL_OPEN_PORT, MAP_INFO, MAP_RECEIVE, MAP_WINDOW_STRIDE, MAP_WINDOWS, OpenPort, RECEIVE_SLICES_OFFSET,
 };

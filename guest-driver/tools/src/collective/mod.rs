@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use niclab_output::eprintln;
-use niclab_user::posts::{
+use niclab_user::inic::{
     Barrier, Command, Event, Kind, MAX_COLLECTIVE_BYTES, Multicast, Outcome, Port, PortOptions, Receive,
     Reduce, Region,
 };

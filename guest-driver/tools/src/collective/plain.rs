@@ -1,6 +1,6 @@
 //! The expected result of a reduction, computed by the program: it combines the values of all members one by one.
 
-use niclab_user::posts::{Element, Operator};
+use niclab_user::inic::{Element, Operator};
 use niclab_workloads::Mark;
 
 /// The NaN of results.

@@ -1,6 +1,6 @@
 //! A whole workload, run as one rank with the program of the simulator's hosts, so that both do the same.
 
-mod active;
+mod gamma;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
@@ -9,14 +9,14 @@ use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use niclab_user::lists::Region;
+use niclab_user::matching::Region;
 use niclab_user::slices::PortOptions;
 use niclab_user::{
     BarePort, Device, FEATURE_CHANNELS, FEATURE_LISTS, FEATURE_POSTS, FEATURE_RINGS, FEATURE_TURNS,
 };
-use niclab_workloads::channels::ChannelTransport;
-use niclab_workloads::lists::ListTransport;
-use niclab_workloads::posts::PostTransport;
+use niclab_workloads::grim::ChannelTransport;
+use niclab_workloads::inic::PostTransport;
+use niclab_workloads::matching::ListTransport;
 use niclab_workloads::slices::SliceTransport;
 use niclab_workloads::{
     AtomicMemory, InTurn, Pattern, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload,
@@ -80,7 +80,7 @@ pub fn run(
     let plan = Plan::new(workload);
     let stage = Stage { device, workload, plan: &plan, rank, timeout };
     if device.info().has(FEATURE_RINGS) {
-        return measure(&stage, &mut active::Performer::open(&stage)?);
+        return measure(&stage, &mut gamma::Performer::open(&stage)?);
     }
     if device.info().has(FEATURE_POSTS) {
         return perform(&stage, |port| PostTransport::new(rank, port, workload.post_terms()));

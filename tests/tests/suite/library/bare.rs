@@ -1,6 +1,6 @@
 //! Ports that a program drives directly, without the library's two halves.
 
-use niclab_port::lists::{
+use niclab_port::matching::{
     self, Append, Command, Encoded, Event, EventRecord, Kind, Outcome, Part, Put, Target,
 };
 use niclab_port::slices::{self, Flags, Message, Slice};
@@ -63,12 +63,12 @@ impl Program<EventRecord> {
         let Self { port, requester, queue } = self;
         let encoded: Encoded = command.encode(&()).expect("it has room");
         assert!(requester.has_slot(&port.page()).expect("a valid status"));
-        lists::launch(requester, &mut port.page(), &encoded, queue.received());
+        matching::launch(requester, &mut port.page(), &encoded, queue.received());
         port.announce();
     }
 
     fn event(&mut self) -> Event {
-        self.take(|queue, records| lists::take(queue, records))
+        self.take(|queue, records| matching::take(queue, records))
     }
 }
 

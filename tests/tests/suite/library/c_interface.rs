@@ -5,7 +5,7 @@ use std::sync::Arc;
 use niclab_user::capi::matching::*;
 use niclab_user::capi::region::*;
 use niclab_user::capi::{NICLAB_ANY_PORT, NICLAB_ERROR_AGAIN, NICLAB_ERROR_VALUE, NICLAB_OK};
-use niclab_user::lists::Port;
+use niclab_user::matching::Port;
 
 use super::{Cluster, TIMEOUT, pages};
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use niclab_port::lists::Part;
-use niclab_user::lists::{
+use niclab_port::matching::Part;
+use niclab_user::matching::{
     Append, Count, Event, Get, Handle, Kind, Outcome, Port, Put, Region, Target, Unlink,
 };
 use niclab_user::{Address, Error, Memory, WaitPolicy};
@@ -245,7 +245,7 @@ fn a_refused_command_is_reported_only_by_its_event() {
     let mut pair = Pair::new();
     // Like a region that was closed between the library's check and the card's.
     let closed = Part { region: u32::MAX, offset: 0, bytes: 8 };
-    let put = niclab_port::lists::Put::new(portal(0), closed).user(9);
+    let put = niclab_port::matching::Put::new(portal(0), closed).user(9);
     pair.ports[0].launch(&put, TIMEOUT).expect("launched");
     let event = pair.event(0);
     assert_eq!((event.kind, event.outcome, event.user), (Kind::Refused, Outcome::BadRegion, 9));

@@ -4,11 +4,11 @@ use std::thread;
 use std::time::Duration;
 
 use niclab_tools::channel::{Channel, Kind, Tag, receive};
-use niclab_tools::lists::{ListChannel, Matcher, Matching};
+use niclab_tools::matching::{ListChannel, Matcher, Matching};
 use niclab_tools::meeting;
 use niclab_tools::nic::NicOptions;
 use niclab_user::WaitPolicy;
-use niclab_user::lists::Port;
+use niclab_user::matching::Port;
 use niclab_user::slices::Flags;
 
 use super::{Cluster, TIMEOUT};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use niclab_user::lists::messages::{Endpoint, Message, Options, Request};
-use niclab_user::lists::{Port, Region};
+use niclab_user::matching::messages::{Endpoint, Message, Options, Request};
+use niclab_user::matching::{Port, Region};
 use niclab_user::{Error, WaitPolicy};
 use proptest::prelude::*;
 

@@ -3,8 +3,8 @@
 
 mod bare;
 mod c_interface;
-mod channels;
 mod device_faults;
+mod grim;
 mod matching;
 mod meeting;
 mod messages;
@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use niclab_abi::channels::{ChannelExpose, ChannelPayload, OP_CHANNEL_EXPOSE, OP_CHANNEL_PAYLOAD};
 use niclab_abi::control::{OP_PING, OP_PORT_CLOSE, OP_REVOKE, PortName, Revoke};
-use niclab_device::frontend::lists::ListPort;
+use niclab_abi::grim::{ChannelExpose, ChannelPayload, OP_CHANNEL_EXPOSE, OP_CHANNEL_PAYLOAD};
+use niclab_device::frontend::matching::ListPort;
 use niclab_device::frontend::{ClusterGuest, FrontendError};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use niclab_abi::active_ports::CHECK_BYTES;
+use niclab_abi::gamma::CHECK_BYTES;
 use niclab_abi::rings::{RING_MAX_BUFFER_BYTES, RingTerms};
 use thiserror::Error;
 

@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use niclab_abi::active_ports::{ACTIVE_PORT_MAX_MESSAGE_BYTES, ACTIVE_PORTS};
 use niclab_abi::config::FEATURE_RINGS;
+use niclab_abi::gamma::{ACTIVE_PORT_MAX_MESSAGE_BYTES, ACTIVE_PORTS};
 use niclab_abi::receive::MAX_SLICES;
 use niclab_abi::rings::{OP_FIFO_LOOK, OP_RING_TERMS, RING_LENGTH_SHIFT, RING_MAX_BUFFER_BYTES};
 

@@ -248,7 +248,7 @@ impl Direct {
 /// [`ControlError::BadValue`] if the length of the header or of the frame is invalid.
 fn head_of(send: &FifoSend, config: &Config) -> Result<FrameBytes, ControlError> {
     let FifoSend { head_0, head_1, head_2, head_bytes, bytes, .. } = *send;
-    let all = u64::from(head_bytes) + u64::from(bytes) + u64::from(niclab_abi::active_ports::CHECK_BYTES);
+    let all = u64::from(head_bytes) + u64::from(bytes) + u64::from(niclab_abi::gamma::CHECK_BYTES);
     let is_frame = (HEADER_BYTES as u32..=FIFO_HEAD_BYTES).contains(&head_bytes)
         && all <= u64::from(config.mtu_bytes) + HEADER_BYTES as u64;
     if !is_frame {

@@ -6,7 +6,7 @@
 //! The card is simple: it walks two rings of descriptors in the host's memory ([`ring`]). It reads frames from the
 //! transmit ring and sends them ([`transmit`]). It stores received frames into the receive ring ([`receive`]), and
 //! interrupts the host at once or after a delay ([`interrupts`]). The driver implements active ports, segmentation,
-//! windows and acknowledgements ([`niclab_abi::active_ports`]). The card parses frames only to name, in ledgers and
+//! windows and acknowledgements ([`niclab_abi::gamma`]). The card parses frames only to name, in ledgers and
 //! reports, the message that a frame carries ([`wire`]).
 //!
 //! In the other mode the processor drives each transfer ([`direct`]), as on the card that GAMMA was first made for.

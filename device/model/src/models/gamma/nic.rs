@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use niclab_abi::active_ports::ACTIVE_PORTS;
 use niclab_abi::control::PortOpen;
+use niclab_abi::gamma::ACTIVE_PORTS;
 use niclab_abi::rings::{
     RING_MAX_SKIP_BYTES, RING_RECEIVE, RING_TRANSMIT, RingInterrupts, RingStart, RingTerms,
 };

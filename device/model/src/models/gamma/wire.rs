@@ -8,7 +8,7 @@
 //! ```
 
 use niclab_abi::FromBytes;
-use niclab_abi::active_ports::{
+use niclab_abi::gamma::{
     ACTIVE_ETHER_TYPE, CHECK_BYTES, FRAME_ACKNOWLEDGEMENT, FRAME_DATA, FRAME_FIRST, FRAME_KIND_MASK,
     FRAME_LAST, FrameHead, PORT_MASK,
 };

@@ -1,6 +1,6 @@
 //! Commands of programs: decodes and checks the words of a slot.
 
-use niclab_abi::channels::{
+use niclab_abi::grim::{
     BulkHeader, CHANNEL_BULK, CHANNEL_INTERRUPT, CHANNEL_MASK, CHANNEL_MEMORY, CHANNEL_NOTIFY,
     CHANNEL_SEGMENT, CHANNEL_SHORT, MemoryHeader, MessageHeader, Segment,
 };

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use niclab_abi::channels::{CHANNEL_MAX_BULK_BYTES, CHANNEL_PAYLOAD_BYTES};
+use niclab_abi::grim::{CHANNEL_MAX_BULK_BYTES, CHANNEL_PAYLOAD_BYTES};
 use thiserror::Error;
 
 use crate::models::grim::peripherals;

@@ -1,6 +1,6 @@
 //! Control requests that only GRIM cards accept: regions, the payload region, and exposed memory.
 
-use niclab_abi::channels::{ChannelExpose, ChannelPayload, OP_CHANNEL_EXPOSE, OP_CHANNEL_PAYLOAD};
+use niclab_abi::grim::{ChannelExpose, ChannelPayload, OP_CHANNEL_EXPOSE, OP_CHANNEL_PAYLOAD};
 
 use crate::nic::HostRanges;
 use crate::parts::control::{ControlError, OwnOperation, whole};

@@ -3,10 +3,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use niclab_abi::channels::{
+use niclab_abi::config::{FEATURE_CHANNELS, FEATURE_REGIONS};
+use niclab_abi::grim::{
     CHANNEL_MAX_BULK_BYTES, CHANNEL_PAYLOAD_BYTES, CHANNEL_PAYLOAD_PAGES, WINDOW_CHANNEL_PAYLOAD,
 };
-use niclab_abi::config::{FEATURE_CHANNELS, FEATURE_REGIONS};
 use niclab_abi::receive::MAX_SLICES;
 
 use crate::models::grim::config::{Config, HEADER_BYTES, MAX_CHANNELS, outbound_bytes};

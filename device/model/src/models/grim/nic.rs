@@ -7,8 +7,8 @@ mod outbound;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use niclab_abi::channels::{CHANNEL_MASK, CHANNEL_SEGMENT, ChannelExpose, ChannelPayload};
 use niclab_abi::control::PortOpen;
+use niclab_abi::grim::{CHANNEL_MASK, CHANNEL_SEGMENT, ChannelExpose, ChannelPayload};
 use niclab_abi::receive::{MAX_SLICES, REFUSED_SEGMENT, StatusLine};
 
 use self::outbound::Reading;

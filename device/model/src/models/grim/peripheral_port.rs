@@ -11,7 +11,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use niclab_abi::channels::CHANNEL_UNKNOWN;
+use niclab_abi::grim::CHANNEL_UNKNOWN;
 use niclab_abi::receive::REFUSED_NO_PAYLOAD;
 
 use crate::fabric::ethernet::mac_of_station;

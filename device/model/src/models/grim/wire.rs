@@ -20,7 +20,7 @@
 //!
 //! Constants: the format is ours, its content is that of the paper's section 5.1.
 
-use niclab_abi::channels::CHANNEL_MAX_BULK_BYTES;
+use niclab_abi::grim::CHANNEL_MAX_BULK_BYTES;
 use thiserror::Error;
 
 use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};

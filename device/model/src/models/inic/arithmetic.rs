@@ -1,7 +1,7 @@
 //! Arithmetic of reductions in the collectives unit. From the same values in the same order every card computes the
 //! same bits, on every machine.
 
-use niclab_abi::posts::{
+use niclab_abi::inic::{
     POST_DOUBLE, POST_MAX, POST_MIN, POST_SIGNED_32, POST_SIGNED_64, POST_SUM, POST_UNSIGNED_32,
     POST_UNSIGNED_64,
 };

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 
 use niclab_abi::control::PortOpen;
 use niclab_abi::event::CAUSE_MESSAGE;
-use niclab_abi::posts::{
+use niclab_abi::inic::{
     POST_BAD_RANGE, POST_BAD_REGION, POST_EVENT_DONE, POST_EVENT_FAILED, POST_EVENT_RECEIVED,
     POST_EVENT_REFUSED, POST_EVENT_SENT, POST_HANDED_OVER, POST_OK, POST_TRUNCATED, PostEvent,
     post_event_status,

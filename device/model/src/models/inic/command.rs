@@ -1,6 +1,6 @@
-//! Commands of programs: decoded once, with all checks that do not depend on the port ([`niclab_abi::posts`]).
+//! Commands of programs: decoded once, with all checks that do not depend on the port ([`niclab_abi::inic`]).
 
-use niclab_abi::posts::{
+use niclab_abi::inic::{
     BarrierCommand, MulticastCommand, POST_BAD_COMMAND, POST_BAD_VALUE, POST_BARRIER, POST_INTERRUPT,
     POST_MASK, POST_MAX_COLLECTIVE_BYTES, POST_MULTICAST, POST_NO_TARGET, POST_RECEIVE, POST_REDUCE,
     POST_SEND, POST_TELL_SENT, POST_UNIT_BYTES, ReceiveCommand, ReduceCommand, SendCommand,

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use niclab_abi::FromBytes;
 use niclab_abi::firmware::{FirmwareLoad, OP_FIRMWARE_LOAD};
-use niclab_abi::posts::{OP_POST_GROUP, OP_POST_RULES, POST_MAX_MEMBERS, PostGroup, PostMember, PostRules};
+use niclab_abi::inic::{OP_POST_GROUP, OP_POST_RULES, POST_MAX_MEMBERS, PostGroup, PostMember, PostRules};
 
 use crate::nic::HostRanges;
 use crate::parts::control::{ControlError, OwnOperation, whole};

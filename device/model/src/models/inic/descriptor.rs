@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use niclab_abi::config::{
     FEATURE_COLLECTIVES, FEATURE_FIRMWARE, FEATURE_HAND_OVER, FEATURE_POSTS, FEATURE_REGIONS,
 };
-use niclab_abi::posts::POST_UNALIKE;
+use niclab_abi::inic::POST_UNALIKE;
 use niclab_abi::receive::MAX_SLICES;
 use niclab_components::{Assembly, Bundled, Checked, Fault, Format, Kind as Part, Parameter as Setting};
 
@@ -76,7 +76,7 @@ pub static MODEL: Model = Model {
     swarm: Swarm { one_in: 0, draws_device_faults: true, draws_apart: false, draw },
 };
 
-/// Words of an event, counted from the last, as [`niclab_abi::posts::PostEvent`] has them. Ours: the interface.
+/// Words of an event, counted from the last, as [`niclab_abi::inic::PostEvent`] has them. Ours: the interface.
 const HOST_VALUES: &[HostValue] = &[
     HostValue::new("event kind", Place::Completion(0), 0, 8, Bound::Fixed(64)),
     HostValue::new("event result", Place::Completion(0), 8, 8, Bound::Fixed(POST_UNALIKE as u64 + 1)),

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use niclab_abi::control::PortOpen;
 use niclab_abi::firmware::{FirmwareLoad, STATUS_FIRMWARE_SIZE};
-use niclab_abi::posts::{POST_ANY_SOURCE, PostRules};
+use niclab_abi::inic::{POST_ANY_SOURCE, PostRules};
 use niclab_abi::receive::StatusLine;
 use niclab_components::Checked;
 

@@ -1,6 +1,6 @@
-//! Commands of programs: decoded once, and checked as far as possible without the port's state ([`niclab_abi::lists`]).
+//! Commands of programs: decoded once, and checked as far as possible without the port's state ([`niclab_abi::matching`]).
 
-use niclab_abi::lists::{
+use niclab_abi::matching::{
     ANY_NODE, ANY_PORT, AppendCommand, ArmCounterCommand, COMMAND_ACK, COMMAND_APPEND, COMMAND_ARM_COUNTER,
     COMMAND_COUNT_ONLY, COMMAND_GET, COMMAND_INTERRUPT, COMMAND_MASK, COMMAND_PUT, COMMAND_SENT,
     COMMAND_UNLINK, COUNTERS, ENTRY_GET, ENTRY_MAX_SIZE, ENTRY_NO_UNLINK_EVENT, ENTRY_OVERFLOW, ENTRY_PUT,

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use niclab_abi::lists::{MAX_ENTRIES, MAX_LIST_SIZE};
+use niclab_abi::matching::{MAX_ENTRIES, MAX_LIST_SIZE};
 use niclab_abi::receive;
 use niclab_isa::image::ImageError;
 use thiserror::Error;

@@ -4,7 +4,7 @@ use niclab_abi::firmware::{
     FirmwareLoad, FirmwareLoaded, OP_FIRMWARE_LOAD, STATUS_FIRMWARE_CHECKSUM, STATUS_FIRMWARE_IMAGE,
     STATUS_FIRMWARE_SIZE, STATUS_FIRMWARE_VERSION, STATUS_FIRMWARE_WORD,
 };
-use niclab_abi::lists::{OP_SPILL_OPEN, SpillOpen};
+use niclab_abi::matching::{OP_SPILL_OPEN, SpillOpen};
 use niclab_isa::image::{self, ImageError};
 
 use crate::nic::{HostRange, HostRanges, ReplyBytes};

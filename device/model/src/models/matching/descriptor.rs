@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use niclab_abi::config::{FEATURE_FIRMWARE, FEATURE_LISTS, FEATURE_REGIONS, FEATURE_SPILL};
-use niclab_abi::lists::{EVENT_REFUSED, MAX_ENTRIES, PORTALS, RESULT_LIST_FULL};
+use niclab_abi::matching::{EVENT_REFUSED, MAX_ENTRIES, PORTALS, RESULT_LIST_FULL};
 
 use crate::models::matching::config::{Config, PORTS};
 use crate::models::matching::nic::Match;
@@ -50,7 +50,7 @@ pub static MODEL: Model = Model {
     swarm: Swarm { one_in: 3, draws_device_faults: true, draws_apart: false, draw },
 };
 
-/// Words of an event, counted back from the last one, as [`niclab_abi::lists::ListEvent`] defines them, and of a
+/// Words of an event, counted back from the last one, as [`niclab_abi::matching::ListEvent`] defines them, and of a
 /// counter. Ours: the interface.
 const HOST_VALUES: &[HostValue] = &[
     HostValue::new("event kind", Place::Completion(0), 0, 8, Bound::Fixed(EVENT_REFUSED as u64 + 1)),

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use niclab_abi::lists::{EVENT_REFUSED, ListEvent, RESULT_BAD_RANGE, RESULT_BAD_REGION, RESULT_OK};
+use niclab_abi::matching::{EVENT_REFUSED, ListEvent, RESULT_BAD_RANGE, RESULT_BAD_REGION, RESULT_OK};
 use niclab_abi::receive::REFUSED_COMMAND;
 
 use crate::models::matching::config::{Config, ConfigError, PORTS};

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use niclab_abi::lists::{MAX_LIST_SIZE, PORTALS};
+use niclab_abi::matching::{MAX_LIST_SIZE, PORTALS};
 use niclab_isa::Word;
 use niclab_isa::image::ImageError;
 
@@ -39,7 +39,7 @@ const WATCHDOG_HEADER_CYCLES: u64 = 4_096;
 const WATCHDOG_ITEM_CYCLES: u64 = 64;
 /// Maximum number of words that a program may issue for a header, however long the lists are. Attack: a guest's program
 /// that uses all its watchdog cycles for each item would hold up everything else on this model's thread. The bound is
-/// 24 words for each of [`niclab_abi::lists::MAX_LIST_SIZE`] items; the built-in program issues at most 21. All
+/// 24 words for each of [`niclab_abi::matching::MAX_LIST_SIZE`] items; the built-in program issues at most 21. All
 /// unexpected messages that are compared with an appended entry share one bound. Otherwise each of them could cost as
 /// much as a header. Ours: a bound.
 pub(super) const MAX_PROGRAM_WORDS: u64 = 24 * MAX_LIST_SIZE as u64;

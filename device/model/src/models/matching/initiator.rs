@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use niclab_abi::lists::{EVENT_ACK, EVENT_REPLY, EVENT_SENT, ListEvent, RESULT_OK, RESULT_TRUNCATED};
+use niclab_abi::matching::{EVENT_ACK, EVENT_REPLY, EVENT_SENT, ListEvent, RESULT_OK, RESULT_TRUNCATED};
 
 use crate::models::matching::command::Transfer;
 use crate::models::matching::config::PORTS;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use niclab_abi::PAGE_BYTES;
 use niclab_abi::control::PortOpen;
 use niclab_abi::firmware::FirmwareLoad;
-use niclab_abi::lists::SpillOpen;
+use niclab_abi::matching::SpillOpen;
 use niclab_isa::image::{self, ImageError};
 
 use crate::models::matching::command::{Command, Transfer};

@@ -2,7 +2,7 @@
 
 use niclab_abi::control::PortOpen;
 use niclab_abi::event::CAUSE_ARMED;
-use niclab_abi::lists::{COUNTERS, COUNTERS_OFFSET, ListCounter, ListEvent, event_source, event_status};
+use niclab_abi::matching::{COUNTERS, COUNTERS_OFFSET, ListCounter, ListEvent, event_source, event_status};
 use niclab_abi::receive::{SLICE_NUMBER_SHIFT, SLICE_WORDS};
 use niclab_abi::{FromBytes, to_words};
 

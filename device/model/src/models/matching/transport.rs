@@ -17,7 +17,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use niclab_abi::lists::{RESULT_BAD_REGION, RESULT_NO_ROOM, RESULT_NO_TARGET, RESULT_OK};
+use niclab_abi::matching::{RESULT_BAD_REGION, RESULT_NO_ROOM, RESULT_NO_TARGET, RESULT_OK};
 
 use crate::fabric::ethernet;
 use crate::models::matching::config::{Config, PORTS};
@@ -736,7 +736,7 @@ mod tests {
 
     use niclab_abi::ToBytes;
     use niclab_abi::control::{OP_PORT_OPEN, PortOpen, Request};
-    use niclab_abi::lists::COMMAND_PUT;
+    use niclab_abi::matching::COMMAND_PUT;
     use niclab_abi::region::{Extent, OP_REGION_OPEN, RegionOpen};
 
     use super::*;

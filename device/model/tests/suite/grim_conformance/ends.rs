@@ -12,7 +12,7 @@ use niclab_model::time::Span;
 use proptest::prelude::*;
 
 use super::tight;
-use crate::support::channels::{Faults, Message, Opening, PLAIN, To, Wire, config};
+use crate::support::grim::{Faults, Message, Opening, PLAIN, To, Wire, config};
 use crate::support::matching::pattern;
 use crate::support::request;
 

@@ -11,7 +11,7 @@ use niclab_model::models::grim::wire::{HEAD_BYTES, OVERHEAD_BYTES};
 use niclab_model::random::Random;
 use proptest::prelude::*;
 
-use crate::support::channels::{Came, Faults, Message, Opening, PLAIN, To, Wire, config};
+use crate::support::grim::{Came, Faults, Message, Opening, PLAIN, To, Wire, config};
 use crate::support::matching::pattern;
 
 const NODES: u16 = 3;

@@ -6,7 +6,7 @@ use niclab_model::models::grim::Config;
 use niclab_model::models::grim::wire::{Header, Kind};
 use niclab_model::time::{Span, Time};
 
-use crate::support::channels::{Faults, Message, PLAIN, Sent, To, Wire, config};
+use crate::support::grim::{Faults, Message, PLAIN, Sent, To, Wire, config};
 use crate::support::matching::pattern;
 
 const REGION: u64 = 48 << 10;

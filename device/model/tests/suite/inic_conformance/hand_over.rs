@@ -5,7 +5,7 @@ use niclab_abi::firmware::{
     FirmwareLoad, FirmwareLoaded, OP_FIRMWARE_LOAD, STATUS_FIRMWARE_CHECKSUM, STATUS_FIRMWARE_IMAGE,
     STATUS_FIRMWARE_SIZE, STATUS_FIRMWARE_UNFIT, STATUS_FIRMWARE_VERSION,
 };
-use niclab_abi::posts::POST_HANDED_OVER;
+use niclab_abi::inic::POST_HANDED_OVER;
 use niclab_components::{Kind as Part, Parameter};
 use niclab_model::nic::Nic;
 use niclab_model::nic::hand_over::{HandOver, HandOverError, Progress, Switch};

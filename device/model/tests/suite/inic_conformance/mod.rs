@@ -6,7 +6,7 @@ mod hand_over;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use niclab_abi::posts::{
+use niclab_abi::inic::{
     OP_POST_RULES, POST_ANY_SOURCE, POST_EVENT_FAILED, POST_EVENT_RECEIVED, POST_EVENT_SENT, POST_OK,
     POST_TELL_SENT, POST_UNREACHABLE, PostRules,
 };
@@ -18,8 +18,8 @@ use niclab_model::platform::profile::Profile;
 use niclab_model::random::Random;
 use proptest::prelude::*;
 
+use crate::support::inic::{Faults, Host, Wire};
 use crate::support::matching::pattern;
-use crate::support::posts::{Faults, Host, Wire};
 use crate::support::request;
 
 const NODES: u16 = 3;

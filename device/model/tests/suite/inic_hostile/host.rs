@@ -2,7 +2,7 @@
 //! region or host ends.
 
 use niclab_abi::control::{OP_PORT_CLOSE, OP_RESET, PortName};
-use niclab_abi::posts::{
+use niclab_abi::inic::{
     POST_BAD_COMMAND, POST_BAD_RANGE, POST_BAD_REGION, POST_BAD_VALUE, POST_BARRIER, POST_EVENT_FAILED,
     POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_INTERRUPT, POST_MASK, POST_NO_GROUP, POST_NO_TARGET,
     POST_NOT_RELIABLE, POST_OK, POST_RECEIVE, POST_REDUCE, POST_SEND, POST_TELL_SENT, POST_TRUNCATED,
@@ -12,8 +12,8 @@ use niclab_model::nic::Input;
 use proptest::prelude::*;
 
 use super::{ASSEMBLIES, ENEMY, NODES, Simulation, VICTIM};
+use crate::support::inic::{REGION, REGION_BYTES};
 use crate::support::matching::pattern;
-use crate::support::posts::{REGION, REGION_BYTES};
 use crate::support::{bare_request, request};
 
 /// The longest message that these cards take.

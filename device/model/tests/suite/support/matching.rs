@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use niclab_abi::FromBytes;
 use niclab_abi::control::{OP_PORT_OPEN, PORT_ANY, PortOpen, PortOpened, Reply};
-use niclab_abi::lists::{
+use niclab_abi::matching::{
     ANY_NODE, ANY_PORT, COMMAND_APPEND, COMMAND_GET, COMMAND_PUT, COUNTERS_OFFSET, ENTRY_PUT, ListEvent,
     event_kind, event_result,
 };

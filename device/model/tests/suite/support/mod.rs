@@ -1,9 +1,9 @@
 //! Shared by the tests of this crate: control requests, host memory, and the stores of a program that uses an ULTRA
 //! card.
 
-pub mod channels;
+pub mod grim;
+pub mod inic;
 pub mod matching;
-pub mod posts;
 pub mod simulation;
 
 use std::collections::BTreeMap;

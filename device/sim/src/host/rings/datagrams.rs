@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use niclab_abi::rings::RING_STATION;
 use niclab_model::fabric::ethernet::{self, mac_of_station};
 use niclab_model::time::Time;
-use niclab_port::active_ports::rings::{Buffer, Told};
+use niclab_port::gamma::rings::{Buffer, Told};
 
 use super::memory::{BUFFER_BYTES, Memory, Which};
 use super::{RingHost, hold};

@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 
 use niclab_abi::FromBytes;
-use niclab_abi::active_ports::{FRAME_DATA, FRAME_FIRST, FRAME_KIND_MASK, FrameHead};
 use niclab_abi::control::{Request, STATUS_OK};
+use niclab_abi::gamma::{FRAME_DATA, FRAME_FIRST, FRAME_KIND_MASK, FrameHead};
 use niclab_abi::rings::{FifoHead, FifoSend, FifoTake, OP_FIFO_LOOK, OP_FIFO_SEND, OP_FIFO_TAKE};
 use niclab_model::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node, node_of_mac};
 use niclab_model::nic::Input;

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use niclab_model::nic::HostRange;
 use niclab_model::time::Time;
-use niclab_port::active_ports::rings::{RingMemory, STRIDE_WORDS};
+use niclab_port::gamma::rings::{RingMemory, STRIDE_WORDS};
 
 /// Bytes of a buffer, and of each slot of a ring's memory.
 pub const BUFFER_BYTES: u32 = 2_048;

@@ -1,8 +1,8 @@
 //! For each card interface: its speed in process, and how a guest with such a card may delay others.
 
-mod channels;
-mod lists;
-mod posts;
+mod grim;
+mod inic;
+mod matching;
 mod rings;
 mod slices;
 
@@ -25,13 +25,13 @@ pub struct Benches {
 }
 
 /// All benchmarks.
-pub const ALL: &[Benches] = &[slices::BENCHES, lists::BENCHES];
+pub const ALL: &[Benches] = &[slices::BENCHES, matching::BENCHES];
 
 /// Attacks of guests with such cards.
-pub const ATTACKS: &[&[Attack]] = &[channels::ATTACKS, lists::ATTACKS, posts::ATTACKS, rings::ATTACKS];
+pub const ATTACKS: &[&[Attack]] = &[grim::ATTACKS, matching::ATTACKS, inic::ATTACKS, rings::ATTACKS];
 
 /// Kinds of work whose instructions are counted.
-pub const WORKS: &[&[Work]] = &[slices::WORKS, lists::WORKS];
+pub const WORKS: &[&[Work]] = &[slices::WORKS, matching::WORKS];
 
 /// Figures of one card interface.
 #[derive(Clone, Debug, Serialize)]

@@ -3,8 +3,8 @@
 //! QEMU 11.1 sends the same messages when its machine stops (a debugger, QMP `stop`) and when a driver resets the
 //! device: each queue is disabled, and GET_VRING_BASE stops it. Only the next start tells the two apart. After a stop
 //! of the machine every queue continues at the index and the addresses at which it stopped; after a reset the queues
-//! are new. Until then the card stands still: it keeps its state, and neither reads nor writes the guest's memory,
-//! which may belong to another program after a reset.
+//! are new. Until then the card keeps its state, and neither reads nor writes the guest's memory, which may belong to
+//! another program after a reset.
 
 use niclab_model::fabric::ethernet::{Concern, Frame, node_of_mac};
 use niclab_model::nic::frame::SharedFrame;
@@ -12,23 +12,23 @@ use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Passage;
 use smallvec::SmallVec;
 
-/// Maximum of the frames held for one card, in bytes. A peer could send without end to a card that stands still: frames
-/// beyond it are dropped.
+/// Maximum of the frames held for one card, in bytes. Further frames are dropped: a peer could send without end to a
+/// stopped device.
 pub const MAX_HELD_BYTES: usize = 16 << 20;
 
-/// What a held frame takes beside its bytes.
+/// What a held frame counts in addition to its bytes.
 const HELD_FRAME_BYTES: usize = 128;
 
 /// A frame that arrived for a card while its device was stopped.
 #[derive(Debug)]
 pub struct HeldFrame {
-    /// When its first and its last byte were there.
+    /// When its first and its last byte arrived.
     pub passage: Passage,
     /// The frame.
     pub frame: SharedFrame,
     /// The message that it carries.
     pub message: Option<TraceTag>,
-    /// Whom it concerns.
+    /// Its frame class.
     pub concern: Concern,
 }
 
@@ -57,12 +57,12 @@ impl Stopped {
         self.frames.push(held);
     }
 
-    /// Whether a frame of `node` is held: its sender has no answer before the device starts.
+    /// Whether a frame of `node` is held: its sender gets no reply before the device starts.
     pub fn holds_from(&self, node: usize) -> bool {
         self.senders.iter().any(|sender| usize::from(*sender) == node)
     }
 
-    /// The held frames in the order of their arrival, and how many were dropped.
+    /// The held frames in order of arrival, and the number of dropped ones.
     pub fn into_frames(self) -> (Vec<HeldFrame>, u64) {
         (self.frames, self.dropped)
     }
@@ -71,7 +71,7 @@ impl Stopped {
 /// Whether the device of a card runs.
 #[derive(Debug, Default)]
 pub struct DeviceState {
-    /// The driver has sent a request since the last reset. Nothing is stored into its memory before.
+    /// The driver has sent a request since the last reset. Before that, nothing is stored into its memory.
     pub is_running: bool,
     /// The front end has stopped the device, and may start it again where it stopped.
     pub stopped: Option<Box<Stopped>>,
@@ -80,8 +80,8 @@ pub struct DeviceState {
 }
 
 impl DeviceState {
-    /// Holds the frames for a stopped device. A device that its driver closed with `OP_RESET` holds none: it answers its
-    /// peers as without the stop.
+    /// Where frames for a stopped device are held. A device that its driver closed with `OP_RESET` holds none: it
+    /// replies to its peers as without the stop.
     pub fn holder(&mut self) -> Option<&mut Stopped> {
         self.stopped.as_deref_mut().filter(|_| !self.is_quiesced)
     }

@@ -1,4 +1,4 @@
-//! From one guest's transmit queue over the network to who gets it.
+//! Sends frames from one guest's transmit queue over the network to their receivers.
 
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::{Deliveries, Delivery};
@@ -23,13 +23,13 @@ pub(super) struct Sender<'a, 'b, 'n> {
     pub(super) held: &'b mut Vec<Held>,
     pub(super) deliveries: &'b mut Deliveries,
     pub(super) latest_sent: &'b mut Time,
-    /// Whom the frame at hand concerns.
+    /// The class of the current frame.
     pub(super) concern: Concern,
-    /// Doorbells that announced this burst and were not priced yet: each belongs to one of the next frames.
+    /// Doorbells of this burst that are not yet priced. Each belongs to one of the next frames.
     pub(super) doorbells: u64,
-    /// Equal frames may go as a series.
+    /// Equal frames may go in batches.
     pub(super) takes_series: bool,
-    /// Frames that did.
+    /// Frames that went in batches.
     pub(super) sent_as_series: u64,
 }
 
@@ -37,7 +37,7 @@ impl Sender<'_, '_, '_> {
     /// Sends the frame in `chain`.
     ///
     /// # Errors
-    /// The name of what the guest did that it must not.
+    /// The name of the guest's violation.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -53,7 +53,7 @@ impl Sender<'_, '_, '_> {
         let ethernet = frame.link_header();
         self.concern = Concern::of(&ethernet);
         if self.concern == Concern::Card {
-            // Of whichever model: whoever may send these could send in the name of any port of any node.
+            // (The attack: with frames of a model's protocol, a guest sends in the name of any port of any node.)
             return Err("ethernet_forged_cluster_frame");
         }
         if let Some(state) = self.receivers.states.get_mut(self.node) {
@@ -90,8 +90,8 @@ impl Sender<'_, '_, '_> {
         }
     }
 
-    /// Prices one frame of the wire and moves the sender's clock on. Its receivers are in `deliveries` afterwards.
-    /// `shown` is what observers are shown. Returns when the frame was ready for the link, and its message.
+    /// Prices one frame of the wire, and advances the sender's clock. Afterwards `deliveries` has its receivers.
+    /// Observers see the bytes `shown`. Returns when the frame was ready for the link, and its message.
     #[inline]
     fn price(
         &mut self,
@@ -107,7 +107,7 @@ impl Sender<'_, '_, '_> {
         let has_doorbell = self.doorbells > 0;
         self.doorbells = self.doorbells.saturating_sub(1);
         state.priced += 1;
-        // A frame on the wire is all that the function knows of a message.
+        // The function does not know messages, so each frame on the wire is one.
         let message = TraceTag {
             node: self.node as u16,
             port: TraceTag::ETHERNET,
@@ -124,7 +124,7 @@ impl Sender<'_, '_, '_> {
             None => network.forward(*nodes, ready, node, (ethernet, bytes), Some(message), deliveries),
         }
         for delivery in self.deliveries.iter() {
-            // What its controller throws away because of the check sequence costs a host nothing either.
+            // A frame that the receiver's controller drops, for its check sequence, costs the host nothing.
             if delivery.corrupt.is_none() && self.concern.is_for_host(delivery.to) {
                 self.receivers.price(delivery.to.into(), delivery.at, bytes, Some(message));
             }
@@ -132,7 +132,7 @@ impl Sender<'_, '_, '_> {
         Some((ready, message))
     }
 
-    /// One frame of the wire.
+    /// Sends one frame of the wire.
     #[inline]
     fn pass(&mut self, ethernet: &LinkHeader, offload: &Offload, frame: Frame<'_>) {
         let reordered = self.network.reordered(self.receivers.nodes);
@@ -146,7 +146,7 @@ impl Sender<'_, '_, '_> {
         self.hand_out(priced, reordered, offload, frame);
     }
 
-    /// Hands a frame that was priced out to all who get it. So many frames were held back before.
+    /// Delivers a priced frame to all its receivers. `reordered`: frames that faults had delayed before it.
     #[inline]
     fn hand_out(
         &mut self,
@@ -157,21 +157,21 @@ impl Sender<'_, '_, '_> {
     ) {
         let concern = self.concern;
         let is_held = reordered != self.network.reordered(self.receivers.nodes);
-        let is_heard_beside = concern == Concern::All && self.receivers.has_stations(self.node);
+        let is_for_own_endpoints = concern == Concern::All && self.receivers.has_stations(self.node);
         if let &[Delivery { to, at, corrupt: None, .. }] = self.deliveries.as_slice()
             && !is_held
-            && !is_heard_beside
+            && !is_for_own_endpoints
         {
             self.receivers.arrive(&Arrival { to: to.into(), at, concern, message }, offload, frame);
             return self.overtake(to.into());
         }
-        // There may be several who read it.
+        // The frame may have several readers.
         let mut bytes = frame.into_vec();
         for index in 0..self.deliveries.len() {
             let Some(delivery) = self.deliveries.get(index).copied() else { break };
             let arrival = Arrival { to: delivery.to.into(), at: delivery.at, concern, message };
             if delivery.corrupt.is_some() {
-                // A receiver's Ethernet controller finds the check sequence wrong and drops the frame.
+                // The receiver's Ethernet controller drops a frame with a wrong check sequence.
                 self.receivers.drop_frame(arrival.to);
             } else if is_held && self.held.len() < MAX_HELD_FRAMES {
                 self.held.push(Held { arrival, offload: *offload, frame: bytes.clone() });
@@ -180,15 +180,15 @@ impl Sender<'_, '_, '_> {
                 self.overtake(arrival.to);
             }
         }
-        if is_heard_beside {
-            // The stations beside the function hear it without the link.
+        if is_for_own_endpoints {
+            // The node's own MAC endpoints receive its broadcast without crossing the link.
             let concern = Concern::Stations(self.node as u16);
             let arrival = Arrival { to: self.node, at: ready, concern, message };
             self.receivers.arrive(&arrival, offload, Frame::from_bytes(&mut bytes));
         }
     }
 
-    /// A long TCP frame as the segments that the wire sees; delivered in one piece when all of them came through.
+    /// Sends a long TCP frame, priced as the segments that the wire sees. Delivers it in one piece if all arrive.
     fn pass_train(&mut self, ethernet: &LinkHeader, headers: &Headers, offload: &Offload, frame: Frame<'_>) {
         if self.network.taps.is_any() {
             let mut bytes = frame.into_vec();
@@ -201,8 +201,8 @@ impl Sender<'_, '_, '_> {
         }
     }
 
-    /// Prices the segments of a long TCP frame of so many bytes, which observers are shown. Whether all of them came
-    /// through.
+    /// Prices the segments of a long TCP frame of `bytes`. Observers see the segments `shown`. Returns whether all of
+    /// them arrive.
     fn price_train(
         &mut self,
         ethernet: &LinkHeader,
@@ -224,7 +224,7 @@ impl Sender<'_, '_, '_> {
         is_whole
     }
 
-    /// Hands a long TCP frame out to functions. There are no stations: they get the segments.
+    /// Delivers a long TCP frame to functions. For MAC endpoints, [`Sender::send`] cuts it into segments instead.
     fn hand_out_train(&mut self, offload: &Offload, frame: Frame<'_>) {
         if let &[Delivery { to, .. }] = self.deliveries.as_slice() {
             if self.concern.is_for_host(to) {
@@ -241,7 +241,7 @@ impl Sender<'_, '_, '_> {
         }
     }
 
-    /// A frame has arrived at `to`: those that it overtook follow.
+    /// A frame has arrived at `to`: the delayed frames that it overtook follow.
     #[inline]
     fn overtake(&mut self, to: usize) {
         if self.held.is_empty() {
@@ -258,7 +258,7 @@ impl Sender<'_, '_, '_> {
     }
 }
 
-/// A frame as the wire sees it, with its checksum complete.
+/// The bytes of a frame on the wire, with the checksum complete.
 fn on_wire(offload: &Offload, mut bytes: Vec<u8>) -> Vec<u8> {
     if let Some(checksum) = offload.checksum {
         complete_checksum(&mut bytes, checksum);
@@ -266,11 +266,11 @@ fn on_wire(offload: &Offload, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// A long TCP frame as the frames that the wire sees.
+/// The segments of a long TCP frame, as the wire sees them.
 fn segments(offload: &Offload, frame: &[u8]) -> Vec<Vec<u8>> {
     let mut segments = Vec::new();
     if let (Some(checksum), Some(segmentation)) = (offload.checksum, offload.segmentation) {
-        // The headers were looked at before: a frame that cannot be cut does not get here.
+        // Cannot fail: the sender has checked the headers.
         let _ = segment(frame, checksum, segmentation, |wire| segments.push(wire.to_vec()));
     }
     segments

@@ -1,9 +1,8 @@
-//! Equal frames that one guest has queued one behind the other, taken, priced and delivered together.
+//! Batches of consecutive, equal frames of one guest, which are taken, priced and delivered together.
 //!
-//! A series is frames of one buffer each, of one length, with the same two headers, to one function. What is said of
-//! the first is true of all of them: whom it concerns, which offloads it has, which way it goes, what each crossing
-//! costs. Their instants, sums and counts are the ones that they have one by one ([`Sender::send`]), where goes
-//! whatever is no series: frames of which each has a fate of its own, is watched, or waits.
+//! The frames of a batch have one buffer each, one length, the same two headers, and one receiving function. So they
+//! have the same class, offloads, route, and price of each transaction. Instants, sums and counts are the same as one
+//! by one ([`Sender::send`]). Frames that a fault may hit, that an observer sees, or that wait, go one by one.
 
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::series::SeriesFrame;
@@ -19,17 +18,17 @@ use crate::memory::DmaMemory;
 use crate::ring::{Buffer, Burst, Single, Singles};
 use crate::shell::budget::{Budget, FRAME_NS, frame_ns};
 
-/// Most frames of a series: two of a driver's bursts.
+/// Max frames of a batch: two of a driver's bursts.
 pub(super) const MAX_FRAMES: usize = 64;
 
-/// Where a burst's frames are collected; kept from one series to the next.
+/// The collected frames of a burst; reused for each batch.
 #[derive(Default)]
 pub(super) struct Collected<'m> {
     singles: Singles,
-    /// What follows the Ethernet header, which all have.
+    /// The bytes of each frame after the Ethernet header, which is the same for all.
     pieces: Pieces<'m>,
     frames: SmallVec<[SeriesFrame; MAX_FRAMES]>,
-    /// What came last was no series: whatever is next is looked at by itself.
+    /// The last chain started no batch: the next attempt takes one chain only.
     is_alone: bool,
 }
 
@@ -37,7 +36,7 @@ pub(super) struct Collected<'m> {
 struct Plain<'m>(Opened<'m>);
 
 impl<'m> Plain<'m> {
-    /// None of what is no frame, or has its headers elsewhere.
+    /// None if the buffer does not hold a whole frame with its headers.
     #[inline]
     fn parse(memory: &'m DmaMemory, single: &Single) -> Option<Self> {
         let Buffer { address, bytes, writable: false } = single.buffer else { return None };
@@ -54,14 +53,14 @@ impl<'m> Plain<'m> {
         self.0.head().len() + self.0.rest.bytes()
     }
 
-    /// Whether all that is known of a frame with this header of virtio-net's is true of this one.
+    /// Whether this frame has this virtio-net header, and all that the batch has in common.
     #[inline]
     fn is_like(&self, header: &[u8; HEADER_BYTES], common: &Common) -> bool {
         self.frame_bytes() == common.frame_bytes && self.0.link == common.link && self.0.header == *header
     }
 }
 
-/// What is true of all frames of a series.
+/// What all frames of a batch have in common.
 struct Common {
     to: usize,
     offload: Offload,
@@ -70,8 +69,8 @@ struct Common {
 }
 
 impl Sender<'_, '_, '_> {
-    /// Sends what is next in `burst` as series, as far as the turn goes and there are some. False when the next chain
-    /// is none: it is left in the queue.
+    /// Sends the next frames of `burst` in batches, within the budget. False if the next chain starts no batch: the
+    /// chain stays in the queue.
     #[inline]
     pub(super) fn send_series<'m>(
         &mut self,
@@ -80,8 +79,8 @@ impl Sender<'_, '_, '_> {
         budget: &mut Budget,
         collected: &mut Collected<'m>,
     ) -> bool {
-        let most = if std::mem::take(&mut collected.is_alone) { 1 } else { MAX_FRAMES };
-        burst.take_singles(&mut collected.singles, most);
+        let max = if std::mem::take(&mut collected.is_alone) { 1 } else { MAX_FRAMES };
+        burst.take_singles(&mut collected.singles, max);
         let mut sent = 0;
         while !budget.is_spent() {
             let Some(common) = self.collect(memory, sent, *budget, collected) else { break };
@@ -101,7 +100,7 @@ impl Sender<'_, '_, '_> {
         sent > 0
     }
 
-    /// Collects the series that begins behind the first `sent` chains, as long as the turn lets it be.
+    /// Collects the batch that starts after the first `sent` chains, within the budget.
     #[inline]
     fn collect<'m>(
         &mut self,
@@ -119,7 +118,7 @@ impl Sender<'_, '_, '_> {
         let common = Common { to, offload, link, frame_bytes };
         pieces.clear();
         pieces.push(piece);
-        // What one takes out of a turn by itself: taken, priced, delivered.
+        // What one frame spends from the budget: taken, priced, delivered.
         let each = 2 * FRAME_NS + 2 * frame_ns(frame_bytes);
         let mut spent = each;
         for single in rest {
@@ -134,7 +133,7 @@ impl Sender<'_, '_, '_> {
         Some(common)
     }
 
-    /// Where frames like this one go as a series. None where they do not.
+    /// The node to which frames like this one go as a batch, and their offload. None if they go one by one.
     fn series_way(&mut self, first: &Plain<'_>) -> Option<(usize, Offload)> {
         let bytes = first.frame_bytes();
         let Opened { header, link, .. } = &first.0;
@@ -159,7 +158,7 @@ impl Sender<'_, '_, '_> {
         (is_series && self.receivers.receiving_pairs(to).is_single()).then_some((to, offload))
     }
 
-    /// Prices the series that was collected, from the sender's software to the receiver's.
+    /// Prices the collected batch, from the sender's software to the receiver's.
     #[inline]
     fn price_series(
         &mut self,
@@ -187,7 +186,7 @@ impl Sender<'_, '_, '_> {
             bytes: bytes as u32,
         };
         self.network.forward_series(*nodes, (self.node as u16, to as u16), bytes, frames, Some(last));
-        // What comes without a driver costs a host nothing.
+        // Without a driver a frame costs the host nothing.
         let is_taken = functions.get(to).is_some_and(|function| !function.vrings.is_empty());
         if is_taken && let Some((state, bus)) = states.get_mut(to).zip(nodes.bus_mut(to)) {
             state.nic.receive_all(frames, bytes as u64, bus);
@@ -196,13 +195,13 @@ impl Sender<'_, '_, '_> {
 }
 
 impl<'a> Receivers<'a, '_> {
-    /// Delivers the frames of a series that were not dropped on their way.
+    /// Delivers the frames of a batch that the network did not drop.
     #[inline]
     fn deliver_series(&mut self, common: &Common, pieces: &mut Pieces<'_>, frames: &[SeriesFrame]) {
         let &Common { to, ref offload, ref link, frame_bytes: bytes } = common;
         let mut fates = frames.iter();
         pieces.retain(|_| fates.next().is_some_and(|frame| frame.at.is_some()));
-        // Nothing waits for the guest, which has turned on one pair at most: else this would be no series.
+        // A batch requires that no frame waits for the guest, and that the guest has turned on at most one pair.
         let put = match self.receiving_pairs(to).single() {
             Some(pair) => {
                 self.receiver((to, pair)).map_or(0, |receiver| receiver.put_all(offload, link, pieces))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use niclab_abi::rules::{self, Rule};
-use niclab_abi::{channels, control, firmware, lists, posts, region, rings};
+use niclab_abi::{control, firmware, grim, inic, matching, region, rings};
 use niclab_model::nic::Register;
 use niclab_model::time::Time;
 use niclab_spec::report::BrokenRule;
@@ -129,12 +129,12 @@ impl fmt::Display for Named {
             region::OP_REGION_OPEN => "OP_REGION_OPEN",
             region::OP_REGION_EXTEND => "OP_REGION_EXTEND",
             region::OP_REGION_CLOSE => "OP_REGION_CLOSE",
-            lists::OP_SPILL_OPEN => "OP_SPILL_OPEN",
+            matching::OP_SPILL_OPEN => "OP_SPILL_OPEN",
             firmware::OP_FIRMWARE_LOAD => "OP_FIRMWARE_LOAD",
-            posts::OP_POST_RULES => "OP_POST_RULES",
-            posts::OP_POST_GROUP => "OP_POST_GROUP",
-            channels::OP_CHANNEL_PAYLOAD => "OP_CHANNEL_PAYLOAD",
-            channels::OP_CHANNEL_EXPOSE => "OP_CHANNEL_EXPOSE",
+            inic::OP_POST_RULES => "OP_POST_RULES",
+            inic::OP_POST_GROUP => "OP_POST_GROUP",
+            grim::OP_CHANNEL_PAYLOAD => "OP_CHANNEL_PAYLOAD",
+            grim::OP_CHANNEL_EXPOSE => "OP_CHANNEL_EXPOSE",
             rings::OP_RING_START => "OP_RING_START",
             rings::OP_RING_STOP => "OP_RING_STOP",
             rings::OP_RING_INTERRUPTS => "OP_RING_INTERRUPTS",

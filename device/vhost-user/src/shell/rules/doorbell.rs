@@ -83,7 +83,7 @@ pub struct Spared {
     /// Changes of the word until the first port was opened.
     word_changes: Option<u64>,
     /// Doorbells until the last [`Spared::unwanted`]. None while older doorbells may be in the event.
-    heard: Option<u64>,
+    kicks: Option<u64>,
 }
 
 impl Spared {
@@ -105,16 +105,16 @@ impl Spared {
         let is_spared =
             pages.doorbell() != DOORBELL_WANTED && self.word_changes == Some(pages.doorbell_changes());
         let Some(bell) = bell.filter(|_| is_spared) else {
-            self.heard = None;
+            self.kicks = None;
             return 0;
         };
-        match self.heard {
-            Some(heard) => {
-                self.heard = Some(bell.kicks);
-                bell.kicks.wrapping_sub(heard)
+        match self.kicks {
+            Some(kicks) => {
+                self.kicks = Some(bell.kicks);
+                bell.kicks.wrapping_sub(kicks)
             }
             None => {
-                self.heard = (!bell.is_pending).then_some(bell.kicks);
+                self.kicks = (!bell.is_pending).then_some(bell.kicks);
                 0
             }
         }

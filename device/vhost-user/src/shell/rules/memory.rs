@@ -30,8 +30,8 @@ pub struct Changed {
 impl Area {
     /// The current words. None outside guest memory: the device then refuses the request.
     fn new(memory: &DmaMemory, address: u64, words: usize) -> Option<Self> {
-        let places = memory.words::<AtomicU64>(address, words).ok()?;
-        Some(Self { address, words: (0..words).filter_map(|index| load(places, index)).collect() })
+        let current = memory.words::<AtomicU64>(address, words).ok()?;
+        Some(Self { address, words: (0..words).filter_map(|index| load(current, index)).collect() })
     }
 
     const fn bytes(&self) -> u64 {
@@ -57,11 +57,11 @@ impl Area {
     /// The first of these words that has changed since the last call or store.
     fn take_changed(&mut self, memory: &DmaMemory, (first, count): (usize, usize)) -> Option<Changed> {
         let address = self.address + 8 * first as u64;
-        let places = memory.words::<AtomicU64>(address, count).ok()?;
+        let current = memory.words::<AtomicU64>(address, count).ok()?;
         let words = self.words.get_mut(first..first + count)?;
         let mut changed = None;
         for ((index, word), address) in words.iter_mut().enumerate().zip((address..).step_by(8)) {
-            let is = load(places, index)?;
+            let is = load(current, index)?;
             if is != *word && changed.is_none() {
                 changed = Some(Changed { address, was: *word, is });
             }

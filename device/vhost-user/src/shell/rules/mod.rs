@@ -53,7 +53,7 @@ pub struct Rules {
     opening: Option<PortMemory>,
     spared: Spared,
     /// Doorbells noted so far.
-    heard: u64,
+    noted_doorbells: u64,
     /// The driver has given the event queue a buffer, or may have.
     is_event_queue_filled: bool,
     /// Slices carry events of commands.
@@ -72,7 +72,7 @@ impl Rules {
             rings: Rings::default(),
             opening: None,
             spared: Spared::default(),
-            heard: 0,
+            noted_doorbells: 0,
             is_event_queue_filled: is_running,
             has_lists,
         };
@@ -106,9 +106,9 @@ impl Rules {
     /// The device polls all ports, because of a doorbell or for another reason.
     pub fn on_doorbells(&mut self, pages: &Pages, vrings: &[Vring]) {
         let Some(bell) = bell(vrings) else { return };
-        let rings = bell.kicks.wrapping_sub(self.heard);
+        let rings = bell.kicks.wrapping_sub(self.noted_doorbells);
         if rings > 0 {
-            self.heard = bell.kicks;
+            self.noted_doorbells = bell.kicks;
             self.book.note(Operation::Doorbells(rings));
         }
         let unwanted = self.spared.unwanted(pages, Some(bell));
@@ -181,9 +181,9 @@ impl Rules {
 
     fn on_open(&mut self, pages: &Pages, number: u32, memory: PortMemory) {
         let others = self.ports.iter().flatten().filter(|port| port.number() != number);
-        let twice = others.filter_map(|port| Some((port.number(), port.memory.as_ref()?)));
-        let met = twice.filter(|(_, other)| memory.meets(other)).map(|(other, _)| other).next();
-        if let Some(other) = met {
+        let with_memory = others.filter_map(|port| Some((port.number(), port.memory.as_ref()?)));
+        let overlapped = with_memory.filter(|(_, other)| memory.meets(other)).map(|(other, _)| other).next();
+        if let Some(other) = overlapped {
             let seen = format_args!("port {number} is opened on memory of port {other}");
             self.book.broken("port-memory-once", Some(number), seen);
         }
@@ -191,8 +191,8 @@ impl Rules {
             let seen = format_args!("slices and status line of port {number} overlap");
             self.book.broken("port-memory-once", Some(number), seen);
         }
-        if let Some(place) = self.ports.get_mut(number as usize) {
-            *place = Some(Port::new(number, Some(memory), pages, self.has_lists));
+        if let Some(port) = self.ports.get_mut(number as usize) {
+            *port = Some(Port::new(number, Some(memory), pages, self.has_lists));
             self.spared.on_open(pages);
         }
     }
@@ -229,12 +229,20 @@ impl Rules {
     /// A request names an address outside the guest's memory.
     pub fn on_outside_memory(&mut self, token: u64) {
         self.requests.refused(token);
-        self.book.broken("named-memory", None, "a request names an address outside the guest's memory, or in the BAR");
+        self.book.broken(
+            "named-memory",
+            None,
+            "a request names an address outside the guest's memory, or in the BAR",
+        );
     }
 
     /// A chain of a descriptor queue has a buffer outside the guest's memory.
     pub fn on_chain_outside(&mut self) {
-        self.book.broken("named-memory", None, "a chain of a descriptor queue has a buffer outside the guest's memory");
+        self.book.broken(
+            "named-memory",
+            None,
+            "a chain of a descriptor queue has a buffer outside the guest's memory",
+        );
     }
 
     /// A queue is invalid.
@@ -260,7 +268,8 @@ impl Rules {
         let Some(vring) = vrings.get(QUEUE_EVENT as usize) else { return };
         let Ok(mut burst) = Burst::open(vring, memory) else { return };
         if matches!(burst.available(), Ok(0)) && burst.available_index() == 0 {
-            let seen = "the card has a cause to report, and the driver has never given the event queue a buffer";
+            let seen =
+                "the card has a cause to report, and the driver has never given the event queue a buffer";
             self.book.broken("event-queue-filled", Some(port), seen);
         } else {
             self.is_event_queue_filled = true;

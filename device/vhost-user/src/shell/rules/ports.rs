@@ -1,7 +1,7 @@
 //! Checks an open port: what its owner stores into its pages, and what the device stores into its memory.
 
 use niclab_abi::bar::{LAUNCH_SEQUENCE_SHIFT, PAYLOAD_WORDS, SLOT_LAUNCH_WORD, SLOTS, TAG_WORDS, slot_of};
-use niclab_abi::lists::{EVENT_REFUSED, RESULT_BAD_COMMAND, RESULT_BAD_VALUE, event_kind, event_result};
+use niclab_abi::matching::{EVENT_REFUSED, RESULT_BAD_COMMAND, RESULT_BAD_VALUE, event_kind, event_result};
 use niclab_abi::receive::{REFUSED_HEADER, REFUSED_LENGTH, REFUSED_RESERVED_BITS, StatusLine};
 use niclab_model::nic::{PageStore, Register};
 
@@ -27,7 +27,7 @@ impl Slot {
         let mut slot = Self::default();
         if let Some(words) = pages.copy_slot(port, slot_of(sequence)) {
             slot.launch = words.get(SLOT_LAUNCH_WORD).copied().unwrap_or_default();
-            slot.words.iter_mut().zip(words).for_each(|(place, word)| *place = word);
+            slot.words.iter_mut().zip(words).for_each(|(copy, word)| *copy = word);
         }
         slot
     }
@@ -71,7 +71,7 @@ pub struct Port {
     refused: u64,
     /// A poll that found no next post.
     absent: Option<Absent>,
-    /// The post whose slot had another number.
+    /// The post for which a wrong number was reported.
     misnumbered: Option<u32>,
     /// Slices carry events of commands.
     has_lists: bool,
@@ -146,14 +146,15 @@ impl Port {
         book.note(Operation::Launch { port: self.number, number: self.taken, code: slot.launch as u32 });
         if self.memory.is_some() && self.taken > self.reported + u64::from(SLOTS) {
             let (taken, reported) = (self.taken, self.reported);
-            let seen = format_args!("post {taken} is there, and the status line reports {reported} posts as taken");
+            let seen =
+                format_args!("post {taken} is there, and the status line reports {reported} posts as taken");
             book.broken("slot-free", Some(self.number), seen);
         }
         if let Some(peeked) = self.peeked.take().filter(|peeked| peeked.sequence() == sequence) {
             self.compare(sequence, &peeked, &slot, book);
         }
-        if let Some(place) = self.slots.get_mut(slot_of(sequence) as usize) {
-            *place = slot;
+        if let Some(kept) = self.slots.get_mut(slot_of(sequence) as usize) {
+            *kept = slot;
         }
         self.peeked = Slot::launched(pages, self.number, sequence.wrapping_add(1));
     }
@@ -188,7 +189,7 @@ impl Port {
         );
     }
 
-    /// The next post is not there: its slot must have the slot's last post, or nothing.
+    /// The next post is not there. Reports a number in its slot that is not the slot's last one, and later posts.
     fn check_number(&mut self, pages: &Pages, book: &mut Book) {
         let expected = self.taken.wrapping_add(1) as u32;
         if self.misnumbered == Some(expected) {
@@ -205,8 +206,9 @@ impl Port {
         }
         let port = Some(self.number);
         if found == expected.wrapping_add(SLOTS) {
-            let seen =
-                format_args!("the slot of post {expected} has post {found}, and the device has not seen post {expected}");
+            let seen = format_args!(
+                "the slot of post {expected} has post {found}, and the device has not seen post {expected}"
+            );
             book.broken("slot-free", port, seen);
         } else if found != last {
             let seen = format_args!("the slot of post {expected} has number {found}");
@@ -227,7 +229,11 @@ impl Port {
         let port = Some(self.number);
         if slices < self.released {
             let before = self.released;
-            book.broken("release-number", port, format_args!("`released` decreased from {before} to {slices}"));
+            book.broken(
+                "release-number",
+                port,
+                format_args!("`released` decreased from {before} to {slices}"),
+            );
         } else if let Some(stored) = self.stored.map(|stored| stored.max(delivered))
             && slices > stored
         {
@@ -277,7 +283,11 @@ impl Port {
             RESULT_BAD_COMMAND => "RESULT_BAD_COMMAND",
             _ => return,
         };
-        book.broken("command-fields", Some(self.number), format_args!("an event has EVENT_REFUSED with {result}"));
+        book.broken(
+            "command-fields",
+            Some(self.number),
+            format_args!("an event reports EVENT_REFUSED with {result}"),
+        );
     }
 
     /// Checks all of the port's memory.

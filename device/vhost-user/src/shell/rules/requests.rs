@@ -4,7 +4,7 @@ use niclab_abi::control::{
     OP_PORT_OPEN, Reply, Request, STATUS_BAD_ADDRESS, STATUS_BAD_LENGTH, STATUS_BAD_VALUE, STATUS_OK,
     STATUS_PORT_BUSY,
 };
-use niclab_abi::lists::OP_SPILL_OPEN;
+use niclab_abi::matching::OP_SPILL_OPEN;
 use niclab_abi::region::{OP_REGION_EXTEND, OP_REGION_OPEN};
 use niclab_abi::rings::{OP_FIFO_SEND, OP_RING_START};
 use niclab_abi::{FromBytes, control};
@@ -54,7 +54,10 @@ impl Requests {
             book.broken(
                 "request-once",
                 None,
-                format_args!("the chain of {} is offered again, and the device has not returned it yet", Named(operation)),
+                format_args!(
+                    "the chain of {} is offered again, and the device has not returned it yet",
+                    Named(operation)
+                ),
             );
         }
         self.asked.push(Asked { token, bytes: bytes.clone() });
@@ -68,8 +71,8 @@ impl Requests {
         reply: &[u8],
         book: &mut Book,
     ) -> Option<(Asked, Reply)> {
-        let place = self.asked.iter().position(|asked| asked.token == token)?;
-        let asked = self.asked.swap_remove(place);
+        let index = self.asked.iter().position(|asked| asked.token == token)?;
+        let asked = self.asked.swap_remove(index);
         let reply = Reply::from_bytes(reply)?;
         let operation = asked.operation();
         book.note(Operation::Reply(operation, reply.status));

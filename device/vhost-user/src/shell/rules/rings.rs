@@ -16,7 +16,7 @@ use crate::memory::DmaMemory;
 /// Bytes of a descriptor's first two words: flags, and addresses of its buffers.
 const DESCRIPTOR_BYTES: u64 = 16;
 /// Max known descriptor addresses of a ring. (The attack: a chain through all of memory.)
-const MAX_PLACES: usize = 4096;
+const MAX_KNOWN: usize = 4096;
 
 /// A ring that the card walks.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct Ring {
     /// The card has accepted `OP_RING_START`. It reads the ring before it replies.
     is_begun: bool,
     /// Addresses of the descriptors that the walk has shown so far.
-    places: BTreeSet<u64>,
+    known: BTreeSet<u64>,
     /// The first two words of each descriptor that the card holds, as the card read them.
     taken: BTreeMap<u64, [u64; 2]>,
 }
@@ -44,22 +44,22 @@ impl Rings {
             first: start.first,
             skip_bytes: start.skip_bytes.into(),
             is_begun: false,
-            places: [start.first].into(),
+            known: [start.first].into(),
             taken: BTreeMap::new(),
         });
     }
 
-    /// The card has replied to a request, which need not concern a ring. `is_well`: it accepted the request.
-    pub fn on_answered(&mut self, asked: &Asked, is_well: bool) {
+    /// The card has replied to a request, which need not concern a ring. `is_accepted`: it accepted the request.
+    pub fn on_answered(&mut self, asked: &Asked, is_accepted: bool) {
         match asked.operation() {
             OP_RING_START => {
                 let Some(start) = asked.body::<RingStart>() else { return };
-                if let Some(ring) = self.rings.get_mut(&start.ring).filter(|_| is_well) {
+                if let Some(ring) = self.rings.get_mut(&start.ring).filter(|_| is_accepted) {
                     ring.is_begun = true;
                 }
                 self.rings.retain(|_, ring| ring.is_begun);
             }
-            OP_RING_STOP if is_well => {
+            OP_RING_STOP if is_accepted => {
                 if let Some(name) = asked.body::<RingName>() {
                     self.rings.remove(&name.ring);
                 }
@@ -78,7 +78,7 @@ impl Rings {
     #[inline]
     pub fn on_read(&mut self, ranges: &[HostRange], bytes: &[u8], book: &mut Book) {
         let Some(HostRange { address, bytes: 8 }) = ranges.first() else { return };
-        for (number, ring) in self.rings.iter_mut().filter(|(_, ring)| ring.places.contains(address)) {
+        for (number, ring) in self.rings.iter_mut().filter(|(_, ring)| ring.known.contains(address)) {
             let Some(words) = bytes.first_chunk::<{ DESCRIPTOR_BYTES as usize }>() else { continue };
             let (words, _) = words.as_chunks::<8>();
             let [Some(first), Some(second)] =
@@ -97,8 +97,8 @@ impl Rings {
             } else {
                 address.saturating_add(DESCRIPTOR_BYTES + ring.skip_bytes)
             };
-            if ring.places.len() < MAX_PLACES {
-                ring.places.insert(next);
+            if ring.known.len() < MAX_KNOWN {
+                ring.known.insert(next);
             }
             ring.taken.insert(*address, [first, second]);
         }
@@ -112,8 +112,8 @@ impl Rings {
             let Some(was) = ring.taken.remove(&address) else { continue };
             let status = *word as u32;
             book.note(Operation::GivenBack { ring: *number, address, status });
-            let places = memory.words::<AtomicU64>(address, 2);
-            let load = |index| places.ok()?.load(index, Ordering::Acquire);
+            let current = memory.words::<AtomicU64>(address, 2);
+            let load = |index| current.ok()?.load(index, Ordering::Acquire);
             if let (Some(first), Some(second)) = (load(0), load(1)) {
                 let is = [first, second];
                 if is != was {
@@ -127,8 +127,9 @@ impl Rings {
             }
             let reason = status & (RING_STATUS_LENGTH | RING_STATUS_ADDRESS | RING_STATUS_SEGMENT);
             if *number == RING_TRANSMIT && status & RING_ERROR != 0 && reason != 0 {
-                let seen =
-                    format_args!("the card returns the transmit descriptor at {address:#x} with status {status:#x}");
+                let seen = format_args!(
+                    "the card returns the transmit descriptor at {address:#x} with status {status:#x}"
+                );
                 book.broken("descriptor-sound", None, seen);
             }
         }

@@ -91,13 +91,13 @@ mod tests {
     use crate::shell::dispatch;
     use crate::shell::pages::Pages;
 
-    /// A card whose program releases a slice and launches just when its page is looked at.
+    /// A card whose program releases a slice and posts while the device polls its pages.
     struct Busy {
         bar: File,
         requester_page: u32,
         completer_page: u32,
         inputs: Arc<Mutex<Vec<&'static str>>>,
-        /// It has taken a launch, and goes on with it later.
+        /// The card has taken a post, and continues with it later.
         is_at_work: bool,
         ledger: Ledger,
     }
@@ -112,11 +112,11 @@ mod tests {
         fn handle(&mut self, _: Time, input: Input<'_>, _: &mut NodeBus) {
             let name = match input {
                 Input::Register { register: Register::Released(1), .. } => "released",
-                Input::PageStore(_) => "launched",
-                Input::Timeout => "went on",
+                Input::PageStore(_) => "posted",
+                Input::Timeout => "resumed",
                 _ => "something else",
             };
-            self.is_at_work = name == "launched";
+            self.is_at_work = name == "posted";
             self.inputs.lock().unwrap().push(name);
         }
 
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// A node with such a card, alone.
+    /// A cluster of one node with a [`Busy`] card.
     fn alone() -> (Cluster, Arc<Mutex<Vec<&'static str>>>) {
         let fabric = Fabric::new(&FabricConfig {
             links: vec![LinkConfig::ethernet(1_000_000_000)],
@@ -225,10 +225,10 @@ mod tests {
         card.store(launch, bus);
         locked.common.budget = Budget::SPENT;
         run_until_idle(&mut locked, 0);
-        assert_eq!(inputs.lock().unwrap().last(), Some(&"launched"));
+        assert_eq!(inputs.lock().unwrap().last(), Some(&"posted"));
         assert!(locked.common.has_deferred && !locked.may_split());
         assert!(!dispatch::resume(&mut locked));
-        assert_eq!(inputs.lock().unwrap().last(), Some(&"went on"));
+        assert_eq!(inputs.lock().unwrap().last(), Some(&"resumed"));
     }
 
     #[test]
@@ -237,6 +237,6 @@ mod tests {
         let mut locked = cluster.lock_all();
         locked.nodes[0].card.follow_ports();
         serve_pages(&mut locked, 0);
-        assert_eq!(*inputs.lock().unwrap(), ["released", "launched", "went on"]);
+        assert_eq!(*inputs.lock().unwrap(), ["released", "posted", "resumed"]);
     }
 }

@@ -18,13 +18,13 @@ use niclab_abi::control::{
     OP_PING, OP_PORT_OPEN, OP_RESET, OP_ROUTE, PORT_ANY, PortOpen, STATUS_OK, STATUS_PORT_BUSY,
 };
 use niclab_abi::event::Event;
-use niclab_abi::lists::{COMMAND_UNLINK, OP_SPILL_OPEN, SpillOpen};
+use niclab_abi::matching::{COMMAND_UNLINK, OP_SPILL_OPEN, SpillOpen};
 use niclab_abi::region::Extent;
 use niclab_abi::rings::{
     OP_FIFO_SEND, OP_RING_START, RING_END, RING_FIRST, RING_LAST, RING_OWN, RING_SIZE_SHIFT, RING_TRANSMIT,
     RingStart,
 };
-use niclab_device::frontend::lists::ListPort;
+use niclab_device::frontend::matching::ListPort;
 use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
@@ -487,7 +487,7 @@ fn broken_rule_is_reported_to_a_waiting_client_unless_off() {
     let Answer::BrokenRules(report) = waits.join().unwrap() else { panic!("another answer") };
     assert_eq!((report.total, report.nodes.len()), (1, 1));
     assert_eq!(report.nodes[0].broken_rule_log[0].rule, "request-length");
-    assert_eq!(report.nodes[0].broken_rule_log[0].operations.last().unwrap(), "answer to OP_ROUTE: status 2");
+    assert_eq!(report.nodes[0].broken_rule_log[0].operations.last().unwrap(), "reply to OP_ROUTE: status 2");
     let shell = scene.lab.daemon().shell();
     let set = |rules| assert_eq!(answer(shell, &Request::SetRules { rules }), Answer::Done);
     set(RuleChecking::Off);

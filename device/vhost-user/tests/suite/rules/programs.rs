@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use niclab_abi::config::{FEATURE_CHANNELS, FEATURE_LISTS, FEATURE_POSTS, FEATURE_RINGS};
 use niclab_abi::event::Event;
 use niclab_device::frontend::ClusterGuest;
-use niclab_device::frontend::lists::RegionPort;
+use niclab_device::frontend::matching::RegionPort;
 use niclab_device::lab::Lab;
 use niclab_spec::{DeviceFaults, RuleChecking, SimConfig, Source, WaitPolicy};
-use niclab_workloads::channels::ChannelTransport;
-use niclab_workloads::lists::ListTransport;
-use niclab_workloads::posts::PostTransport;
+use niclab_workloads::grim::ChannelTransport;
+use niclab_workloads::inic::PostTransport;
+use niclab_workloads::matching::ListTransport;
 use niclab_workloads::slices::SliceTransport;
 use niclab_workloads::{
     AtomicMemory, InTurn, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload,

@@ -5,7 +5,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use niclab_abi::bar::TAG_WORDS;
-use niclab_abi::channels::payload_place;
+use niclab_abi::grim::payload_place;
 use niclab_abi::receive::{REFUSED_CLOSED, REFUSED_MEMORY, REFUSED_NO_PAYLOAD, REFUSED_SEGMENT};
 
 use super::{Grim, Port, Timer};

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use niclab_abi::channels::WINDOW_CHANNEL_PAYLOAD;
+use niclab_abi::grim::WINDOW_CHANNEL_PAYLOAD;
 use niclab_abi::receive::REFUSED_SEGMENT;
 
 use super::beside::channel_of;

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use etherparse::checksum::Sum16BitWords;
 use etherparse::{ArpOperation, ArpPacket, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
-use niclab_abi::channels::{CHANNEL_BRIDGED, bridge_ports};
+use niclab_abi::grim::{CHANNEL_BRIDGED, bridge_ports};
 
 use super::{Arrival, PeripheralSeat, Work};
 use crate::fabric::ethernet::{BROADCAST, Frame, mac_of_node, station_of_mac};

@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use niclab_abi::channels::{CHANNEL_APPLIED, CHANNEL_APPLY, CHANNEL_PING, CHANNEL_PONG};
+use niclab_abi::grim::{CHANNEL_APPLIED, CHANNEL_APPLY, CHANNEL_PING, CHANNEL_PONG};
 
 use super::{Arrival, Kind, Peripheral, Work};
 use crate::nic::Address;

@@ -3,7 +3,7 @@
 
 use alloc::boxed::Box;
 
-use niclab_abi::channels::{CHANNEL_BRIDGE, CHANNEL_LOAD, CHANNEL_PING, CHANNEL_PONG, CHANNEL_STORE};
+use niclab_abi::grim::{CHANNEL_BRIDGE, CHANNEL_LOAD, CHANNEL_PING, CHANNEL_PONG, CHANNEL_STORE};
 
 use super::bridge::Bridge;
 use super::storage::Storage;

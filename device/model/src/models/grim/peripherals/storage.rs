@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use niclab_abi::channels::{CHANNEL_LOADED, CHANNEL_MAX_BULK_BYTES, CHANNEL_STORED, STORAGE_BLOCK_BYTES};
+use niclab_abi::grim::{CHANNEL_LOADED, CHANNEL_MAX_BULK_BYTES, CHANNEL_STORED, STORAGE_BLOCK_BYTES};
 
 use super::{Arrival, Work};
 

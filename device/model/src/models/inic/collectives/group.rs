@@ -19,7 +19,7 @@ mod rounds;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use niclab_abi::posts::{POST_BAD_REGION, POST_LEFT, POST_UNALIKE, POST_UNREACHABLE};
+use niclab_abi::inic::{POST_BAD_REGION, POST_LEFT, POST_UNALIKE, POST_UNREACHABLE};
 
 use crate::models::inic::collectives::group::casts::Casts;
 use crate::models::inic::collectives::group::rounds::Rounds;

@@ -16,7 +16,7 @@
 //! A membership is the time of a card in a group, from the group's creation there to its end. The card gives each
 //! membership a unique number. So messages in flight of a dropped group do not affect the next group of the same name.
 
-use niclab_abi::posts::{
+use niclab_abi::inic::{
     POST_LEFT, POST_MAX_COLLECTIVE_BYTES, POST_NOT_RELIABLE, POST_UNALIKE, POST_UNREACHABLE,
 };
 

@@ -15,7 +15,7 @@ mod unit;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use niclab_abi::posts::{
+use niclab_abi::inic::{
     POST_BAD_REGION, POST_GROUPS, POST_LEFT, POST_MAX_MEMBERS, POST_NO_GROUP, POST_NOT_RELIABLE,
 };
 use niclab_components::Checked;

@@ -2,7 +2,7 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-use niclab_abi::posts::{POST_OK, PostEvent};
+use niclab_abi::inic::{POST_OK, PostEvent};
 
 use crate::models::inic::card::{Card, Received};
 use crate::models::inic::collectives::message::{HEAD_BYTES, Head};

@@ -14,7 +14,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use niclab_abi::posts::POST_UNREACHABLE;
+use niclab_abi::inic::POST_UNREACHABLE;
 
 use crate::models::inic::arrivals::{MASK_BITS, Number};
 use crate::models::inic::card::{Card, Cut};

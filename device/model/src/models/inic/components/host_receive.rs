@@ -12,7 +12,7 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use niclab_abi::posts::{POST_INCOMPLETE, POST_OK};
+use niclab_abi::inic::{POST_INCOMPLETE, POST_OK};
 
 use crate::models::inic::arrivals::Number;
 use crate::models::inic::card::{Card, PORT, Received, Room};

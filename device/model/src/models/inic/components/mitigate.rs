@@ -1,7 +1,7 @@
 //! Decides when the card interrupts the host (section 4.10): after a number of bytes, for messages above some length,
 //! or from some node. Drivers can change all rules at run time.
 
-use niclab_abi::posts::POST_ANY_SOURCE;
+use niclab_abi::inic::POST_ANY_SOURCE;
 
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::per_node::PerNode;

@@ -3,7 +3,7 @@
 
 use alloc::boxed::Box;
 
-use niclab_abi::posts::POST_BAD_REGION;
+use niclab_abi::inic::POST_BAD_REGION;
 
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::token::{AckInfo, Packet, Payload, Pinfo, Token};

@@ -8,7 +8,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use niclab_abi::posts::POST_OK;
+use niclab_abi::inic::POST_OK;
 
 use crate::models::inic::collectives::group::{Group, head};
 use crate::models::inic::collectives::message::{Head, Kind};

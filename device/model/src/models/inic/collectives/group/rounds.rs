@@ -11,7 +11,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use niclab_abi::posts::{POST_OK, POST_UNALIKE};
+use niclab_abi::inic::{POST_OK, POST_UNALIKE};
 
 use crate::models::inic::arithmetic::Task;
 use crate::models::inic::collectives::group::{Group, head};
