@@ -75,8 +75,8 @@ fn is_shared(file: &Path) -> bool {
     is_code && !file.starts_with("ci/checks") && !parts.any(is_apart)
 }
 
-/// The line without paths into interface modules, their declarations and their imports. A path into the models themselves
-/// stays.
+/// The line without paths into interface modules, their declarations and their imports. A path into the models
+/// themselves stays.
 fn without_paths(line: &str) -> String {
     if line.contains("models::") {
         return line.to_owned();

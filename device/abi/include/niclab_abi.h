@@ -29,10 +29,9 @@
  * 3. [`receive`]: slices and the status line, which the device writes into host memory;
  * 4. [`control`]: requests on the control queue;
  * 5. [`event`]: the events that explain interrupts;
- * 6. extensions of cards with these features: [`region`], memory that a program registers; [`lists`], posted receives,
- * with commands and events; [`posts`], the same for messages to any node; [`channels`], active messages that are
- * pushed; [`rings`], frames by descriptors, and [`active_ports`], the drivers' protocol in these frames;
- * [`firmware`];
+ * 6. extensions of cards with these features: [`region`], memory that a program registers; [`matching`], posted
+ * receives, with commands and events; [`inic`], the same for messages to any node; [`grim`], active messages that
+ * are pushed; [`rings`], frames by descriptors, and [`gamma`], the drivers' protocol in these frames; [`firmware`];
  * 7. [`ioctl`]: the character device between the kernel driver and a user program;
  * 8. [`rules`]: the rules for drivers, by name.
  *
@@ -107,7 +106,7 @@
 /* A driver can load firmware ([`crate::firmware`]). */
 #define NICLAB_FEATURE_FIRMWARE 8U
 
-/* List entries beyond the card's memory are in host memory ([`crate::lists::OP_SPILL_OPEN`]). */
+/* List entries beyond the card's memory are in host memory ([`crate::matching::OP_SPILL_OPEN`]). */
 #define NICLAB_FEATURE_SPILL 16U
 
 /*
@@ -124,7 +123,7 @@
 
 /*
  * Barriers, multicasts and reductions in groups of nodes, which the cards carry out without the hosts
- * ([`crate::posts::PostGroup`]). Requires [`FEATURE_POSTS`].
+ * ([`crate::inic::PostGroup`]). Requires [`FEATURE_POSTS`].
  */
 #define NICLAB_FEATURE_COLLECTIVES 256U
 
@@ -2191,12 +2190,12 @@ struct niclab_ring_terms {
 	/* Default of [`RingInterrupts::delay_ns`]. */
 	__u32 interrupt_delay_ns;
 
-	/* [`crate::active_ports::FrameHead::protocol`] of frames that the card sends and accepts. */
+	/* [`crate::gamma::FrameHead::protocol`] of frames that the card sends and accepts. */
 	__u32 protocol;
 
 	/*
 	 * Number of drivers that have asked this card for its terms, including this one. A driver of real hardware
-	 * would keep this count in the card's serial memory. See [`crate::active_ports::INCARNATIONS`].
+	 * would keep this count in the card's serial memory. See [`crate::gamma::INCARNATIONS`].
 	 */
 	__u32 incarnation;
 
@@ -2207,7 +2206,7 @@ NICLAB_ASSERT_SIZE(struct niclab_ring_terms, 48);
 
 /*
  * Maximum number of bytes of a frame's head that the processor reads or stores. An Ethernet header and
- * [`crate::active_ports::FrameHead`] are 22.
+ * [`crate::gamma::FrameHead`] are 22.
  */
 #define NICLAB_FIFO_HEAD_BYTES 24U
 
@@ -2611,10 +2610,10 @@ NICLAB_ASSERT_SIZE(struct niclab_registration, 24);
 /* Argument of [`IOCTL_GROUP`], for the file's port. */
 struct niclab_group_of {
 
-	/* Name of the group, as in [`crate::posts::PostGroup::group`]. */
+	/* Name of the group, as in [`crate::inic::PostGroup::group`]. */
 	__u32 group;
 
-	/* Number of members, at most [`crate::posts::POST_MAX_MEMBERS`]; zero: the group is dropped. */
+	/* Number of members, at most [`crate::inic::POST_MAX_MEMBERS`]; zero: the group is dropped. */
 	__u32 members;
 
 	/* Address of their node numbers of 32 bits each. */
@@ -2660,7 +2659,7 @@ struct niclab_active_send {
 	/* Address of the first byte in the program's memory. */
 	__u64 address;
 
-	/* Length of the message in bytes, at most [`crate::active_ports::ACTIVE_PORT_MAX_MESSAGE_BYTES`]. */
+	/* Length of the message in bytes, at most [`crate::gamma::ACTIVE_PORT_MAX_MESSAGE_BYTES`]. */
 	__u32 bytes;
 
 	/* `ACTIVE_SEND_` flags. */
@@ -2782,7 +2781,7 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 40);
 #define NICLAB_IOCTL_DEREGISTER 0x4018f508U
 
 /*
- * Changes when the device interrupts for the file's port, [`crate::posts::PostRules`] with port zero. `EOPNOTSUPP`:
+ * Changes when the device interrupts for the file's port, [`crate::inic::PostRules`] with port zero. `EOPNOTSUPP`:
  * this model has no such rules, or its protocol has no component for them.
  */
 #define NICLAB_IOCTL_RULES 0x4020f509U
@@ -2795,7 +2794,7 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 40);
 #define NICLAB_IOCTL_GROUP 0x4010f50aU
 
 /*
- * Sets the payload region of messages for the file's port, [`crate::channels::ChannelPayload`] with port zero.
+ * Sets the payload region of messages for the file's port, [`crate::grim::ChannelPayload`] with port zero.
  * `EBUSY`: the previous region has payload; `ENOENT`: the region does not exist; `EOPNOTSUPP`: this model has no
  * channels.
  */
@@ -2803,7 +2802,7 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 40);
 
 /*
  * Allows memory messages to write into a region of the file's port, or revokes this,
- * [`crate::channels::ChannelExpose`] with port zero. `ENOENT`: the region does not exist; `EOPNOTSUPP`: this model has
+ * [`crate::grim::ChannelExpose`] with port zero. `ENOENT`: the region does not exist; `EOPNOTSUPP`: this model has
  * no channels.
  */
 #define NICLAB_IOCTL_CHANNEL_EXPOSE 0x4010f50cU

@@ -12,10 +12,9 @@
 //! 3. [`receive`]: slices and the status line, which the device writes into host memory;
 //! 4. [`control`]: requests on the control queue;
 //! 5. [`event`]: the events that explain interrupts;
-//! 6. extensions of cards with these features: [`region`], memory that a program registers; [`matching`], posted receives,
-//!    with commands and events; [`inic`], the same for messages to any node; [`grim`], active messages that are
-//!    pushed; [`rings`], frames by descriptors, and [`gamma`], the drivers' protocol in these frames;
-//!    [`firmware`];
+//! 6. extensions of cards with these features: [`region`], memory that a program registers; [`matching`], posted
+//!    receives, with commands and events; [`inic`], the same for messages to any node; [`grim`], active messages that
+//!    are pushed; [`rings`], frames by descriptors, and [`gamma`], the drivers' protocol in these frames; [`firmware`];
 //! 7. [`ioctl`]: the character device between the kernel driver and a user program;
 //! 8. [`rules`]: the rules for drivers, by name.
 //!

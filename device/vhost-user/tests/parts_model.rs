@@ -1,6 +1,6 @@
-//! The protocol of `shell/cluster.rs` alone, under a scheduler that tries orders of threads. There is no
-//! deadlock; no message is lost, delivered twice or overtaken; and a thread that locks all nodes sees all messages.
-//! Each rule of the protocol is omitted once, and the test detects that.
+//! The protocol of `shell/cluster.rs` alone, under a scheduler that tries orders of threads. There is no deadlock; no
+//! message is lost, delivered twice or overtaken; and a thread that locks all nodes sees all messages. Each rule of the
+//! protocol is omitted once, and the test detects that.
 //!
 //! The scheduler is shuttle (<https://docs.rs/shuttle>), which tries random orders. Loom tries all orders, and these
 //! are too many: three threads take up to five locks each, several times.

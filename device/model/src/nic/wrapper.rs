@@ -1,5 +1,5 @@
-//! The methods that a wrapper of a model leaves to the model: [`super::adversarial`] and [`super::fault_injector`] change
-//! only a model's effects.
+//! The methods that a wrapper of a model leaves to the model: [`super::adversarial`] and [`super::fault_injector`]
+//! change only a model's effects.
 
 /// Methods of [`super::Nic`] that call the same method of `self.nic`.
 macro_rules! delegate_nic {

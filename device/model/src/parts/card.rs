@@ -1,5 +1,6 @@
 //! The methods of [`crate::nic::Nic`] and [`crate::nic::Observed`] that every card has alike: its effects, its control
-//! requests and its ledger. The argument of both macros is the field with the card's [`crate::parts::effects::Effects`].
+//! requests and its ledger. The argument of both macros is the field with the card's
+//! [`crate::parts::effects::Effects`].
 
 /// Methods of [`crate::nic::Nic`]: an input is taken by `Self::take`, while the interface has the node's bus.
 macro_rules! nic_of_effects {

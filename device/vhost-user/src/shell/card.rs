@@ -169,9 +169,9 @@ impl Card {
 
     /// Feeds one slot to the model.
     ///
-    /// The slot says what the program had received when it posted. If the device has stored more for it since, wall time
-    /// decided that this came before the post. With several open ports wall time decides in which order the device polls
-    /// them.
+    /// The slot says what the program had received when it posted. If the device has stored more for it since, wall
+    /// time decided that this came before the post. With several open ports wall time decides in which order the device
+    /// polls them.
     #[inline]
     pub fn store(&mut self, launch: Launch, bus: &mut NodeBus) {
         let Launch { store, received } = launch;

@@ -49,8 +49,8 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Takes the next chain of a queue, whose buffers are all in guest memory now. Guest memory may be removed later, so
-    /// each access is checked again.
+    /// Takes the next chain of a queue, whose buffers are all in guest memory now. Guest memory may be removed later,
+    /// so each access is checked again.
     ///
     /// # Errors
     /// [`RingError`].

@@ -54,8 +54,8 @@ impl Events {
         *count > 1
     }
 
-    /// Delivers waiting events while the queue has buffers, with one interrupt for each. The order is that of causes and
-    /// ports, unless the card is adversarial.
+    /// Delivers waiting events while the queue has buffers, with one interrupt for each. The order is by cause and
+    /// port, unless the card is adversarial.
     ///
     /// # Errors
     /// [`RingError`]. Undelivered events still wait.

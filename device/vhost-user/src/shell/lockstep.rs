@@ -1,9 +1,9 @@
 //! Lockstep: the programs of all nodes take turns in model time, so that a live run gives the simulator's results.
 //!
-//! A free-running program acts when the wall clock lets it. In lockstep a program does one operation for each grant, and
-//! the shell gives grants in the order of model time. What a card writes is stored for its host when it is visible in
-//! model time. A lockstep run begins when the programs of all nodes are ready. It ends when nothing is in flight and no
-//! program has anything to do.
+//! A free-running program acts when the wall clock lets it. In lockstep a program does one operation for each grant,
+//! and the shell gives grants in the order of model time. What a card writes is stored for its host when it is visible
+//! in model time. A lockstep run begins when the programs of all nodes are ready. It ends when nothing is in flight and
+//! no program has anything to do.
 //!
 //! A program that never returns its grant delays the others. Only a cluster that was started so has lockstep
 //! (`lockstep` in the daemon's configuration). A program with a closed port does not take part.
@@ -34,8 +34,8 @@ pub fn start(locked: &mut LockedNodes<'_>) {
     locked.common.lockstep = Some(Box::new(Lockstep::new(locked.nodes.len())));
 }
 
-/// Reads the reports of the program of `node`, and continues until the budget is spent or a program has the grant. `None`
-/// outside of a lockstep run; otherwise whether there is more to do.
+/// Reads the reports of the program of `node`, and continues until the budget is spent or a program has the grant.
+/// `None` outside of a lockstep run; otherwise whether there is more to do.
 pub fn serve(locked: &mut LockedNodes<'_>, node: usize) -> Option<bool> {
     if locked.is_in_lockstep() && locked.has_stopped_device() {
         // All programs wait for the one whose guest is stopped.

@@ -230,7 +230,8 @@ impl Shell {
         Ok(())
     }
 
-    /// Waits until the last loaded firmware runs. Returns how long the reload took in model time, or `None` after `wall`.
+    /// Waits until the last loaded firmware runs. Returns how long the reload took in model time, or `None` after
+    /// `wall`.
     pub fn wait_until_loaded(&self, wall: Duration) -> Option<Span> {
         let mut loaded = self.loaded.lock();
         self.loaded_now.wait_while_for(&mut loaded, |loaded| loaded.is_none(), wall);
@@ -259,7 +260,8 @@ impl Shell {
         self.connected.lock().clone()
     }
 
-    /// Records a change of what is connected. A card's link is up while a front end is connected to one of its functions.
+    /// Records a change of what is connected. A card's link is up while a front end is connected to one of its
+    /// functions.
     pub fn set_connected(&self, node: usize, change: impl FnOnce(&mut Connected)) {
         // Only this node: a connection does not wait for work on others.
         let mut nodes = self.cluster.lock_one(node);

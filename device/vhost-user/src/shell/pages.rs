@@ -57,8 +57,8 @@ pub struct Pages {
     /// The memory.
     pub bar: Bar,
     ports: Vec<PortView>,
-    /// The device's copies of the two words of the information page that change. The device never reads the page itself:
-    /// a guest may store there. Only the holder of the node's lock changes these.
+    /// The device's copies of the two words of the information page that change. The device never reads the page
+    /// itself: a guest may store there. Only the holder of the node's lock changes these.
     magic: AtomicU64,
     doorbell: AtomicU64,
     /// Number of changes of the doorbell word.
@@ -245,9 +245,9 @@ impl Pages {
         self.launch(port).map(|(_, launch)| launch as u32)
     }
 
-    /// Copies the next posts of a port with the same code into `series`, until it is full, and leaves them in their page:
-    /// [`Pages::pass_over`] takes them. Returns how many of them say that the program had consumed exactly `received`
-    /// slices.
+    /// Copies the next posts of a port with the same code into `series`, until it is full, and leaves them in their
+    /// page: [`Pages::pass_over`] takes them. Returns how many of them say that the program had consumed exactly
+    /// `received` slices.
     #[inline]
     pub fn copy_series(&self, code: u32, received: u32, series: &mut Series) -> u64 {
         let (port, words) = (series.way.port, series.way.words.clone());
@@ -360,7 +360,11 @@ mod tests {
             assert!(pages.is_launched(0) || pages.has_registers(0), "the device sees it");
             if is_published {
                 pages.publish();
-                assert_eq!(content(&pages)[..4096], expected[..4096], "each mapping rewrites the information page");
+                assert_eq!(
+                    content(&pages)[..4096],
+                    expected[..4096],
+                    "each mapping rewrites the information page"
+                );
             }
             pages.renew().unwrap();
             assert!(content(&pages) == *expected, "published: {is_published}");
@@ -498,9 +502,10 @@ mod tests {
             let mut pages = Pages::new(PAGES_OF_PORTS, 1).unwrap();
             for sequence in 1..=count {
                 let slot = u64::from(slot_of(sequence)) * SLOT_WORDS as u64 * 8;
-                store(&pages, pages.bar.requester_page(0), slot + 64, tag ^ u64::from(sequence));
+                let page = pages.bar.requester_page(0);
+                store(&pages, page, slot + 64, tag ^ u64::from(sequence));
                 prop_assert!(!pages.is_launched(0));
-                store(&pages, pages.bar.requester_page(0), slot + SLOT_LAUNCH_WORD as u64 * 8, launch_word(64, sequence));
+                store(&pages, page, slot + SLOT_LAUNCH_WORD as u64 * 8, launch_word(64, sequence));
                 let taken = pages.take(0).unwrap();
                 prop_assert_eq!(taken.store.words[8], tag ^ u64::from(sequence));
                 prop_assert_eq!((taken.store.code, taken.received), (64, None));

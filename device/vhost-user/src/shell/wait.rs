@@ -45,8 +45,8 @@ impl Policy {
     }
 }
 
-/// Serves the pages of `node` after a doorbell. Posts meanwhile need no doorbell, which would be an exit from the virtual
-/// machine.
+/// Serves the pages of `node` after a doorbell. Posts meanwhile need no doorbell, which would be an exit from the
+/// virtual machine.
 pub fn serve_doorbell(shell: &Shell, node: usize) -> Found {
     // A thread that polls again would otherwise lock the nodes again and again before a waiting one wakes up.
     serve(shell, node, answer_doorbell, |found| found.work == 0 || found.more)
@@ -299,8 +299,8 @@ mod tests {
         assert_eq!(choose(WaitPolicy::Block, 64), Policy::Block);
     }
 
-    /// Serves the doorbell of a program with `max_posts` posts. Returns what the polls found, the doorbell words that the
-    /// program saw, and how many posts had their doorbell suppressed.
+    /// Serves the doorbell of a program with `max_posts` posts. Returns what the polls found, the doorbell words that
+    /// the program saw, and how many posts had their doorbell suppressed.
     fn serve(max_posts: u32) -> (Found, Vec<u64>, u64) {
         let fabric = Fabric::new(&FabricConfig {
             links: vec![LinkConfig::ethernet(1_000_000_000)],

@@ -6,7 +6,7 @@
 //! * [`write`](mod@write): writes the queue's entries as a file.
 //! * [`watchers`]: the connections that observe.
 //!
-//! The shell begins and ends watches (`shell/watching.rs`), and the monitor sends their files (`monitor/watch.rs`).
+//! The shell begins and ends watches (`shell/observers.rs`), and the monitor sends their files (`monitor/watch.rs`).
 //!
 //! Without a watch, each doorbell and each frame costs only a check of an empty list.
 

@@ -1,4 +1,4 @@
-//! The monitor answers even if the world's lock is held, clients connect and send nothing, or observers do not read.
+//! The monitor answers even if all nodes stay locked, clients connect and send nothing, or observers do not read.
 
 use niclab_device::shell::observers;
 use std::io::{BufRead, BufReader, Read, Write};

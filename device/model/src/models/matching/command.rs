@@ -1,4 +1,5 @@
-//! Commands of programs: decoded once, and checked as far as possible without the port's state ([`niclab_abi::matching`]).
+//! Commands of programs: decoded once, and checked as far as possible without the port's state
+//! ([`niclab_abi::matching`]).
 
 use niclab_abi::matching::{
     ANY_NODE, ANY_PORT, AppendCommand, ArmCounterCommand, COMMAND_ACK, COMMAND_APPEND, COMMAND_ARM_COUNTER,

@@ -3,8 +3,8 @@
 //! [`niclab_model::nic::adversarial`] does the same to a model's own effects.
 //!
 //! What is delayed always comes: after a number of activities anywhere ([`tick`]), or when no thread was active for
-//! [`deferred::IDLE`]. Wall time alone decides only for very late replies and the magic word, whose limits are wall time.
-//! A card delays at most one reply for each pending request, of which a driver has no more than its queue has
+//! [`deferred::IDLE`]. Wall time alone decides only for very late replies and the magic word, whose limits are wall
+//! time. A card delays at most one reply for each pending request, of which a driver has no more than its queue has
 //! descriptors, and one interrupt for each queue.
 
 pub mod deferred;

@@ -92,8 +92,8 @@ impl HostPort {
         self.is_polled
     }
 
-    /// Suppresses doorbells during a poll. `is_counted`: the slots that the poll takes were posted after guests could see
-    /// that, so their doorbells count as suppressed.
+    /// Suppresses doorbells during a poll. `is_counted`: the slots that the poll takes were posted after guests could
+    /// see that, so their doorbells count as suppressed.
     pub fn suppress_doorbell(&mut self, is_counted: bool) {
         self.is_polled = is_counted;
         self.pages.set_doorbell(DOORBELL_SPARED);

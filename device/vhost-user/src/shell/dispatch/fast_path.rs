@@ -3,10 +3,11 @@
 //! The models, the links and the ledgers compute the same with the same functions on both paths. The fast path omits
 //! the encoded frame ([`niclab_model::nic::packet`]) and the queues between the steps.
 //!
-//! [`is_clear`] checks once for each poll of a node's pages what excludes the fast path. [`run`] checks for each message
-//! that the network is idle. Status lines and returned credits are packets and stores as well. What else a message
-//! causes at its receiver (an acknowledgement, an interrupt) takes the slow path, which polls it out of the same effect
-//! queue. Equal posts go together ([`super::batch`]). `tests` compares nodes with and without the fast path.
+//! [`is_clear`] checks once for each poll of a node's pages what excludes the fast path. [`run`] checks for each
+//! message that the network is idle. Status lines and returned credits are packets and stores as well. What else a
+//! message causes at its receiver (an acknowledgement, an interrupt) takes the slow path, which polls it out of the
+//! same effect queue. Equal posts go together ([`super::batch`]). `tests` compares nodes with and without the fast
+//! path.
 
 #[cfg(test)]
 mod tests;

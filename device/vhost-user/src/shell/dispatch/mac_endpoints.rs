@@ -2,8 +2,8 @@
 //! card, or to both, as their address says ([`Concern`]).
 //!
 //! A node's Ethernet function receives the broadcasts of the node's MAC endpoints, and they receive its broadcasts,
-//! without crossing the link: the switch sends a broadcast only to other nodes. Unicast frames between the two cross the
-//! switch and come back.
+//! without crossing the link: the switch sends a broadcast only to other nodes. Unicast frames between the two cross
+//! the switch and come back.
 
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::frame::SharedFrame;
@@ -12,8 +12,8 @@ use niclab_model::time::Passage;
 
 use crate::shell::locks::LockedNodes;
 
-/// Delivers such a frame of a model to the Ethernet function of `to`, if it is addressed. Returns whether the card's MAC
-/// endpoints get it as well.
+/// Delivers such a frame of a model to the Ethernet function of `to`, if it is addressed. Returns whether the card's
+/// MAC endpoints get it as well.
 #[cold]
 pub fn deliver(
     locked: &mut LockedNodes<'_>,

@@ -65,7 +65,7 @@ impl LockedNodes<'_> {
             || self.common.budget.is_spent() && self.next_work().is_some()
     }
 
-    /// Counts the stalled cards anew, because nodes joined.
+    /// Counts the stalled cards again, because nodes joined.
     pub fn count_stalled(&mut self) {
         self.common.stalled = self.nodes.cards().filter(|(_, card)| card.is_stalled).count();
     }

@@ -1,5 +1,5 @@
-//! The memory of a BAR: a file that the guest and the device share. All access is by atomic words or copies, because the
-//! guest stores at any time.
+//! The memory of a BAR: a file that the guest and the device share. All access is by atomic words or copies, because
+//! the guest stores at any time.
 
 use std::fs::File;
 use std::io;
@@ -66,7 +66,8 @@ impl Bar {
         let memory = memfd_create(c"niclab-bar", flags).map_err(|errno| file_error(errno.into()))?;
         let file = File::from(memory);
         file.set_len(bytes).map_err(file_error)?;
-        // The front end gets this file. If it could truncate the file, the next poll of the pages would end with SIGBUS.
+        // The front end gets this file. If it could truncate the file, the next poll of the pages would end with
+        // SIGBUS.
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).map_err(|errno| PagesError::Seal(errno.into()))?;
         let shared = file.try_clone().map_err(file_error)?;
@@ -133,8 +134,8 @@ impl Bar {
         fence(Ordering::SeqCst);
     }
 
-    /// Appends bytes of a window to `into`. False if the window has no such bytes. The program may store there at the same
-    /// time, and is then responsible for what is read.
+    /// Appends bytes of a window to `into`. False if the window has no such bytes. The program may store there at the
+    /// same time, and is then responsible for what is read.
     pub fn append(&self, range: &WindowRange, into: &mut FrameBytes) -> bool {
         let window = self.windows.iter().find(|window| window.kind == range.window);
         let Some(window) = window.filter(|_| range.port < self.ports) else { return false };

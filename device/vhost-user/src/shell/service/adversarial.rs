@@ -1,9 +1,9 @@
 //! How an adversarial card polls pages: in any order, any number of slots, with a doorbell word that changes at every
 //! poll.
 //!
-//! The word still follows the manual's rule (docs/driver/DEVICE.md, section 5). While it says that no doorbell is needed,
-//! the card must poll again by itself. Before the card sleeps it enables doorbells, executes a full barrier, and polls
-//! once more.
+//! The word still follows the manual's rule (docs/driver/DEVICE.md, section 5). While it says that no doorbell is
+//! needed, the card must poll again by itself. Before the card sleeps it enables doorbells, executes a full barrier,
+//! and polls once more.
 
 use niclab_model::nic::adversarial::Kind;
 

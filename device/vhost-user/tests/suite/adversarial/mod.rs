@@ -1,5 +1,5 @@
-//! Adversarial cards, with each kind of behaviour. The guest's thread does all the work itself, holds the world's lock,
-//! and tells the card the time. So no result depends on the machine.
+//! Adversarial cards, with each kind of behaviour. The guest's thread does all the work itself, keeps all nodes locked,
+//! and passes the time to the card. So no result depends on the machine.
 
 mod drivers;
 mod reseed;
@@ -81,7 +81,7 @@ impl Desk {
         u64::from_le(self.guest.bar().words()[0].load(Ordering::Acquire)) == MAGIC
     }
 
-    /// How often this kind occurred. The caller must not hold the world's lock.
+    /// How often this kind occurred. The caller must not hold the lock of a node.
     fn count(&self, kind: &str) -> u64 {
         stats(&self.lab, 0).adversarial.get(kind).copied().unwrap_or(0)
     }
