@@ -1,4 +1,4 @@
-//! `niclab-runner`: see the library's documentation, and [`USAGE`].
+//! The program `niclab-runner`. The library has its documentation; [`USAGE`] has its arguments.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,28 +8,29 @@ use niclab_runner::supervise::{self, End, What};
 
 const USAGE: &str = "\
 niclab-runner step NAME [LIMITS] -- COMMAND...   runs a step of ci/test
-niclab-runner tests [LIMITS] -- BINARY...        runs a test binary: cargo's target.*.runner
+niclab-runner tests [LIMITS] -- BINARY...        runs a test binary, as cargo's target.*.runner
 
-Ends a command that makes no progress, shows its processes and threads, and leaves no process.
-Exits as the command did, or with 124 if the runner ended it for lack of progress. A test binary makes
-progress with each test that ends; a step makes none before its end. Limits, in seconds:
+If a command makes no progress within a limit, the runner shows its processes and threads, and ends it with
+all its children. A test binary makes progress with each test that ends; a step makes none before its end.
+The runner also ends processes that a command left behind.
+The exit code is the command's, or 124 if it made no progress. Limits without progress, in seconds:
 
-  --blocked S     wall time almost without processor time
-  --processor S   processor time, children included
+  --blocked S     wall time in which the command uses almost no processor time
+  --processor S   processor time of the command and its children
   --wall S        wall time";
 
 fn main() -> ExitCode {
     let (what, limits) = match parse(std::env::args().skip(1)) {
         Ok(parsed) => parsed,
-        Err(wrong) => {
-            eprintln!("niclab-runner: {wrong}\n\n{USAGE}");
+        Err(error) => {
+            eprintln!("niclab-runner: {error}\n\n{USAGE}");
             return ExitCode::from(2);
         }
     };
     match supervise::run(&what, limits) {
         Ok(End::Code(code)) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         Ok(End::Signal(signal)) => {
-            // As if the signal had not been caught, so that a shell sees it.
+            // Dies of the signal, so that the shell that started the runner notices it.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
             ExitCode::from(u8::try_from(128 + signal).unwrap_or(1))
         }
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<(What, Limits), String> {
-    let kind = arguments.next().ok_or("neither `step` nor `tests` is given")?;
+    let kind = arguments.next().ok_or("the first argument is missing: give `step` or `tests`")?;
     let name = match kind.as_str() {
         "step" => Some(arguments.next().ok_or("the step's name is missing after `step`")?),
         "tests" => None,
@@ -74,15 +75,15 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<(What, Limits), 
     Ok((what, limits))
 }
 
-/// Limits of one test, or of the tests that run at once. The longest test takes minutes of processor time, and many
-/// times that on a slow machine.
+/// Default limits of a test binary, from the end of one test to the end of the next. The longest test takes minutes of
+/// processor time, and many times that on a slow machine.
 const TEST: Limits = Limits {
     blocked: Duration::from_secs(10 * 60),
     processor: Duration::from_secs(30 * 60),
     wall: Duration::from_secs(60 * 60),
 };
 
-/// Limits of a complete step. A step may wait for a slow network, and takes longer than its tests.
+/// Default limits of a complete step. A step may wait for a slow network, and takes longer than each of its tests.
 const STEP: Limits = Limits {
     blocked: Duration::from_secs(40 * 60),
     processor: Duration::from_secs(2 * 3600),
@@ -98,8 +99,9 @@ mod tests {
     }
 
     #[test]
-    fn arguments_after_the_dashes_belong_to_the_command() {
-        let (what, limits) = parsed("tests --blocked 7 --wall 9 -- a/b --quiet --wall x").expect("right");
+    fn arguments_after_the_double_dash_belong_to_the_command() {
+        let (what, limits) =
+            parsed("tests --blocked 7 --wall 9 -- a/b --quiet --wall x").expect("valid arguments");
         assert_eq!((limits.blocked.as_secs(), limits.wall.as_secs()), (7, 9));
         assert_eq!(limits.processor, TEST.processor);
         let What::Tests { binary, arguments } = what else { panic!("{what:?}") };
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_name_the_wrong_argument() {
+    fn invalid_arguments_are_named_in_the_message() {
         for (line, part) in [
             ("watch", "neither"),
             ("step", "name"),
@@ -117,8 +119,8 @@ mod tests {
             ("tests --wall 3", "missing"),
             ("tests --", "missing"),
         ] {
-            let wrong = parsed(line).expect_err(line);
-            assert!(wrong.contains(part), "{line}: {wrong}");
+            let error = parsed(line).expect_err(line);
+            assert!(error.contains(part), "{line}: {error}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Runs a command until it ends, hangs, or a signal asks the runner to end. No process of the command outlives it.
+//! Runs a command until the command ends or hangs, or until a signal asks the runner to end. The runner then ends all
+//! processes that the command left.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt as _;
@@ -21,16 +22,16 @@ use crate::{stacks, tree};
 /// The time between two samples.
 const TICK: Duration = Duration::from_secs(2);
 
-/// The time between the request to end and the kill. Clusters are taken down in it.
+/// The time between SIGTERM and SIGKILL. It is long enough for a command to shut its cluster down.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// The time for processes that remain when the command has ended: they may be ending, too.
-const LEFT_GRACE: Duration = Duration::from_secs(5);
+/// The time that remaining processes have to end by themselves after the command has ended.
+const REMAINING_GRACE: Duration = Duration::from_secs(5);
 
-/// The time for a test binary to list its tests.
+/// The maximum time that a test binary takes to list its tests.
 const LIST_LIMIT: Duration = Duration::from_secs(60);
 
-/// The exit code of a command that hung, as in timeout(1).
+/// The exit code for a command that hung, as in timeout(1).
 pub const HUNG: i32 = 124;
 
 /// A command to run.
@@ -43,11 +44,11 @@ pub enum What {
         /// Program and arguments.
         command: Vec<String>,
     },
-    /// A test binary, or another program that cargo runs in its place.
+    /// A test binary, or another program that cargo starts through the runner.
     Tests {
         /// The binary.
         binary: PathBuf,
-        /// Its arguments. With `--quiet`, tests that pass are not shown.
+        /// Its arguments. With `--quiet`, the runner does not show tests that pass.
         arguments: Vec<String>,
     },
 }
@@ -55,15 +56,15 @@ pub enum What {
 /// Why the runner could not run the command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel refuses signal handlers or the adoption of orphans.
+    /// The kernel refused to install signal handlers, or to make the runner the parent of orphaned processes.
     #[error("cannot prepare to supervise the command: {0}")]
     Prepare(#[source] io::Error),
-    /// The command does not start.
+    /// The command cannot be started.
     #[error("cannot run `{command}`: {source}; check that the file exists and is executable")]
     Start {
-        /// Its program.
+        /// The program of the command.
         command: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -71,20 +72,21 @@ pub enum Error {
 /// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With this exit code.
+    /// The command ended with this exit code, or hung ([`HUNG`]).
     Code(i32),
-    /// A signal asked this process to end, and it has ended all others.
+    /// This signal asked the runner to end, and the runner has ended all processes of the command.
     Signal(i32),
 }
 
-/// Runs the command. Its output and the runner's messages go to standard output.
+/// Runs the command. The command's output and the runner's messages go to standard output.
 ///
-/// If the command cannot be started.
+/// # Errors
+/// [`Error`], if the runner cannot prepare for the command, or cannot start it.
 pub fn run(what: &What, limits: Limits) -> Result<End, Error> {
-    // First of all, so that the runner notices an owner that is killed while the command starts.
+    // Before all else: once the owner (the runner's parent) is killed, `getppid` returns another process.
     let owner = getppid();
     tree::adopt().map_err(Error::Prepare)?;
-    // Before the child exists, so that its end is not missed.
+    // Before the child exists, so that the runner does not miss the child's SIGCHLD.
     let mut signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGTERM]).map_err(Error::Prepare)?;
     let (sender, received) = channel();
     thread::spawn(move || signals.forever().try_for_each(|signal| sender.send(signal)));
@@ -93,17 +95,17 @@ pub fn run(what: &What, limits: Limits) -> Result<End, Error> {
     Ok(run.close(end))
 }
 
-/// Why the watch ended.
+/// Why [`Run::watch`] returned.
 enum Watched {
     Ended(WaitStatus),
     Hung(Hang),
-    Asked(i32),
+    Signalled(i32),
 }
 
 struct Run<'a> {
     what: &'a What,
     child: i32,
-    /// The parsed output, for test binaries.
+    /// The parsed output, if the command is a test binary.
     output: Option<Arc<Mutex<Output>>>,
     reader: Option<JoinHandle<()>>,
 }
@@ -126,88 +128,88 @@ impl<'a> Run<'a> {
             }));
             output = Some(read);
         }
-        // `reap` waits for all children and takes this one's status, so the handle must not wait.
+        // Only the id is kept. `tree::reap` waits for every child, this one included; `Child::wait` would then fail.
         Ok(Self { what, child: child.id().cast_signed(), output, reader })
     }
 
-    /// Waits until the command ends or hangs, or a signal asks to end.
+    /// Waits until the command ends or hangs, or a signal asks the runner to end.
     fn watch(&mut self, signals: &Receiver<i32>, limits: Limits, owner: Option<Pid>) -> Watched {
         let mut detector = Detector::new(limits);
         let tick = TICK.min(limits.blocked / 4).min(limits.wall / 4);
-        let (mut at, mut last) = (Duration::ZERO, Instant::now());
+        let (mut elapsed, mut last) = (Duration::ZERO, Instant::now());
         loop {
             match signals.recv_timeout(tick) {
                 Ok(SIGCHLD) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
-                Ok(signal) => return Watched::Asked(signal),
+                Ok(signal) => return Watched::Signalled(signal),
             }
             if let Some(status) = tree::reap(self.child) {
                 return Watched::Ended(status);
             }
             if getppid() != owner {
-                // The owner was killed, and cannot send a signal any more.
-                return Watched::Asked(SIGTERM);
+                // The owner was killed before it could send the runner a signal.
+                return Watched::Signalled(SIGTERM);
             }
             if last.elapsed() < tick {
                 continue;
             }
-            // A suspended machine, or a stopped virtual one, had no time to make progress.
-            at += last.elapsed().min(2 * tick);
+            // At most two ticks: a command makes no progress while its machine is suspended or its VM is stopped.
+            elapsed += last.elapsed().min(2 * tick);
             last = Instant::now();
-            if let Some(hang) = detector.look(self.sample(at)) {
+            if let Some(hang) = detector.look(self.sample(elapsed)) {
                 return Watched::Hung(hang);
             }
         }
     }
 
-    fn sample(&self, at: Duration) -> Sample {
+    fn sample(&self, elapsed: Duration) -> Sample {
         let tree = tree::below(getpid().as_raw_pid());
         Sample {
-            at,
+            at: elapsed,
             processor: tree::processor(&tree),
             is_runnable: tree::is_runnable(&tree),
             progress: self.output.as_ref().map_or(0, |output| locked(output).progress()),
         }
     }
 
-    /// Prints the messages, and ends all remaining processes.
+    /// Ends all remaining processes, and prints the runner's messages about the run.
     fn close(mut self, watched: Watched) -> End {
-        let mut said = String::new();
+        let mut report = String::new();
         let mut is_failed = false;
         if let Watched::Hung(hang) = watched {
-            said += &format!("\n{} hangs: {hang}\n", self.what.name());
+            report += &format!("\n{} hangs: {hang}\n", self.what.name());
             let running = self.running();
-            running.iter().for_each(|name| said += &format!("test {name} ... HANGS\n"));
-            said += &stacks::told(&tree::below(getpid().as_raw_pid()));
-            said += &self.closing_line(running.len());
+            running.iter().for_each(|name| report += &format!("test {name} ... HANGS\n"));
+            report += &stacks::told(&tree::below(getpid().as_raw_pid()));
+            report += &self.closing_line(running.len());
             is_failed = true;
         }
         for process in self.end_tree(&watched) {
             let line = process.command_line();
-            said += &format!("niclab-runner: process {} cannot be killed: {line}\n", process.id);
+            report += &format!("niclab-runner: process {} cannot be killed: {line}\n", process.id);
         }
         let end = match watched {
-            Watched::Asked(signal) => End::Signal(signal),
+            Watched::Signalled(signal) => End::Signal(signal),
             Watched::Hung(_) => End::Code(HUNG),
             Watched::Ended(status) => End::Code(code(status)),
         };
         if let (End::Code(code), false, true) = (end, is_failed, self.is_open()) {
-            said +=
+            report +=
                 &format!("\n{} ended with code {code} before all of its tests had ended\n", self.what.name());
             let running = self.running();
             running
                 .iter()
-                .for_each(|name| said += &format!("test {name} ... DIED, or one that ran with it\n"));
-            said += &self.closing_line(1);
+                .for_each(|name| report += &format!("test {name} ... DIED (or another running test did)\n"));
+            report += &self.closing_line(1);
         }
-        show(said.as_bytes());
+        show(report.as_bytes());
         end
     }
 
-    /// Ends all remaining processes. Returns those that cannot be ended.
+    /// Ends all remaining processes. Returns those that cannot be killed.
     fn end_tree(&mut self, watched: &Watched) -> Vec<tree::Process> {
         let own = getpid().as_raw_pid();
         if let Watched::Ended(_) = watched {
-            for process in tree::wait_until_gone(own, LEFT_GRACE) {
+            for process in tree::wait_until_gone(own, REMAINING_GRACE) {
                 let (name, line) = (self.what.name(), process.command_line());
                 show(
                     format!("niclab-runner: {name} left process {} behind: {line}\n", process.id).as_bytes(),
@@ -215,14 +217,14 @@ impl<'a> Run<'a> {
             }
         }
         let stuck = tree::end_all(GRACE);
-        // Only processes that cannot be killed still hold the pipe.
+        // The reader ends when no process holds the pipe. A process that cannot be killed may hold it for ever.
         if let Some(reader) = self.reader.take().filter(|_| stuck.is_empty()) {
             let _ = reader.join();
         }
         stuck
     }
 
-    /// The tests that run.
+    /// The tests that are running, according to the output so far.
     fn running(&self) -> Vec<String> {
         let (What::Tests { binary, arguments }, Some(output)) = (self.what, &self.output) else {
             return Vec::new();
@@ -237,11 +239,12 @@ impl<'a> Run<'a> {
         locked(output).running(&libtest::listed(&listed), threads.unwrap_or(1))
     }
 
+    /// Whether a test harness has begun and has not printed its closing line.
     fn is_open(&self) -> bool {
         self.output.as_ref().is_some_and(|output| locked(output).is_open())
     }
 
-    /// The closing line that the harness would have written, so that tests without a result count as failed.
+    /// A closing line in place of the harness's, in which tests without a result count as failed.
     fn closing_line(&self, hung: usize) -> String {
         let line = self
             .output
@@ -259,7 +262,7 @@ impl What {
         }
     }
 
-    /// Whether tests that pass are not shown.
+    /// Whether the runner shows only tests that fail.
     fn is_condensed(&self) -> bool {
         let Self::Tests { arguments, .. } = self else { return false };
         let is_raw = |argument: &String| argument == "--nocapture" || argument == "--no-capture";
@@ -276,7 +279,7 @@ impl What {
             }
             Self::Tests { binary, arguments } => {
                 let mut command = Command::new(binary);
-                // The harness's own short form names no tests.
+                // With `--quiet` the harness prints dots, but the runner needs the tests' names.
                 command.args(arguments.iter().filter(|argument| !is_quiet(argument))).stdout(Stdio::piped());
                 command
             }
@@ -294,16 +297,16 @@ fn die_with_owner(command: &mut Command) {
     let owner = getpid();
     let prepare = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // Fails without Yama, which then restricts nothing.
+        // Without Yama this call fails, but then nothing restricts gdb.
         let _ = rustix::process::set_ptracer(PTracer::ProcessID(owner));
-        // The owner may have died before the first line.
+        // If the owner died before the first call, the kernel will not kill this process.
         if getppid() == Some(owner) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
     // SAFETY: between fork and exec the closure makes only system calls; it allocates nothing and takes no lock.
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Passes on the output, until no process holds the pipe.
+/// Parses the command's output and prints it, until no process holds the pipe.
 fn pass_on(mut from: ChildStdout, output: &Mutex<Output>) {
     let mut bytes = [0; 8192];
     loop {
@@ -322,18 +325,18 @@ fn pass_on(mut from: ChildStdout, output: &Mutex<Output>) {
     show(&text);
 }
 
-/// Prints the text. Ignores a standard output without a reader.
+/// Prints the text. Ignores errors: the reader of standard output may be gone.
 fn show(text: &[u8]) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text).and_then(|()| out.flush());
 }
 
 fn locked(output: &Mutex<Output>) -> MutexGuard<'_, Output> {
-    // No holder of the lock panics. After a panic, the bytes read so far would still be valid.
+    // No holder of the lock panics. After a panic, the output parsed so far would still be valid.
     output.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The exit code, as a shell has it.
+/// The exit code as a shell reports it: 128 plus the number of the signal that ended the process.
 fn code(status: WaitStatus) -> i32 {
     status.exit_status().or_else(|| Some(128 + status.terminating_signal()?)).unwrap_or(1)
 }

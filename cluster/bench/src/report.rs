@@ -1,4 +1,4 @@
-//! All figures of one run, as tables and as JSON.
+//! The report of one run of `niclab bench`, as tables for users and as JSON for programs.
 
 use std::{fs, thread};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::figure::{Figure, digits};
 use crate::BenchSection;
 
-/// The version of [`BenchReport`]; it is raised if a key changes its meaning or is removed.
+/// The version of [`BenchReport`]; it is increased when a key changes its meaning or is removed.
 pub const BENCH_VERSION: u32 = 1;
 
 /// One run of `niclab bench`.
@@ -17,7 +17,7 @@ pub const BENCH_VERSION: u32 = 1;
 pub struct BenchReport {
     /// [`BENCH_VERSION`].
     pub version: u32,
-    /// `niclab bench`.
+    /// The program that wrote the report: `niclab bench`.
     pub tool: &'static str,
     /// The host.
     pub machine: Machine,
@@ -39,9 +39,9 @@ pub struct Machine {
 /// The platform of the guests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GuestPlatform {
-    /// The accelerator.
+    /// QEMU's accelerator, such as `kvm` or `tcg`.
     pub accelerator: String,
-    /// Why this one was used.
+    /// Why this accelerator was used.
     pub accelerator_reason: String,
     /// QEMU's version.
     pub qemu_version: String,
@@ -52,19 +52,20 @@ pub struct GuestPlatform {
 /// The result of one section.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SectionReport {
-    /// The section, by its name in `--only`.
+    /// The section; JSON has its name in `--only`.
     pub section: BenchSection,
-    /// The section in words.
+    /// What the section measures.
     pub what: &'static str,
     /// Wall time that the section took.
     pub wall_s: f64,
-    /// Average number of cores that other processes kept busy during the section; this lengthens wall times.
+    /// Average number of cores that other processes kept busy during the section, which lengthens wall times. `None` if
+    /// unknown.
     pub others_cores: Option<f64>,
     /// The measured figures.
     pub figures: Vec<Figure>,
-    /// The report of another program, unchanged.
+    /// The JSON output of the programs that the section ran.
     pub details: Option<Value>,
-    /// What could not be measured because it is not installed, and why.
+    /// Measurements that were omitted because a program is not installed, each with the reason.
     pub left_out: Vec<String>,
     /// Why the section failed.
     pub failure: Option<String>,
@@ -103,7 +104,7 @@ impl BenchReport {
         Self { version: BENCH_VERSION, tool: "niclab bench", machine, guests, sections }
     }
 
-    /// Whether every section was measured, with or without its goals reached.
+    /// Whether every section was measured. A missed goal does not count as a failure.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.sections.iter().all(|section| section.failure.is_none())
@@ -120,8 +121,9 @@ impl BenchReport {
                 guests.qemu_version, guests.kernel_release, guests.accelerator, guests.accelerator_reason
             );
         }
-        text += "clock: wall is the time of this machine, model the time of the modelled hardware\n";
-        text += "median, min, max: over all rounds; each ratio is of one round\n";
+        text += "clock: wall is the time that this machine took; model is the time that the modelled hardware would \
+                 have taken\n";
+        text += "median, min, max: over all rounds; a ratio is computed in each round\n";
         for section in &self.sections {
             text += &section.text();
         }
@@ -234,7 +236,7 @@ mod tests {
         let mut report = report();
         assert!(!report.is_complete());
         report.sections.pop();
-        assert!(report.is_complete(), "a missed goal is a measurement");
+        assert!(report.is_complete(), "a missed goal does not make a run incomplete");
     }
 
     #[test]

@@ -9,8 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Defines the faults of a link, each in one row: its key, its type, its heading in tables, and the model's form of its
-/// value. For a new fault, add a row here, and a field with its effect in `niclab_model::fabric::faults::Faults`.
+/// Defines the faults of a link. Each row has a fault's key, its type, its heading in tables, and the conversion of its
+/// value to a field of the model. For a new fault, add a row here. Also add that field, with its effect, to
+/// `niclab_model::fabric::faults::Faults`.
 macro_rules! link_faults {
     ($(
         $(#[doc = $doc:literal])+
@@ -19,15 +20,15 @@ macro_rules! link_faults {
     )+) => {
         /// Faults of a link, in both directions.
         ///
-        /// The probabilities apply to each frame and are sampled from the cluster's seed, so a run can be repeated:
-        /// docs/use/FAULTS.md has the details.
+        /// The probabilities apply to each frame. The cluster's seed decides which frames they affect, so a run can be
+        /// repeated (docs/use/FAULTS.md).
         #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default)]
         pub struct Faults {
             $($(#[doc = $doc])+ $(#[schemars($($schema)*)])? pub $name: $type,)+
         }
 
-        /// A change of a link's faults. Faults without a value stay as they are.
+        /// Changes to the faults of a link. A fault without a value here keeps the value that it has.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default)]
         pub struct FaultsChange {
@@ -40,7 +41,7 @@ macro_rules! link_faults {
         }
 
         impl Faults {
-            /// Every fault, in the order of tables and help.
+            /// Every fault, in the order in which tables and help show them.
             pub const TABLE: &[LinkFault] = &[$(LinkFault {
                 key: stringify!($name),
                 help: concat!($($doc),+),
@@ -49,13 +50,13 @@ macro_rules! link_faults {
                 set: |change, value| change.$name = <$type>::from_value(value),
             },)+];
 
-            /// These faults after a change.
+            /// Returns these faults with `change` applied.
             #[must_use]
             pub fn changed(&self, change: &FaultsChange) -> Self {
                 Self { $($name: change.$name.unwrap_or(self.$name),)+ }
             }
 
-            /// These faults in the model's form.
+            /// Converts these faults to the model's type.
             #[must_use]
             pub fn to_model(&self) -> fabric::faults::Faults {
                 fabric::faults::Faults { $($model: $convert(self.$name),)+ ..fabric::faults::Faults::NONE }
@@ -63,7 +64,7 @@ macro_rules! link_faults {
         }
 
         impl FaultsChange {
-            /// The change that replaces all faults by `faults`.
+            /// The change that sets every fault to its value in `faults`.
             #[must_use]
             pub const fn to(faults: &Faults) -> Self {
                 Self { $($name: Some(faults.$name),)+ }
@@ -79,14 +80,14 @@ link_faults! {
     /// Probability that a frame arrives twice.
     #[schemars(range(min = 0.0, max = 1.0))]
     duplicate: f64, "duplicate", Chance::from_probability => duplicate;
-    /// Probability that a frame is overtaken by the next one.
+    /// Probability that a frame is delayed so that later frames overtake it.
     #[schemars(range(min = 0.0, max = 1.0))]
     reorder: f64, "reorder", Chance::from_probability => reorder;
     /// Probability that one bit of a frame is flipped.
     #[schemars(range(min = 0.0, max = 1.0))]
     corrupt: f64, "corrupt", Chance::from_probability => corrupt;
-    /// Probability that a bit is wrong, for each bit of a frame, such as 1e-10. So long frames are damaged more often;
-    /// at most one bit of a frame is flipped.
+    /// Bit error rate: the probability that a bit is wrong, such as 1e-10. Long frames are damaged more often than
+    /// short ones. At most one bit of a frame is flipped.
     #[schemars(range(min = 0.0, max = 1.0))]
     bit_errors: f64, "bit errors", Rarity::from_probability => bit_errors;
     /// Model time added to each frame, in nanoseconds.
@@ -100,13 +101,13 @@ link_faults! {
 pub struct LinkFault {
     /// Its key in cluster files and monitor requests.
     pub key: &'static str,
-    /// Its effect, in a sentence or two.
+    /// What it does, for help texts.
     pub help: &'static str,
     /// The heading of its column in tables.
     pub heading: &'static str,
-    /// Its value in the given faults.
+    /// Reads its value from the faults of a link.
     pub value: fn(&Faults) -> FaultValue,
-    /// Sets it in a change. A value of the wrong type sets nothing.
+    /// Sets its value in a change. With a value of the wrong type, the change does not affect the fault.
     pub set: fn(&mut FaultsChange, FaultValue),
 }
 
@@ -163,17 +164,17 @@ pub enum FaultError {
     },
     /// The delay exceeds [`Faults::MAX_DELAY_NS`].
     #[error("`delay_ns` is {delay_ns}, which is longer than a second; give at most {}", Faults::MAX_DELAY_NS)]
-    TooLate {
+    DelayTooLong {
         /// The given value.
         delay_ns: u64,
     },
 }
 
 impl Faults {
-    /// Largest delay, in nanoseconds.
+    /// Maximum delay, in nanoseconds.
     pub const MAX_DELAY_NS: u64 = 1_000_000_000;
 
-    /// The probabilities with their keys.
+    /// The key and value of each fault that is a probability.
     pub fn probabilities(&self) -> impl Iterator<Item = (&'static str, f64)> {
         Self::TABLE.iter().filter_map(|fault| match (fault.value)(self) {
             FaultValue::Probability(probability) => Some((fault.key, probability)),
@@ -186,18 +187,18 @@ impl Faults {
     /// # Errors
     /// [`FaultError`] for the first invalid value.
     pub fn check(&self) -> Result<(), FaultError> {
-        let wrong = self.probabilities().find(|(_, p)| !(0.0..=1.0).contains(p));
-        if let Some((name, value)) = wrong {
+        let invalid = self.probabilities().find(|(_, p)| !(0.0..=1.0).contains(p));
+        if let Some((name, value)) = invalid {
             return Err(FaultError::NotAProbability { name, value });
         }
         match self.delay_ns {
             0..=Self::MAX_DELAY_NS => Ok(()),
-            delay_ns => Err(FaultError::TooLate { delay_ns }),
+            delay_ns => Err(FaultError::DelayTooLong { delay_ns }),
         }
     }
 }
 
-/// One node's link to the switch, with all its values.
+/// One node's link to the switch, with all defaults applied.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkConfig {
@@ -207,16 +208,16 @@ pub struct LinkConfig {
     pub latency_ns: u64,
     /// Largest Ethernet payload, in bytes.
     pub mtu_bytes: u32,
-    /// Frames that may wait at the switch for this link.
+    /// Maximum number of frames that wait in the switch's output queue for this link.
     pub queue_frames: u32,
     /// Faults of the link.
     pub faults: Faults,
 }
 
 impl LinkConfig {
-    /// Smallest MTU: a packet of one cache line with its headers fits.
+    /// Minimum MTU: one cache line of payload with its headers fits.
     pub const MIN_MTU_BYTES: u32 = 256;
-    /// Largest MTU: the usual jumbo frame.
+    /// Maximum MTU: the usual size of jumbo frames.
     pub const MAX_MTU_BYTES: u32 = 9000;
     /// Default MTU.
     pub const DEFAULT_MTU_BYTES: u32 = 1500;
@@ -229,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn link_change_keeps_the_other_faults() {
+    fn change_keeps_faults_without_a_new_value() {
         let before = Faults { loss: 0.25, duplicate: 0.5, delay_ns: 7, partition: true, ..Faults::default() };
         assert_eq!(before.changed(&FaultsChange::default()), before);
         let change = FaultsChange { duplicate: Some(0.0), partition: Some(false), ..FaultsChange::default() };
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn bit_errors_are_a_fault_like_others() {
+    fn bit_error_rate_is_set_and_checked_like_other_faults() {
         let change = FaultsChange { bit_errors: Some(1e-10), ..FaultsChange::default() };
         let noisy = Faults::default().changed(&change);
         assert_eq!((noisy.bit_errors, noisy.check()), (1e-10, Ok(())));
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_probability_is_named() {
+    fn invalid_probability_or_delay_is_named_with_its_range() {
         for value in [-0.1, 1.000_001, f64::NAN, f64::INFINITY] {
             let error = Faults { reorder: value, ..Faults::default() }.check().unwrap_err().to_string();
             assert!(error.contains("`reorder`") && error.contains("0 to 1"), "{error}");

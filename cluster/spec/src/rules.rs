@@ -1,4 +1,5 @@
-//! Whether cards check drivers for broken rules. [`niclab_abi::rules`] has the rules of the device programmer's manual.
+//! Whether cards check that drivers follow the rules of the device programmer's manual, and what happens if a driver
+//! breaks one. [`niclab_abi::rules`] has the rules.
 
 pub use niclab_abi::rules::{Check, Rule, SECTIONS, all, rule, section_title};
 use schemars::JsonSchema;
@@ -10,23 +11,23 @@ use crate::source::nearest;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleChecking {
-    /// No checks, which cost no time.
+    /// The cards check no rules, so the checks cost no time.
     #[default]
     Off,
-    /// The report lists broken rules.
+    /// The report lists the broken rules.
     Report,
-    /// As `report`, and the run's exit code is 1.
+    /// As `report`, and the exit code of the run is 1 if a rule was broken.
     Fail,
-    /// As `fail`; the guest that broke the rule is stopped at once, for `niclab debug`.
+    /// As `fail`, and niclab stops the guest that broke the rule at once, so that `niclab debug` shows the place.
     Stop,
 }
 
 impl RuleChecking {
-    /// All modes, by the names that users write.
+    /// All modes with their names in cluster files and on the command line.
     pub const ALL: [(&'static str, Self); 4] =
         [("off", Self::Off), ("report", Self::Report), ("fail", Self::Fail), ("stop", Self::Stop)];
 
-    /// The mode of this name.
+    /// The mode with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, checking)| *checking)
@@ -38,18 +39,18 @@ impl RuleChecking {
         !matches!(self, Self::Off)
     }
 
-    /// Whether a run in which a rule was broken has failed.
+    /// Whether a broken rule makes the run fail.
     #[must_use]
     pub const fn is_failure(self) -> bool {
         matches!(self, Self::Fail | Self::Stop)
     }
 }
 
-/// The rule that a misspelled name probably means.
+/// The name of the rule that the user probably meant by a misspelled name.
 #[must_use]
-pub fn nearest_rule(wrong: &str) -> Option<&'static str> {
+pub fn nearest_rule(misspelled: &str) -> Option<&'static str> {
     let names: Vec<&'static str> = all().map(|rule| rule.name).collect();
-    nearest(wrong, &names)
+    nearest(misspelled, &names)
 }
 
 #[cfg(test)]

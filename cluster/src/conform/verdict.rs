@@ -1,4 +1,4 @@
-//! The results of the cases, as data for the table and the JSON document.
+//! The results of the conformance cases, as data for the table and the JSON document.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
@@ -9,22 +9,22 @@ use super::{
     traffic::{Moment, Traffic},
 };
 
-/// The version of [`Conformance`].
+/// The version of the JSON form of [`Conformance`].
 pub const CONFORMANCE_VERSION: u32 = 2;
 
-/// One finding about a driver, by the check that found it.
+/// A finding about a driver. The variant is the check that found it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum Named {
-    /// A rule of the device programmer's manual; the device saw that it was broken.
+    /// The driver broke a rule of the device programmer's manual, and the device detected it.
     Rule {
-        /// The node whose driver broke it.
+        /// The node whose driver broke the rule.
         node: String,
-        /// Its name: `niclab rules NAME` explains it.
+        /// The rule's name: `niclab rules NAME` explains it.
         rule: String,
-        /// How often.
+        /// How often the driver broke the rule.
         count: u64,
-        /// The first observation.
+        /// What the device saw when the driver first broke the rule, and where in the guest.
         said: String,
     },
     /// A finding of a debug kernel.
@@ -35,12 +35,13 @@ pub enum Named {
         kind: String,
         /// The first line of the kernel's report.
         what: String,
-        /// The driver's function in the report.
+        /// The innermost function of the driver in the report's call trace, if any.
         #[serde(skip_serializing_if = "Option::is_none")]
         function: Option<String>,
         /// The kernel's whole report.
         said: String,
-        /// The first and the last seed to which the finding may belong, if one query covered several seeds.
+        /// The first and the last seed that may have caused the finding. Only if the launcher queried the guest once
+        /// for several seeds.
         #[serde(skip_serializing_if = "Option::is_none")]
         seeds: Option<[u64; 2]>,
     },
@@ -48,9 +49,9 @@ pub enum Named {
     Panic {
         /// The node.
         node: String,
-        /// The kernel's first line.
+        /// The first line of the kernel's report.
         reason: String,
-        /// The places in the driver, innermost first.
+        /// The source lines of the driver in the call trace, innermost first.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         places: Vec<String>,
         /// The kernel's report with its call trace.
@@ -58,23 +59,23 @@ pub enum Named {
     },
     /// A program or a step did not end in time.
     Hang {
-        /// What hangs.
+        /// The program or step.
         what: String,
     },
-    /// The command ended with an error.
+    /// The command ended with an exit code other than 0.
     Exit {
         /// The node.
         node: String,
-        /// Its code.
+        /// The exit code.
         code: u8,
-        /// The end of its output.
+        /// The end of the command's output.
         said: String,
     },
     /// A step failed, such as loading or unbinding the driver.
     Step {
         /// The step.
         step: String,
-        /// The output in the guest.
+        /// The output of the step in the guest, or the guest's console.
         said: String,
     },
 }
@@ -98,7 +99,8 @@ impl fmt::Display for Named {
 }
 
 impl Named {
-    /// The same finding, known to belong to one of these seeds.
+    /// Adds to a debug kernel's finding that one of the seeds from `first` to `last` caused it. Does nothing for one
+    /// seed, which the verdict names anyway.
     #[must_use]
     pub fn in_seeds(mut self, first: u64, last: u64) -> Self {
         if let Self::Kernel { seeds, .. } = &mut self {
@@ -107,7 +109,7 @@ impl Named {
         self
     }
 
-    /// Whether the finding belongs to one of several seeds.
+    /// Whether it is not known which of several seeds caused the finding.
     #[must_use]
     pub const fn is_of_several_seeds(&self) -> bool {
         matches!(self, Self::Kernel { seeds: Some(_), .. })
@@ -126,8 +128,8 @@ impl Named {
         }
     }
 
-    /// The lines that a table shows: the end of the details; of a panic its places, else the beginning of the kernel's
-    /// report.
+    /// At most `lines` lines of the details, for a table. A panic shows the source lines of the driver, or if there are
+    /// none, the beginning of the kernel's report. Other findings show the end of the details.
     #[must_use]
     pub fn shown(&self, lines: usize) -> Vec<&str> {
         match self {
@@ -150,16 +152,16 @@ pub struct Verdict {
     pub case: Kind,
     /// The random seed.
     pub seed: u64,
-    /// Whether the guests ran the debug kernel, while other cases did not.
+    /// Whether this case ran on a debug kernel, although the other cases ran on the cluster's own kernel.
     pub debug_kernel: bool,
-    /// Whether the case passed: no finding, and it ran and was exercised.
+    /// Whether the case passed: it could be run, the cards did something in it, and no check found anything.
     pub passed: bool,
     /// The findings, most specific first.
     pub named: Vec<Named>,
-    /// Whether the findings come from an invalid value of the device that the driver trusted.
+    /// Whether there are findings because the driver trusted an invalid value from the device.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub believed_device: bool,
-    /// A note for the reader, although no check failed.
+    /// A note about a case in which no check failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Why the case could not be run; it is then neither passed nor failed.
@@ -176,19 +178,19 @@ pub struct Verdict {
     /// The moments at which the case disturbed the driver.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub moments: Vec<Moment>,
-    /// Wall time that it took, in seconds.
+    /// Wall time that the case took, in seconds.
     pub wall_s: f64,
-    /// How often each kind of adversarial behaviour happened during the case, over all nodes, if several seeds share
-    /// one boot.
+    /// How often the cards of all nodes showed each kind of adversarial behaviour during the case. Empty unless several
+    /// seeds share one boot.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub adversarial: BTreeMap<String, u64>,
-    /// The seed with which the cluster was booted, if it was another one: the seeds from it on ran before in the same
-    /// boot.
+    /// The first seed of this boot, if it is not [`Verdict::seed`]. The seeds from that one on ran in the same boot
+    /// before this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub booted_with: Option<u64>,
     /// The command line that repeats the case.
     pub repeat: String,
-    /// The command line that also repeats the earlier seeds of the same boot, which the finding may need.
+    /// The command line that also repeats the earlier seeds of the same boot. The finding may depend on them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat_boot: Option<String>,
 }
@@ -204,7 +206,7 @@ pub struct Conformance {
     pub driver: String,
     /// The cases, in the order in which they ran.
     pub cases: Vec<Verdict>,
-    /// The signal that ended the run before all cases had run.
+    /// The number of the signal that ended the run before all cases had run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_by_signal: Option<i32>,
 }
@@ -247,7 +249,7 @@ mod tests {
         let (node, kind, what) = ("node0".to_owned(), "kmemleak".to_owned(), "w".to_owned());
         let function = Some("probe".to_owned());
         let leak = Named::Kernel { node, kind, what, function, said: String::new(), seeds: None };
-        assert_eq!(leak.clone().in_seeds(4, 4), leak, "of one");
+        assert_eq!(leak.clone().in_seeds(4, 4), leak, "one seed");
         let of_several = leak.in_seeds(4, 9);
         assert_eq!(of_several.to_string(), "kmemleak in probe on node0, in seeds 4 to 9");
         assert!(of_several.is_of_several_seeds());

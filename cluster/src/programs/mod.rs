@@ -1,7 +1,7 @@
 //! Finds niclab's own programs: the daemon and tools for the host, the agent and the benchmark for the guests.
 //!
-//! In a source tree cargo builds them, if needed; an installed `niclab` finds them in its own folder. The folder in
-//! `NICLAB_PROGRAMS` must contain all of them, and takes precedence over both.
+//! If `NICLAB_PROGRAMS` names a folder, that folder must contain all of them, and niclab builds none. Otherwise a
+//! `niclab` in a source tree builds them with cargo if needed, and an installed `niclab` finds them in its own folder.
 
 pub mod simulator;
 
@@ -20,15 +20,17 @@ use crate::host::process::die_with_owner;
 const DEVICE: &str = "niclab-device";
 /// The guests' programs.
 const GUEST_PROGRAMS: [&str; 2] = ["niclab-agent", "niclab-perf"];
-/// Guests may run any Debian release, so their programs link the C library statically.
+/// The target of the guests' programs. They link the C library statically, because guests may run any Debian release.
 const GUEST_TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Why niclab builds no program if the user has set `NICLAB_PROGRAMS`.
+const NO_BUILD_REASON: &str = "NICLAB_PROGRAMS is set to this folder";
 
-/// A program of the host that needs neither guests nor the daemon.
+/// A host program that runs without guests and without the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tool {
     /// The name of its file, and of the binary that cargo builds.
     pub program: &'static str,
-    /// Its name in messages.
+    /// Its name in progress messages and errors.
     pub what: &'static str,
 }
 
@@ -40,25 +42,25 @@ pub const SIMULATOR: Tool = Tool { program: "niclab-sim", what: "the simulator" 
 pub enum ToolError {
     /// There is neither a source tree nor an installation.
     #[error(
-        "cannot find {program}: it is not in {}, and cannot be built, because {why}; build niclab in its source \
-         tree, or set NICLAB_PROGRAMS to a folder that contains it",
-        beside.display()
+        "cannot find {program}: it is not in {}, and niclab does not build it, because {why}; build niclab in its \
+         source tree, or set NICLAB_PROGRAMS to a folder that contains {program}",
+        folder.display()
     )]
     Missing {
         /// The program.
         program: &'static str,
-        /// The folder in which it should be.
-        beside: PathBuf,
-        /// Why it cannot be built.
+        /// The folder that does not contain it.
+        folder: PathBuf,
+        /// Why niclab does not build it.
         why: String,
     },
-    /// Cargo does not start.
-    #[error("cannot start cargo: {0}; is the Rust toolchain in PATH?")]
+    /// Cargo cannot be started.
+    #[error("cannot start cargo: {0}; install the Rust toolchain, or add it to PATH")]
     Cargo(#[source] io::Error),
     /// Cargo failed.
     #[error("cargo cannot build {what}:\n{output}")]
     Build {
-        /// What was to be built.
+        /// Name of the program or programs in messages.
         what: &'static str,
         /// Cargo's output.
         output: String,
@@ -81,17 +83,18 @@ impl Programs {
     /// [`ToolError`].
     pub fn locate(offline: bool, progress: &dyn Progress) -> Result<Self, ToolError> {
         if let Some(folder) = env::var_os("NICLAB_PROGRAMS").filter(|folder| !folder.is_empty()) {
-            return Self::beside(Path::new(&folder), "NICLAB_PROGRAMS names this folder");
+            return Self::in_folder(Path::new(&folder), NO_BUILD_REASON);
         }
         let own = env::current_exe().map_err(ToolError::Cargo)?;
         let folder = own.parent().unwrap_or(Path::new("/"));
         match SourceTree::find(&own) {
             Ok(tree) => tree.build(offline, progress),
-            Err(why) => Self::beside(folder, &why),
+            Err(why) => Self::in_folder(folder, &why),
         }
     }
 
-    fn beside(folder: &Path, why: &str) -> Result<Self, ToolError> {
+    /// Finds all programs in `folder`; `why` is the reason why niclab does not build them.
+    fn in_folder(folder: &Path, why: &str) -> Result<Self, ToolError> {
         let guest = GUEST_PROGRAMS.into_iter().map(|program| find(program, folder, why));
         Ok(Self { guest: guest.collect::<Result<_, _>>()?, device: find(DEVICE, folder, why)? })
     }
@@ -103,7 +106,7 @@ impl Programs {
 /// [`ToolError`].
 pub fn locate(tool: Tool, offline: bool, progress: &dyn Progress) -> Result<PathBuf, ToolError> {
     if let Some(folder) = env::var_os("NICLAB_PROGRAMS").filter(|folder| !folder.is_empty()) {
-        return find(tool.program, Path::new(&folder), "NICLAB_PROGRAMS names this folder");
+        return find(tool.program, Path::new(&folder), NO_BUILD_REASON);
     }
     let own = env::current_exe().map_err(ToolError::Cargo)?;
     match SourceTree::find(&own) {
@@ -112,11 +115,11 @@ pub fn locate(tool: Tool, offline: bool, progress: &dyn Progress) -> Result<Path
     }
 }
 
-/// The daemon, if it is already built; this function builds nothing.
+/// Finds the daemon if it was already built. This function builds nothing.
 #[must_use]
 pub fn built_device() -> Option<PathBuf> {
     if let Some(folder) = env::var_os("NICLAB_PROGRAMS").filter(|folder| !folder.is_empty()) {
-        return find(DEVICE, Path::new(&folder), "NICLAB_PROGRAMS names this folder").ok();
+        return find(DEVICE, Path::new(&folder), NO_BUILD_REASON).ok();
     }
     let own = env::current_exe().ok()?;
     let folder = match SourceTree::find(&own) {
@@ -126,10 +129,10 @@ pub fn built_device() -> Option<PathBuf> {
     find(DEVICE, &folder, "it was not built yet").ok()
 }
 
-/// The program in this folder; `why` is the reason why it cannot be built.
+/// Finds a program in `folder`; `why` is the reason why niclab does not build it.
 fn find(program: &'static str, folder: &Path, why: &str) -> Result<PathBuf, ToolError> {
     let path = folder.join(program);
-    let missing = || ToolError::Missing { program, beside: folder.to_owned(), why: why.to_owned() };
+    let missing = || ToolError::Missing { program, folder: folder.to_owned(), why: why.to_owned() };
     if path.is_file() { Ok(path) } else { Err(missing()) }
 }
 
@@ -141,20 +144,22 @@ struct SourceTree {
 }
 
 impl SourceTree {
-    /// The tree, or the reason why there is none.
+    /// Finds the source tree and the target folder of the executable `own`. The error is the reason why this failed.
     fn find(own: &Path) -> Result<Self, String> {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = package.parent().filter(|root| root.join("Cargo.lock").is_file());
-        let root =
-            root.ok_or_else(|| format!("its source tree {} no longer exists", package.display()))?.to_owned();
-        // Cargo puts this mark into each target folder. A niclab elsewhere is an installed one.
+        let root = root
+            .ok_or_else(|| format!("niclab's source tree {} no longer exists", package.display()))?
+            .to_owned();
+        // Cargo creates this file in each target folder. A `niclab` outside a target folder is an installed one.
         let target = own.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
-        let target = target.ok_or("it does not run from a cargo target folder")?.to_owned();
+        let target = target.ok_or("this niclab does not run from a cargo target folder")?.to_owned();
         Ok(Self { root, target })
     }
 
     fn build(&self, offline: bool, progress: &dyn Progress) -> Result<Programs, ToolError> {
-        // A separate folder: the guests' flags differ, so cargo would rebuild everything at each change of flags.
+        // The guests' programs need other compiler flags than the host's. In one target folder, cargo would rebuild
+        // everything each time the flags change.
         let guest_target = self.target.join("guest");
         let mut guest = self.cargo(&guest_target, offline);
         guest.args(["--target", GUEST_TARGET, "-p", "niclab-agent", "-p", "niclab-tools"]);
@@ -162,8 +167,8 @@ impl SourceTree {
             guest.args(["--bin", program]);
         }
         guest.env("RUSTFLAGS", "-Ctarget-feature=+crt-static");
-        // They are unpacked into each guest's memory. Without symbols they take a quarter of the memory and of the boot
-        // time.
+        // The programs are unpacked into each guest's memory. Without symbols they take a quarter of the memory and of
+        // the boot time that they take with symbols.
         guest.envs([("CARGO_PROFILE_RELEASE_DEBUG", "false"), ("CARGO_PROFILE_RELEASE_STRIP", "symbols")]);
         run(guest, "the guests' programs", progress)?;
         run(self.host_program(DEVICE, offline), "the daemon", progress)?;
@@ -179,22 +184,23 @@ impl SourceTree {
         Ok(self.target.join("release").join(tool.program))
     }
 
-    /// Builds one program of the host. Cargo unifies the features of shared packages over all requested packages.
-    /// Requesting the whole workspace each time, as the `niclab` script does, keeps the features equal, so cargo builds
-    /// them once.
+    /// Prepares cargo to build one program of the host. A shared package gets the features that any requested package
+    /// needs, so cargo rebuilds it if the requested packages change. Like the `niclab` script, this function always
+    /// requests the whole workspace, so cargo builds shared packages only once.
     fn host_program(&self, program: &str, offline: bool) -> Command {
         let mut cargo = self.cargo(&self.target, offline);
         cargo.args(["--workspace", "--bin", program]);
         cargo
     }
 
+    /// Prepares a release build of the source tree in the folder `target`.
     fn cargo(&self, target: &Path, offline: bool) -> Command {
         let mut cargo = Command::new("cargo");
         cargo.current_dir(&self.root).args(["build", "--release", "--target-dir"]).arg(target);
         if offline {
             cargo.arg("--offline");
         }
-        // Flags for the build of niclab itself must not affect these builds.
+        // Variables that are set for the build of niclab itself must not affect these builds.
         for variable in ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_TARGET_DIR"] {
             cargo.env_remove(variable);
         }
@@ -202,12 +208,12 @@ impl SourceTree {
     }
 }
 
-/// Whether this line of cargo's output means that cargo waits for a lock, which may take minutes.
+/// Whether this line of cargo's output says that cargo waits for a lock. The wait may take minutes.
 fn is_waiting(line: &str) -> bool {
     line.starts_with("Blocking waiting for file lock")
 }
 
-/// Runs cargo, and reports its output as progress.
+/// Runs cargo to build `what`, and shows its output as progress.
 fn run(mut cargo: Command, what: &'static str, progress: &dyn Progress) -> Result<(), ToolError> {
     use io::{BufRead, BufReader};
     cargo.env("CARGO_TERM_COLOR", "never").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -224,17 +230,17 @@ fn run(mut cargo: Command, what: &'static str, progress: &dyn Progress) -> Resul
         .map_while(Result::ok)
     {
         let line = line.trim();
-        // If nothing is to be built, cargo prints one line, which is not shown.
-        let is_work = ["Compiling", "Downloading", "Downloaded"].iter().any(|word| line.starts_with(word));
-        if is_work && !std::mem::replace(&mut announced, true) {
+        // Cargo prints other lines even if nothing needs to be built. They are not shown.
+        let is_build_step =
+            ["Compiling", "Downloading", "Downloaded"].iter().any(|word| line.starts_with(word));
+        if is_build_step && !std::mem::replace(&mut announced, true) {
             progress.started(what);
         }
-        if is_work {
+        if is_build_step {
             progress.detail(what, line);
         }
         if is_waiting(line) {
-            progress
-                .note(&format!("{what}: another cargo is at work ({line}); this one waits until it ends"));
+            progress.note(&format!("{what}: another cargo is at work ({line}); niclab waits until it ends"));
         }
         output += line;
         output.push('\n');
@@ -253,10 +259,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_program_is_named_with_the_fix() {
+    fn error_names_the_missing_program_the_reason_and_the_fix() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("niclab-agent"), "").unwrap();
-        let error = Programs::beside(folder.path(), "reason").unwrap_err().to_string();
+        let error = Programs::in_folder(folder.path(), "reason").unwrap_err().to_string();
         assert!(
             error.contains("niclab-perf") && error.contains("reason") && error.contains("NICLAB_PROGRAMS"),
             "{error}"
@@ -290,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn this_test_runs_in_a_source_tree_and_a_copy_does_not() {
+    fn only_a_niclab_in_a_target_folder_has_a_source_tree() {
         let own = env::current_exe().unwrap();
         let tree = SourceTree::find(&own).unwrap();
         assert!(tree.root.join("cluster/Cargo.toml").is_file());

@@ -1409,8 +1409,8 @@ int niclab_match_counter(niclab_match_port *port,
                          int64_t timeout_us);
 
 /**
- * Deregisters memory. After the call the NIC does not access it any more. Match entries that use it are unlinked
- * without events. Null is ignored.
+ * Deregisters memory. The NIC does not access the memory after the call. It unlinks match entries that use the
+ * memory, without an event. The call ignores a null pointer.
  *
  * # Safety
  *
@@ -1419,7 +1419,7 @@ int niclab_match_counter(niclab_match_port *port,
 void niclab_region_release(niclab_region *region);
 
 /**
- * Returns the address of a region's memory; null for null.
+ * Returns the address of a region's memory, or null if `region` is null.
  *
  * # Safety
  *
@@ -1428,7 +1428,7 @@ void niclab_region_release(niclab_region *region);
 void *niclab_region_memory(const niclab_region *region);
 
 /**
- * Returns the number of bytes of a region; 0 for null.
+ * Returns the size of a region in bytes, or 0 if `region` is null.
  *
  * # Safety
  *

@@ -1,4 +1,4 @@
-//! The services that a port needs from its environment.
+//! The operations of a port that its pages cannot do: doorbell, interrupts, and requests to the device.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -17,23 +17,23 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::memory::Doorbell;
 use crate::{Address, Error, Memory};
 
-/// The services of an open port other than its pages: doorbell, interrupts and requests.
+/// The operations of an open port that its pages cannot do: doorbell, interrupts, and requests to the device.
 ///
-/// The kernel driver's character device implements it, and so can a test or a device daemon in this process.
-/// Dropping it closes the port.
+/// In a guest, the kernel driver's character device provides them. A test, or a device daemon in this process, may
+/// provide them instead. The port is closed when this value is dropped.
 pub trait Backing: Send + Sync {
-    /// Name of the device, for messages.
+    /// The device's name, for error messages.
     fn name(&self) -> &str;
 
-    /// Rings the doorbell. Called after the store that it announces is visible.
+    /// Rings the doorbell, which notifies the card of a store. The caller has made that store visible first.
     fn ring(&self);
 
-    /// Returns the interrupts for this port since the last call. Sleeps up to `timeout` for the first one. Returns 0 if
-    /// no interrupt or a signal arrived.
+    /// Returns the number of this port's interrupts since the last call. If there are none, sleeps until the first one,
+    /// at most for `timeout`. Returns 0 if the timeout passes or a signal interrupts the sleep.
     ///
     /// # Errors
     ///
-    /// [`Error::DeviceGone`] if the device is known to be gone.
+    /// [`Error::DeviceGone`] if the implementation already knows that the device is gone.
     fn wait_interrupts(&self, timeout: Duration) -> Result<u64, Error>;
 
     /// Checks whether the device is alive.
@@ -43,7 +43,7 @@ pub trait Backing: Send + Sync {
     /// [`Error::DeviceGone`] if it does not answer within its control timeout.
     fn check(&self) -> Result<(), Error>;
 
-    /// Sets where the port sends.
+    /// Sets the destination of the port's messages.
     ///
     /// # Errors
     ///
@@ -57,14 +57,14 @@ pub trait Backing: Send + Sync {
     /// [`Error::Refused`], [`Error::DeviceGone`].
     fn authorize(&self, source: Address, credits: u32) -> Result<(), Error>;
 
-    /// Revokes that authorization.
+    /// Revokes the authorization of `source`.
     ///
     /// # Errors
     ///
     /// [`Error::Refused`], [`Error::DeviceGone`].
     fn revoke(&self, source: Address) -> Result<(), Error>;
 
-    /// Allocates zeroed pages of at least `bytes` bytes, for [`Backing::register`].
+    /// Allocates zeroed pages, at least `bytes` bytes in total, for [`Backing::register`].
     ///
     /// # Errors
     ///
@@ -73,22 +73,24 @@ pub trait Backing: Send + Sync {
         Memory::pages(bytes).map_err(|source| Error::NoMemory { bytes, source })
     }
 
-    /// Registers memory with the device for the port. Returns the region's name. The caller keeps the memory until
-    /// [`Backing::deregister`] succeeded, and forever if it does not succeed.
+    /// Registers memory with the device, as a region of this port. Returns the region's number. The device may access
+    /// the memory until [`Backing::deregister`] has succeeded. The caller must not free the memory before that, and
+    /// must never free it if [`Backing::deregister`] fails.
     ///
     /// # Errors
     ///
     /// [`Error::Refused`], [`Error::DeviceGone`].
     fn register(&self, memory: &Memory) -> Result<u32, Error>;
 
-    /// Ends a registration. After success the device does not access the memory any more.
+    /// Ends the registration of a region. After success the device no longer accesses the memory.
     ///
     /// # Errors
     ///
     /// [`Error::Refused`], [`Error::DeviceGone`].
     fn deregister(&self, region: u32) -> Result<(), Error>;
 
-    /// Changes the rules by which the device interrupts for the port. The port in `rules` is zero.
+    /// Changes the conditions under which the device interrupts for the port. The caller sets `rules.port` to zero:
+    /// the implementation fills in its own port.
     ///
     /// # Errors
     ///
@@ -98,7 +100,7 @@ pub trait Backing: Send + Sync {
         Err(request_error(self.name(), Errno::EOPNOTSUPP, "change the interrupt rules".into()))
     }
 
-    /// Creates a group of these nodes, or removes the group if `nodes` is empty.
+    /// Creates a group of these nodes for collective operations, or removes the group if `nodes` is empty.
     ///
     /// # Errors
     ///
@@ -108,7 +110,8 @@ pub trait Backing: Send + Sync {
         Err(request_error(self.name(), Errno::EOPNOTSUPP, format!("create or remove group {group}")))
     }
 
-    /// Sets where the device stores the payload of messages. The port in `payload` is zero.
+    /// Sets the part of a region into which the device stores the payload of messages for the port. The caller sets
+    /// `payload.port` to zero: the implementation fills in its own port.
     ///
     /// # Errors
     ///
@@ -118,7 +121,8 @@ pub trait Backing: Send + Sync {
         Err(request_error(self.name(), Errno::EOPNOTSUPP, "set a payload region".into()))
     }
 
-    /// Lets memory messages write to a region, or revokes that. The port in `expose` is zero.
+    /// Permits memory messages, by which other nodes write into a region of the port, or revokes the permission. The
+    /// caller sets `expose.port` to zero: the implementation fills in its own port.
     ///
     /// # Errors
     ///
@@ -130,7 +134,7 @@ pub trait Backing: Send + Sync {
 }
 
 mod requests {
-    //! System calls of `niclab_abi::ioctl`, each with the type of its argument.
+    //! The `ioctl` requests of `niclab_abi::ioctl`, each with the type of its argument.
     use super::{
         ChannelExpose, ChannelPayload, GroupOf, IOCTL_AUTHORIZE, IOCTL_CHANNEL_EXPOSE, IOCTL_CHANNEL_PAYLOAD,
         IOCTL_CHECK, IOCTL_DEREGISTER, IOCTL_GROUP, IOCTL_REGISTER, IOCTL_REVOKE, IOCTL_ROUTE, IOCTL_RULES,
@@ -148,16 +152,16 @@ mod requests {
     nix::ioctl_write_ptr_bad!(expose, IOCTL_CHANNEL_EXPOSE, ChannelExpose);
 }
 
-/// A port of the kernel driver: an open file of the character device that owns it.
+/// A port of the kernel driver. Each open file of the character device owns one port.
 pub(crate) struct CharacterDevice {
     name: String,
-    /// Owns the port; the driver closes it with the file.
+    /// Owns the port: the driver closes the port when this file is closed.
     file: File,
     doorbell: Doorbell,
 }
 
 impl CharacterDevice {
-    /// Takes ownership of `file`, which has opened a port.
+    /// Takes ownership of a file through which the caller has opened a port.
     pub(crate) fn new(name: String, file: File) -> Result<Self, Error> {
         let doorbell = Doorbell::map(&file, MAP_DOORBELL).map_err(|source| Error::Refused {
             device: name.clone(),
@@ -223,7 +227,7 @@ impl Backing for CharacterDevice {
 
     fn route(&self, target: Address) -> Result<(), Error> {
         let peer = Peer { node: target.node, port: target.port, ..Peer::default() };
-        // SAFETY: the request reads `peer`, which lives during the call.
+        // SAFETY: the request reads `peer`, which outlives the call.
         let result = unsafe { requests::route(descriptor(&self.file), &raw const peer) };
         self.result(result, || format!("route to {target}"))
     }
@@ -245,8 +249,8 @@ impl Backing for CharacterDevice {
     fn register(&self, memory: &Memory) -> Result<u32, Error> {
         let bytes = memory.bytes() as u64;
         let mut registration = Registration { address: memory.address(), bytes, ..Registration::default() };
-        // SAFETY: the request reads and writes `registration`, which lives during the call. The device accesses the
-        // memory that it names; `Memory` allows that, because its words are atomics, and the caller keeps the memory.
+        // SAFETY: the request reads and writes `registration`, which outlives the call. Later the device accesses
+        // `memory`. That is sound, because the words of a `Memory` are atomics, and the caller does not free it.
         let result = unsafe { requests::register(descriptor(&self.file), &raw mut registration) };
         self.result(result, || format!("register {bytes} bytes of memory (more than `ulimit -l` allows?)"))?;
         Ok(registration.region)
@@ -268,7 +272,7 @@ impl Backing for CharacterDevice {
     fn set_group(&self, group: u32, nodes: &[u32]) -> Result<(), Error> {
         let members = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
         let argument = GroupOf { group, members, nodes: nodes.as_ptr().expose_provenance() as u64 };
-        // SAFETY: as in `route`; the request also reads the nodes, which live during the call.
+        // SAFETY: as in `route`; the request also reads `nodes`, which outlives the call.
         let result = unsafe { requests::group(descriptor(&self.file), &raw const argument) };
         self.result(result, || match members {
             0 => format!("remove group {group}"),
@@ -289,7 +293,7 @@ impl Backing for CharacterDevice {
     }
 }
 
-/// The file's descriptor, in the type of the request macros.
+/// The file's descriptor, with the type that nix's `ioctl` macros need.
 pub(crate) fn descriptor(file: &File) -> std::ffi::c_int {
     use std::os::fd::AsRawFd as _;
     file.as_raw_fd()

@@ -1,4 +1,4 @@
-//! Ports that post messages, in Rust and through the C interface, on a small device that loops each message back.
+//! The INIC library and its C interface, on a loopback device that returns each message to its sender.
 
 use std::collections::{HashMap, VecDeque};
 use std::ptr::null_mut;
@@ -37,34 +37,41 @@ fn load(memory: &Memory, word: usize) -> u64 {
 /// The device's internal state.
 #[derive(Default)]
 struct State {
+    /// Number of posts that the device has taken from the requester page.
     taken: u64,
+    /// Number of events that it has written.
     events: u64,
     regions: HashMap<u32, Memory>,
-    named: u32,
+    /// The region name given last; names start at 1.
+    last_region: u32,
+    /// Posted receives that no message has used, the oldest first.
     receives: VecDeque<ReceiveCommand>,
     rules: Option<PostRules>,
     groups: HashMap<u32, Vec<u32>>,
 }
 
-/// A device that loops each message back. It processes posts inside its doorbell call.
+/// A device that returns each message to its sender. Its doorbell call processes all posts before it returns.
 struct Loopback {
     requester: Memory,
     status: Memory,
+    /// The receive queue, to which the device writes its events.
     records: Memory,
     state: Mutex<State>,
 }
 
 impl Loopback {
-    fn tell(&self, state: &mut State, event: &PostEvent, kind: u32, result: u32) {
+    /// Writes an event to the next slice of the receive queue.
+    fn report(&self, state: &mut State, event: &PostEvent, kind: u32, result: u32) {
         let first = (state.events as usize % SLICES) * SLICE_WORDS;
         state.events += 1;
         let event = PostEvent { status: post_event_status(kind, result, state.events as u32), ..*event };
         let words: [u64; SLICE_WORDS] = to_words(&event);
-        for (place, word) in self.records.words()[first..].iter().zip(words) {
-            place.store(word, Ordering::Release);
+        for (slot, word) in self.records.words()[first..].iter().zip(words) {
+            slot.store(word, Ordering::Release);
         }
     }
 
+    /// Stores a message in the oldest posted receive, and reports both ends. `code` has the flags of the post.
     fn send(&self, state: &mut State, send: &SendCommand, code: u32) {
         let SendCommand { user, region, node, offset, bytes, .. } = *send;
         let mut data = vec![0; bytes as usize];
@@ -72,29 +79,29 @@ impl Loopback {
         let event = PostEvent { user, bytes, source, ..PostEvent::default() };
         assert!(state.regions[&region].copy_out(offset as usize, &mut data));
         if code & POST_TELL_SENT != 0 {
-            self.tell(state, &event, POST_EVENT_SENT, POST_OK);
+            self.report(state, &event, POST_EVENT_SENT, POST_OK);
         }
-        let receive = state.receives.pop_front().expect("room was posted");
+        let receive = state.receives.pop_front().expect("a receive is posted");
         data.truncate(receive.bytes as usize);
         assert!(state.regions[&receive.region].copy_in(receive.offset as usize, &data));
         let moved_bytes = data.len() as u64;
         let event = PostEvent { user: receive.user, bytes, moved_bytes, source, ..PostEvent::default() };
         let result = u32::from(moved_bytes < bytes);
-        self.tell(state, &event, POST_EVENT_RECEIVED, result);
+        self.report(state, &event, POST_EVENT_RECEIVED, result);
     }
 }
 
 impl Loopback {
-    /// Completes a group's operation, if the group exists.
-    fn done(&self, state: &mut State, user: u64, group: u32, bytes: u64) {
+    /// Reports a group operation as done, or with [`POST_LEFT`] if the group does not exist.
+    fn complete_group_operation(&self, state: &mut State, user: u64, group: u32, bytes: u64) {
         let result = if state.groups.contains_key(&group) { POST_OK } else { POST_LEFT };
         let event =
             PostEvent { user, bytes, moved_bytes: bytes, source: group.into(), ..PostEvent::default() };
-        self.tell(state, &event, POST_EVENT_DONE, result);
+        self.report(state, &event, POST_EVENT_DONE, result);
     }
 }
 
-/// The backing of the port.
+/// The loopback device, as a port's backing.
 struct Device(Arc<Loopback>);
 
 impl Backing for Device {
@@ -103,7 +110,7 @@ impl Backing for Device {
     }
 
     fn ring(&self) {
-        let mut state = self.0.state.lock().expect("no panic");
+        let mut state = self.0.state.lock().expect("not poisoned");
         loop {
             let sequence = state.taken as u32 + 1;
             let first = slot_of(sequence) as usize * SLOT_WORDS;
@@ -123,22 +130,22 @@ impl Backing for Device {
                 }
                 POST_BARRIER => {
                     let BarrierCommand { user, group, .. } = from_words(&slot[..10]).expect("ten words");
-                    self.0.done(&mut state, user, group, 0);
+                    self.0.complete_group_operation(&mut state, user, group, 0);
                 }
                 POST_MULTICAST => {
                     let command = from_words(&slot[..10]).expect("ten words");
                     let MulticastCommand { user, group, bytes, .. } = command;
-                    self.0.done(&mut state, user, group, bytes);
+                    self.0.complete_group_operation(&mut state, user, group, bytes);
                 }
                 POST_REDUCE => {
                     let command = from_words(&slot[..10]).expect("ten words");
                     let ReduceCommand { user, region, group, offset, bytes, operator, element } = command;
-                    // The result holds the operator and the element type, so the test sees what was posted.
-                    let made = [u64::from(operator), u64::from(element)].map(u64::to_le_bytes).concat();
-                    assert!(state.regions[&region].copy_in(offset as usize, &made[..bytes as usize]));
-                    self.0.done(&mut state, user, group, bytes);
+                    // The result holds the operator and the element type, so that the test can check what was posted.
+                    let result = [u64::from(operator), u64::from(element)].map(u64::to_le_bytes).concat();
+                    assert!(state.regions[&region].copy_in(offset as usize, &result[..bytes as usize]));
+                    self.0.complete_group_operation(&mut state, user, group, bytes);
                 }
-                other => panic!("command {other}"),
+                other => panic!("unknown command {other}"),
             }
         }
     }
@@ -152,37 +159,37 @@ impl Backing for Device {
     }
 
     fn route(&self, _: Address) -> Result<(), Error> {
-        panic!("the port sends to every node")
+        panic!("an INIC port sends to every node, without a route")
     }
 
     fn authorize(&self, _: Address, _: u32) -> Result<(), Error> {
-        panic!("every node sends to the port")
+        panic!("an INIC port receives from every node, without authorization")
     }
 
     fn revoke(&self, _: Address) -> Result<(), Error> {
-        panic!("every node sends to the port")
+        panic!("an INIC port receives from every node, without authorization")
     }
 
     fn register(&self, memory: &Memory) -> Result<u32, Error> {
-        let mut state = self.0.state.lock().expect("no panic");
-        state.named += 1;
-        let name = state.named;
+        let mut state = self.0.state.lock().expect("not poisoned");
+        state.last_region += 1;
+        let name = state.last_region;
         state.regions.insert(name, memory.clone());
         Ok(name)
     }
 
     fn deregister(&self, region: u32) -> Result<(), Error> {
-        self.0.state.lock().expect("no panic").regions.remove(&region);
+        self.0.state.lock().expect("not poisoned").regions.remove(&region);
         Ok(())
     }
 
     fn set_rules(&self, rules: &PostRules) -> Result<(), Error> {
-        self.0.state.lock().expect("no panic").rules = Some(*rules);
+        self.0.state.lock().expect("not poisoned").rules = Some(*rules);
         Ok(())
     }
 
     fn set_group(&self, group: u32, nodes: &[u32]) -> Result<(), Error> {
-        let mut state = self.0.state.lock().expect("no panic");
+        let mut state = self.0.state.lock().expect("not poisoned");
         if nodes.is_empty() {
             state.groups.remove(&group)
         } else {
@@ -223,112 +230,127 @@ fn port_with_device() -> (Port, Arc<Loopback>) {
 }
 
 #[test]
-fn message_lands_in_the_receive_posted_first() {
+fn message_is_stored_in_the_oldest_posted_receive() {
     let mut port = port();
     let [from, to] = [0, 1].map(|_| port.allocate(4096).expect("memory"));
-    // More than the page and the queue hold.
+    // Enough rounds that the slots of the requester page and of the receive queue are reused.
     for number in 0..100_u64 {
         let text = number.to_le_bytes();
-        from.write(20, &text).expect("within");
+        from.write(20, &text).expect("inside the region");
         for user in [7, 8] {
-            let receive = Receive::new(to.span(100..112).expect("within")).user(user).interrupt();
-            port.launch(&receive, LIMIT).expect("room");
+            let receive = Receive::new(to.span(100..112).expect("inside the region")).user(user).interrupt();
+            port.launch(&receive, LIMIT).expect("a free slot");
         }
-        let send = Send::new(3, from.span(20..28).expect("within")).user(9);
-        assert_eq!(port.launch(&send.tell_sent(), LIMIT).expect("room"), 4 * number + 3);
-        port.launch(&send, LIMIT).expect("room");
+        let send = Send::new(3, from.span(20..28).expect("inside the region")).user(9);
+        assert_eq!(port.launch(&send.tell_sent(), LIMIT).expect("a free slot"), 4 * number + 3);
+        port.launch(&send, LIMIT).expect("a free slot");
         let events = [(); 3].map(|()| port.event(LIMIT).expect("an event"));
         let seen = events.map(|event| (event.kind, event.user, event.node, event.moved_bytes));
         let received = |user| (Kind::Received, user, 3, 8);
         assert_eq!(seen, [(Kind::Sent, 9, 3, 0), received(7), received(8)]);
         assert_eq!(port.try_event(), None);
         let mut read = [0; 8];
-        to.read(100, &mut read).expect("within");
+        to.read(100, &mut read).expect("inside the region");
         assert_eq!(read, text);
     }
 }
 
 #[test]
-fn held_commands_share_a_doorbell_per_page_of_slots() {
+fn held_commands_share_one_doorbell_until_no_slot_is_free() {
     let (mut port, device) = port_with_device();
     let region = port.allocate(4096).expect("memory");
-    let receive = Receive::new(region.span(0..8).expect("within"));
-    let mut taken_of = |count: u32| {
-        let taken = || device.state.lock().expect("no panic").taken;
+    let receive = Receive::new(region.span(0..8).expect("inside the region"));
+    // Posts while doorbells are held. Returns how many posts the device has taken before and after `tell`.
+    let mut post_held = |count: u32| {
+        let taken = || device.state.lock().expect("not poisoned").taken;
         let before = taken();
         port.hold();
         (0..count).for_each(|_| {
-            port.launch(&receive, LIMIT).expect("room");
+            port.launch(&receive, LIMIT).expect("a free slot");
         });
-        let told = taken() - before;
+        let taken_while_held = taken() - before;
         port.tell();
-        (told, taken() - before)
+        (taken_while_held, taken() - before)
     };
-    assert_eq!(taken_of(5), (0, 5));
-    // No slot is freed of which the device does not know.
+    assert_eq!(post_held(5), (0, 5));
+    // The library reads the status line only when it knows of no free slot. Five slots still count as occupied, so it
+    // must ring the doorbell after SLOTS - 5 posts: the device frees only slots of which it was notified.
     let (slots, more) = (u64::from(SLOTS), u64::from(SLOTS) + 3);
-    assert_eq!(taken_of(SLOTS + 3), (slots - 5, more), "five were not known to be free");
-    assert_eq!(taken_of(0), (0, 0));
-    port.launch(&receive, LIMIT).expect("room");
-    assert_eq!(device.state.lock().expect("no panic").taken, 5 + more + 1, "notified at once again");
+    assert_eq!(
+        post_held(SLOTS + 3),
+        (slots - 5, more),
+        "the doorbell rings when no slot is known to be free"
+    );
+    assert_eq!(post_held(0), (0, 0));
+    port.launch(&receive, LIMIT).expect("a free slot");
+    assert_eq!(
+        device.state.lock().expect("not poisoned").taken,
+        5 + more + 1,
+        "each post rings the doorbell again"
+    );
 }
 
 #[test]
-fn foreign_memory_and_bad_lengths_are_refused_before_posting() {
+fn invalid_commands_are_refused_before_they_are_posted() {
     let (mut port, other) = (port(), port());
     let (own, foreign) = (port.allocate(64).expect("memory"), other.allocate(64).expect("memory"));
     let refused = |result: Result<u64, Error>| matches!(result, Err(Error::BadValue { .. }));
     assert!(refused(port.launch(&Send::new(0, foreign.all()), LIMIT)));
     assert!(refused(port.launch(&Receive::new(foreign.all()), LIMIT)));
-    assert!(refused(port.launch(&Receive::new(own.span(0..6).expect("within")), LIMIT)));
+    assert!(refused(port.launch(&Receive::new(own.span(0..6).expect("inside the region")), LIMIT)));
     assert!(refused(port.launch(&Send::new(1 << 16, own.all()), LIMIT)));
     assert_eq!(port.commands().launched(), 0);
 }
 
 #[test]
-fn groups_are_made_asked_and_dropped() {
+fn group_operations_succeed_until_the_group_is_dropped() {
     let (mut port, device) = port_with_device();
     let region = port.allocate(4096).expect("memory");
-    let groups = || device.state.lock().expect("no panic").groups.clone();
+    let groups = || device.state.lock().expect("not poisoned").groups.clone();
     port.make_group(9, &[4, 3]).expect("a group");
     assert_eq!(groups(), HashMap::from([(9, vec![4, 3])]));
     assert!(matches!(port.make_group(9, &[]), Err(Error::BadValue { .. })));
-    let span = region.span(8..24).expect("within");
-    port.launch(&Barrier::new(9).user(1), LIMIT).expect("room");
-    port.launch(&Multicast::new(9, span).user(2).interrupt(), LIMIT).expect("room");
+    let span = region.span(8..24).expect("inside the region");
+    port.launch(&Barrier::new(9).user(1), LIMIT).expect("a free slot");
+    port.launch(&Multicast::new(9, span).user(2).interrupt(), LIMIT).expect("a free slot");
     let reduce = Reduce::new(9, span, Operator::Min, Element::Unsigned32).user(3);
-    port.launch(&reduce, LIMIT).expect("room");
+    port.launch(&reduce, LIMIT).expect("a free slot");
     for (user, bytes) in [(1, 0), (2, 16), (3, 16)] {
         let event = port.event(LIMIT).expect("an event");
         assert_eq!((event.kind, event.outcome, event.node), (Kind::Done, Outcome::Done, 9));
         assert_eq!((event.user, event.bytes, event.moved_bytes), (user, bytes, bytes));
     }
-    let mut made = [0; 16];
-    region.read(8, &mut made).expect("within");
-    assert_eq!(made, [2, 3].map(u64::to_le_bytes).concat()[..]);
-    port.drop_group(9).expect("there is one");
+    let mut result = [0; 16];
+    region.read(8, &mut result).expect("inside the region");
+    assert_eq!(result, [2, 3].map(u64::to_le_bytes).concat()[..]);
+    port.drop_group(9).expect("the group exists");
     assert_eq!(groups(), HashMap::new());
-    port.launch(&Barrier::new(9), LIMIT).expect("room");
+    port.launch(&Barrier::new(9), LIMIT).expect("a free slot");
     assert_eq!(port.event(LIMIT).expect("an event").outcome, Outcome::Left);
-    let rules = |rules: &Rules| {
-        port.set_rules(rules).expect("taken");
-        device.state.lock().expect("no panic").rules.expect("the rules are set")
-    };
-    let none = PostRules { source: 0xffff, ..PostRules::default() };
-    assert_eq!(rules(&Rules::default()), none);
-    let all = Rules { chunk_bytes: 4096, at_end: true, min_message_bytes: 8, source: Some(2) };
-    let told = PostRules { port: 0, at_end: 1, rcv_chunk_size: 4096, min_message_bytes: 8, source: 2 };
-    assert_eq!(rules(&all), told);
 }
 
 #[test]
-fn c_programs_do_the_same() {
+fn rules_reach_the_device_with_their_defaults() {
+    let (port, device) = port_with_device();
+    let set = |rules: &Rules| {
+        port.set_rules(rules).expect("accepted");
+        device.state.lock().expect("not poisoned").rules.expect("the rules are set")
+    };
+    let defaults = PostRules { source: 0xffff, ..PostRules::default() };
+    assert_eq!(set(&Rules::default()), defaults);
+    let all = Rules { chunk_bytes: 4096, at_end: true, min_message_bytes: 8, source: Some(2) };
+    let expected = PostRules { port: 0, at_end: 1, rcv_chunk_size: 4096, min_message_bytes: 8, source: 2 };
+    assert_eq!(set(&all), expected);
+}
+
+#[test]
+fn c_interface_has_the_same_effects_as_the_rust_library() {
     let mut port = niclab_inic_port(port());
     let port = &raw mut port;
     let mut region = null_mut();
     let mut event =
         niclab_inic_event { user: 0, bytes: 0, moved_bytes: 0, message: 0, node: 0, kind: 0, result: 0 };
-    // SAFETY: all pointers point to values that live until the end.
+    // SAFETY: all pointers point to values that live until the end of the test.
     unsafe {
         assert_eq!(niclab_inic_number(port), 0);
         assert_eq!(niclab_inic_allocate(port, 100, &raw mut region), NICLAB_OK);
@@ -344,7 +366,11 @@ fn c_programs_do_the_same() {
             (event.kind, event.user, event.node, event.bytes, event.moved_bytes, event.result)
         };
         assert_eq!(next(), (NICLAB_INIC_SENT, 6, 1, 8, 0, 0));
-        assert_eq!(next(), (NICLAB_INIC_RECEIVED, 5, 1, 8, 4, 1), "cut");
+        assert_eq!(
+            next(),
+            (NICLAB_INIC_RECEIVED, 5, 1, 8, 4, 1),
+            "truncated to the four bytes that were posted"
+        );
         assert_eq!(memory.add(1).read(), 0xabcd);
         assert_eq!(niclab_inic_set_rules(port, 4096, true, 0, NICLAB_INIC_ANY_NODE), NICLAB_OK);
         assert_eq!(niclab_inic_group(port, 5, [3, 4].as_ptr(), 2), NICLAB_OK);

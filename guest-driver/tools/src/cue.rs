@@ -1,33 +1,33 @@
-//! Cues (barriers): a coordinated benchmark stops at each of them until its coordinator answers.
+//! Cues: barriers at which a coordinated benchmark waits until its coordinator (`niclab check`) answers.
 //!
-//! Between two cues the program sends only the benchmark's messages: no greeting, no farewell and no control request.
-//! So the coordinator can measure exactly these messages.
+//! Between two cues the program sends only the benchmark's messages: no hello or goodbye messages, and no control
+//! requests. So the coordinator measures exactly the benchmark's messages.
 
 use std::io::{self, BufRead};
 
 use crate::Failure;
 
-/// How the line of a cue begins.
+/// The start of a line that announces a cue. The name of the cue follows.
 pub const PREFIX: &str = "niclab-perf: cue ";
 
-/// The peer's messages can arrive.
+/// This end can receive its peer's messages.
 pub const CONNECTED: &str = "connected";
-/// The warm-up is over at this end.
+/// This end has completed the warm-up.
 pub const WARM: &str = "warm";
-/// The measured part is over at this end.
+/// This end has completed the measured part.
 pub const MEASURED: &str = "measured";
 
-/// Prints the cue and waits for the coordinator's answer: one line, with any content.
+/// Prints the cue to standard error, and waits for the coordinator's answer: one line of standard input, with any
+/// content.
 ///
 /// # Errors
 ///
-/// [`Failure::NotCoordinated`], or that of a stream.
+/// [`Failure::NotCoordinated`] if standard input ends; [`Failure::Write`] if reading or writing fails.
 pub fn wait(cue: &'static str) -> Result<(), Failure> {
-    let mut error = io::stderr().lock();
-    wait_over(cue, &mut error, &mut io::stdin().lock())
+    wait_with(cue, &mut io::stderr().lock(), &mut io::stdin().lock())
 }
 
-fn wait_over(cue: &'static str, out: &mut impl io::Write, answers: &mut impl BufRead) -> Result<(), Failure> {
+fn wait_with(cue: &'static str, out: &mut impl io::Write, answers: &mut impl BufRead) -> Result<(), Failure> {
     writeln!(out, "{PREFIX}{cue}")?;
     out.flush()?;
     let mut line = String::new();
@@ -42,14 +42,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cue_takes_one_line() {
+    fn each_cue_prints_one_line_and_waits_for_one_answer() {
         let mut answers = io::Cursor::new("go\ngo\n");
-        let mut said = Vec::new();
+        let mut printed = Vec::new();
         for cue in [CONNECTED, WARM] {
-            wait_over(cue, &mut said, &mut answers).expect("answered");
+            wait_with(cue, &mut printed, &mut answers).expect("the coordinator answered");
         }
-        assert_eq!(said, b"niclab-perf: cue connected\nniclab-perf: cue warm\n");
-        let error = wait_over(MEASURED, &mut said, &mut answers).expect_err("the end");
+        assert_eq!(printed, b"niclab-perf: cue connected\nniclab-perf: cue warm\n");
+        let error = wait_with(MEASURED, &mut printed, &mut answers).expect_err("the answers have ended");
         assert!(error.to_string().contains("`measured`"), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! A live run's model time follows from its programs, and not from the wall-clock order of their operations. A live
-//! shell in this process, with guests as threads that pause at random, is compared with the simulator.
+//! The model time of a live run depends on its programs, not on the wall-clock order of their operations. The tests
+//! compare a live shell in this process with the simulator. The live shell's guests are threads that pause at random.
 
 use niclab_abi::config::{FEATURE_LISTS, FEATURE_RINGS};
 use niclab_device::lab::{Lab, connect_ports};
@@ -12,14 +12,14 @@ fn workload(kind: WorkloadKind, count: u64, message_bytes: u32) -> Workload {
     Workload { count, message_bytes, ..Workload::new(kind) }
 }
 
-/// Two cards of the default model.
-fn two(workload: &Workload) -> SimConfig {
+/// A cluster of two cards of the default model.
+fn two_cards(workload: &Workload) -> SimConfig {
     config(NicModel::default(), 2, workload)
 }
 
-/// The same, with a changed configuration.
-fn two_on(workload: &Workload, change: impl FnOnce(&mut SimConfig)) -> SimConfig {
-    let mut config = two(workload);
+/// As [`two_cards`], after `change` has changed the configuration.
+fn two_cards_with(workload: &Workload, change: impl FnOnce(&mut SimConfig)) -> SimConfig {
+    let mut config = two_cards(workload);
     change(&mut config);
     config
 }
@@ -33,14 +33,14 @@ fn a_race_makes_the_model_time_an_estimate() {
     assert!(a.try_launch(&[1], [0, 0], 0) && b.try_launch(&[2], [0, 0], 0), "both programs send at once");
     let since = ask(&lab, &Request::Stats).since(&before);
     let raced: u64 = since.nodes.iter().map(|node| node.unordered).sum();
-    assert_eq!(raced, 1, "one message was posted before the other's message was stored");
+    assert_eq!(raced, 1, "one program posted while a message stored for it was still unread");
     let why = since.model.why_estimate.unwrap();
     assert!(!since.model.is_exact && why.contains("order of operations"), "{why}");
 }
 
 #[test]
-fn every_models_ping_pong_takes_the_simulators_model_time() {
-    // On models with descriptor rings, ports are the driver's, so programs run in guests only.
+fn ping_pong_takes_the_simulated_model_time_on_every_model() {
+    // On cards with descriptor rings, the guest's driver implements the ports, so programs need real guests.
     for model in NicModel::all().filter(|model| !model.has(FEATURE_RINGS)) {
         let workload = Workload { warmup: 30, ..workload(WorkloadKind::PingPong, 200, 16) };
         assert_same(&config(model, 2, &workload), None, 0..10, Pace::Free);
@@ -48,9 +48,10 @@ fn every_models_ping_pong_takes_the_simulators_model_time() {
 }
 
 #[test]
-fn a_warm_up_between_two_releases_keeps_the_model_time() {
+fn warm_up_that_ends_between_releases_keeps_the_model_time() {
+    // Programs release slices 64 at a time, so the measured part begins with 13 unreleased slices.
     assert_same(
-        &two(&Workload { warmup: 77, ..workload(WorkloadKind::PingPong, 300, 64) }),
+        &two_cards(&Workload { warmup: 77, ..workload(WorkloadKind::PingPong, 300, 64) }),
         None,
         20..25,
         Pace::Free,
@@ -58,15 +59,15 @@ fn a_warm_up_between_two_releases_keeps_the_model_time() {
 }
 
 #[test]
-fn a_stream_takes_the_simulators_model_time() {
-    assert_same(&two(&workload(WorkloadKind::Stream, 2_000, 16)), None, 0..10, Pace::Free);
+fn stream_takes_the_simulated_model_time() {
+    assert_same(&two_cards(&workload(WorkloadKind::Stream, 2_000, 16)), None, 0..10, Pace::Free);
 }
 
-/// On cards with lists, the receiver posts entries between messages, and the sender waits for a counter. Without
-/// lockstep, wall time decides between which messages this happens, and the card does not see when the sender read the
-/// counter. In lockstep the order is fixed.
+/// On cards with lists, the receiver posts entries while messages arrive, and the sender waits for a counter. Without
+/// lockstep, wall time decides between which messages an entry is posted, and the card does not see when the sender
+/// reads the counter. In lockstep, the order of these operations is fixed.
 #[test]
-fn a_stream_over_lists_is_exact_only_in_lockstep() {
+fn stream_over_lists_is_exact_only_in_lockstep() {
     for model in NicModel::all().filter(|model| model.has(FEATURE_LISTS)) {
         let config = config(model, 2, &workload(WorkloadKind::Stream, 200, 16));
         assert_same(&config, None, 0..10, Pace::Turns);
@@ -75,15 +76,15 @@ fn a_stream_over_lists_is_exact_only_in_lockstep() {
 }
 
 #[test]
-fn a_stream_waiting_for_credit_takes_the_simulators_model_time() {
-    let slow = |config: &mut SimConfig| config.profile.host.receive_ps.value = 1_500_000;
+fn stream_waiting_for_credit_takes_the_simulated_model_time() {
+    let slow_receiver = |config: &mut SimConfig| config.profile.host.receive_ps.value = 1_500_000;
     for slices in [8, 16, 64] {
         let workload = Workload { slices, ..workload(WorkloadKind::Stream, 500, 64) };
-        assert_same(&two_on(&workload, slow), None, 0..10, Pace::Free);
+        assert_same(&two_cards_with(&workload, slow_receiver), None, 0..10, Pace::Free);
     }
-    // More packets wait in the card than a page has slots, and the program sees free slots late.
-    let deep = |config: &mut SimConfig| {
-        slow(config);
+    // The card's FIFO holds more packets than the requester page has slots, and the program sees freed slots late.
+    let deep_fifo = |config: &mut SimConfig| {
+        slow_receiver(config);
         let words = Value::Numbers(vec![128, 0, 0, 0, 0, 0, 0, 0]);
         let cards = config.nodes.iter_mut();
         cards.for_each(|node| node.nic.set("fifo_words_per_port", words.clone()).unwrap());
@@ -91,17 +92,28 @@ fn a_stream_waiting_for_credit_takes_the_simulators_model_time() {
     };
     for slices in [8, 64] {
         let workload = Workload { slices, ..workload(WorkloadKind::Stream, 500, 8) };
-        assert_same(&two_on(&workload, deep), None, 0..10, Pace::Free);
+        assert_same(&two_cards_with(&workload, deep_fifo), None, 0..10, Pace::Free);
     }
-    // The wait for credit is so long that the simulated card requests credit. A live card does not know how long the
-    // wait is.
-    let raced = live(&two_on(&workload(WorkloadKind::Stream, 500, 8), deep), None, 0, Pace::Free);
+    // With 256 slices, the sender waits for credit longer than the card's first credit probe. The simulated card then
+    // requests the credit again. Wall time decides whether a live card does so, so the model time is an estimate.
+    let raced =
+        live(&two_cards_with(&workload(WorkloadKind::Stream, 500, 8), deep_fifo), None, 0, Pace::Free);
     assert!(raced.nodes[0].unordered > 0 && !raced.model.is_exact, "{raced:?}");
 }
 
 #[test]
-fn a_half_duplex_bus_keeps_the_model_time() {
-    let half = |config: &mut SimConfig| config.profile.bus.directions.value = 1;
-    assert_same(&two_on(&workload(WorkloadKind::PingPong, 200, 16), half), None, 0..5, Pace::Free);
-    assert_same(&two_on(&workload(WorkloadKind::Stream, 1_000, 64), half), None, 0..5, Pace::Free);
+fn half_duplex_bus_keeps_the_model_time() {
+    let half_duplex = |config: &mut SimConfig| config.profile.bus.directions.value = 1;
+    assert_same(
+        &two_cards_with(&workload(WorkloadKind::PingPong, 200, 16), half_duplex),
+        None,
+        0..5,
+        Pace::Free,
+    );
+    assert_same(
+        &two_cards_with(&workload(WorkloadKind::Stream, 1_000, 64), half_duplex),
+        None,
+        0..5,
+        Pace::Free,
+    );
 }

@@ -1,11 +1,13 @@
--- Mailbox's frames: a head, the number of the letter, its words, and a CRC-32 of all these.
+-- Frames of the Mailbox card: a header of two words, the words of the letter (a message), and a CRC-32 of all these. An
+-- acknowledgement is a frame without words, whose header has the number of the acknowledged letter.
 -- Loaded by niclab.lua. Wire format: device/model/src/models/mailbox/wire.rs.
 
+-- niclab.lua passes a table of shared functions to this file.
 local check_sequence = (...).crc32
 
 local PROTOCOL = 6
 local WORD_BYTES = 8
-local HEAD_BYTES = 16
+local HEADER_BYTES = 16
 local CHECK_BYTES = 4
 local KINDS = { [1] = "letter", [2] = "acknowledgement" }
 
@@ -16,12 +18,12 @@ local f = {
     kind = ProtoField.uint8("niclab_mailbox.kind", "Kind", base.DEC, KINDS, 0xf0),
     interrupt = ProtoField.bool("niclab_mailbox.interrupt", "Interrupt the receiver's host", 8, nil, 0x01),
     acknowledge = ProtoField.bool(
-        "niclab_mailbox.acknowledge", "Notify the program of the acknowledgement", 8, nil, 0x02),
+        "niclab_mailbox.acknowledge", "Notify the sender's program of the acknowledgement", 8, nil, 0x02),
     source_port = ProtoField.uint8("niclab_mailbox.source_port", "Source port"),
     target_port = ProtoField.uint8("niclab_mailbox.target_port", "Target port"),
     destination_node = ProtoField.uint16("niclab_mailbox.destination_node", "Destination node"),
     source_node = ProtoField.uint16("niclab_mailbox.source_node", "Source node"),
-    number = ProtoField.uint64("niclab_mailbox.number", "Letter"),
+    number = ProtoField.uint64("niclab_mailbox.number", "Number of the letter"),
     word = ProtoField.uint64("niclab_mailbox.word", "Word", base.HEX),
     check = ProtoField.uint32("niclab_mailbox.check", "CRC-32", base.HEX),
     check_ok = ProtoField.bool("niclab_mailbox.check_ok", "CRC-32 is right"),
@@ -31,15 +33,16 @@ mailbox.fields = f
 local bad_check = ProtoExpert.new(
     "niclab_mailbox.bad_check", "Wrong CRC-32", expert.group.CHECKSUM, expert.severity.ERROR)
 local bad_length = ProtoExpert.new(
-    "niclab_mailbox.bad_length", "Words do not fit the frame", expert.group.MALFORMED, expert.severity.ERROR)
+    "niclab_mailbox.bad_length", "Not a header, whole words and a CRC-32", expert.group.MALFORMED,
+    expert.severity.ERROR)
 mailbox.experts = { bad_check, bad_length }
 
 function mailbox.dissector(buffer, pinfo, root)
     pinfo.cols.protocol = "Mailbox"
     local tree = root:add(mailbox, buffer())
     local bytes = buffer:len()
-    local covered = bytes - CHECK_BYTES
-    if covered < HEAD_BYTES or covered % WORD_BYTES ~= 0 then
+    local covered_bytes = bytes - CHECK_BYTES
+    if covered_bytes < HEADER_BYTES or covered_bytes % WORD_BYTES ~= 0 then
         tree:add_proto_expert_info(bad_length)
         return bytes
     end
@@ -55,11 +58,12 @@ function mailbox.dissector(buffer, pinfo, root)
     tree:add(f.destination_node, buffer(4, 2))
     tree:add(f.source_node, buffer(6, 2))
     tree:add(f.number, buffer(8, 8))
-    for place = HEAD_BYTES, covered - WORD_BYTES, WORD_BYTES do
-        tree:add(f.word, buffer(place, WORD_BYTES))
+    for offset = HEADER_BYTES, covered_bytes - WORD_BYTES, WORD_BYTES do
+        tree:add(f.word, buffer(offset, WORD_BYTES))
     end
-    local check = buffer(covered, CHECK_BYTES)
-    local is_right = bit.tobit(check_sequence(buffer(0, covered))) == bit.tobit(check:uint())
+    local check = buffer(covered_bytes, CHECK_BYTES)
+    -- Functions of `bit` return signed numbers, so both sides must be converted.
+    local is_right = bit.tobit(check_sequence(buffer(0, covered_bytes))) == bit.tobit(check:uint())
     tree:add(f.check, check)
     tree:add(f.check_ok, check, is_right):set_generated()
     if not is_right then

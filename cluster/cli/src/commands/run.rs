@@ -39,16 +39,17 @@ use crate::arguments::{ReportFormat, RunArgs};
 /// The command if the user gives none.
 const DEMONSTRATION: [&str; 3] = ["niclab-perf", "demo", "--json"];
 
-/// The code if all commands succeeded, but the guests' debug kernel found a bug.
-const FOUND: u8 = 1;
+/// The exit code if all commands succeeded, but the guests' debug kernel found a bug.
+const KERNEL_BUG_FOUND: u8 = 1;
 
-/// Maximum size of a measurement's JSON, more than the demonstration prints. Other commands' output is not kept.
+/// Maximum bytes of `niclab-perf`'s JSON that niclab keeps for the report; the demonstration prints less. niclab prints
+/// all other output, and keeps none of it.
 const MAX_RESULT_BYTES: usize = 4 * 1024 * 1024;
 
-/// The code if all commands succeeded, but a node broke a rule and the cluster file makes that a failure.
+/// The exit code if all commands succeeded, but a node broke a rule and [`RuleChecking::is_failure`] holds.
 const RULE_BROKEN: u8 = 1;
 
-/// Stands for "no timeout".
+/// The timeout if the user gives none. A deadline at the largest `Duration` would overflow, so this is ten years.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The output files of a run, opened before the boot.
@@ -74,10 +75,11 @@ impl Outputs {
     }
 }
 
-/// Runs the commands; returns the first code that is not 0.
+/// Boots the cluster and runs the command on every node. Returns the first exit code of a command that is not 0, else
+/// the code of another failure, else 0.
 ///
 /// # Errors
-/// When a file cannot be written, the cluster cannot be booted, or the cluster ends before the commands.
+/// When a file cannot be written, the cluster cannot be booted, or the cluster ends before all commands have ended.
 pub fn run(args: &RunArgs) -> Result<u8> {
     let outputs = Outputs::open(args)?;
     let root = RuntimeRoot::locate()?;
@@ -91,7 +93,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     }
     let folder = root.claim(&name)?;
     if cluster.rules == RuleChecking::Stop {
-        // `niclab debug` needs the plan to find a guest that a broken rule stopped.
+        // During the run, `niclab debug` reads this plan to find the guest that was stopped because it broke a rule.
         folder.write(PLAN, &serde_json::to_string(&plan)?)?;
     }
     let (count, accelerator) = (plan.nodes.len(), plan.accelerator.clone());
@@ -107,10 +109,10 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     running.plan().drivers_in_use().iter().for_each(|line| eprintln!("niclab: {line}"));
     let result = commands_and_report(&mut running, args, outputs, &cluster, boot);
     if result.is_err() {
-        // The guests do not answer any more, but their consoles have the debug kernel's messages.
-        let watched = debug_kernel::look_at_consoles(running.plan());
-        if debug_kernel::is_anything_found(&watched) {
-            eprint!("{}", debug_kernel::text(&watched));
+        // The guests no longer answer, but the debug kernel has written its findings to their consoles.
+        let kernel_findings = debug_kernel::look_at_consoles(running.plan());
+        if debug_kernel::is_anything_found(&kernel_findings) {
+            eprint!("{}", debug_kernel::text(&kernel_findings));
         }
     }
     running.shut_down(false);
@@ -125,45 +127,49 @@ fn commands_and_report(
     cluster: &Cluster,
     boot: Duration,
 ) -> Result<u8> {
-    // The demonstration always has a report, a user's command only on request.
+    // The demonstration always prints a report. A user's command has a report only if an option asks for it.
     let format = args.report.or_else(|| args.command.is_empty().then_some(ReportFormat::Text));
     let is_wanted = format.is_some() || outputs.report.is_some();
     let measurement = is_wanted.then(|| Measurement::begin(running)).transpose()?;
-    // Inside the measured interval, so that the files show nothing outside of it.
+    // The observers run only inside the measured interval, so that their files contain only what the report measures.
     let watches = RunWatches::begin(outputs.watches, &running.plan().monitor_socket)?;
     let (mut commands, mut exit_code) = commands(running, args)?;
-    let files = watches.end();
+    let watch_files = watches.end();
     let readings = measurement.map(|measurement| measurement.end(running)).transpose()?;
-    // After everything that is measured.
-    let watched = debug_kernel::look(running)?;
-    eprint!("{}", debug_kernel::text(&watched));
-    if exit_code == 0 && debug_kernel::is_anything_found(&watched) {
-        exit_code = FOUND;
+    // Only after the measurement has ended, because querying the debug kernels would change its results.
+    let kernel_findings = debug_kernel::look(running)?;
+    eprint!("{}", debug_kernel::text(&kernel_findings));
+    if exit_code == 0 && debug_kernel::is_anything_found(&kernel_findings) {
+        exit_code = KERNEL_BUG_FOUND;
     }
     for (rank, end) in running.ended_nodes() {
         commands[*rank].node_ended(end);
-        // A node may end after its command succeeded.
+        // The run has failed even if the node's command succeeded before the node ended.
         exit_code = if exit_code == 0 { OWN_FAILURE } else { exit_code };
     }
     if let Some(file) = outputs.coverage {
         coverage::write(running, file)?;
     }
     if let Some(readings) = readings {
-        let report = readings.report(running, cluster, Outcome { boot, exit_code, commands, watched });
-        // An error of the file must not suppress the report on standard output.
+        let report = readings.report(
+            running,
+            cluster,
+            Outcome { boot, exit_code, commands, watched: kernel_findings },
+        );
+        // If the report's file cannot be written, niclab still prints the report on standard output.
         let written = outputs.report.map(|file| file.write(report.to_json().as_bytes())).transpose();
         print_report(format, &report)?;
         written?;
     }
-    for file in files? {
+    for file in watch_files? {
         eprintln!("niclab: {}", file.text());
     }
-    let is_broken = cluster.rules.is_on() && is_broken(running, format)?;
-    Ok(if is_broken && cluster.rules.is_failure() && exit_code == 0 { RULE_BROKEN } else { exit_code })
+    let has_broken_rule = cluster.rules.is_on() && has_broken_rule(running, format)?;
+    Ok(if has_broken_rule && cluster.rules.is_failure() && exit_code == 0 { RULE_BROKEN } else { exit_code })
 }
 
-/// Whether any node broke a rule. Prints the broken rules, unless a report as text contains them.
-fn is_broken(running: &RunningCluster, format: Option<ReportFormat>) -> Result<bool> {
+/// Whether any node broke a rule. Prints the broken rules, unless the report is printed as text, which contains them.
+fn has_broken_rule(running: &RunningCluster, format: Option<ReportFormat>) -> Result<bool> {
     let nodes = monitor::stats(&running.plan().monitor_socket)?.nodes;
     if format != Some(ReportFormat::Text) {
         eprint!("{}", rules_text(&nodes));
@@ -171,7 +177,8 @@ fn is_broken(running: &RunningCluster, format: Option<ReportFormat>) -> Result<b
     Ok(nodes.iter().any(|node| !node.broken_rules.is_empty()))
 }
 
-/// Runs the command on every node and waits for all of them.
+/// Runs the command on every node, and waits until all have ended. Returns the outcome for each node, and the first
+/// exit code that is not 0.
 fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<CommandOutcome>, u8)> {
     let is_demonstration = args.command.is_empty();
     let argv: Vec<String> =
@@ -184,17 +191,17 @@ fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<Command
     let timeout = args.timeout.map_or(FOREVER, Duration::from_secs);
     let deadline = Instant::now() + timeout;
     let mut codes: Vec<Option<Result<u8, String>>> = vec![None; running.plan().nodes.len()];
-    let mut first_bad = 0;
+    let mut first_error_code = 0;
     while codes.iter().any(Option::is_none) {
         let Some(event) = running.next_event(deadline)? else {
             return Err(running.with_consoles(Failure::TimedOut(timeout)).into());
         };
-        // Other events come from commands that read counters before; they have larger numbers.
+        // Commands that read guests' counters before may end only now. Their numbers are larger than all ranks.
         if let Event::CommandOver(rank, result) = event
             && rank < codes.len()
         {
-            if first_bad == 0 {
-                first_bad = *result.as_ref().unwrap_or(&OWN_FAILURE);
+            if first_error_code == 0 {
+                first_error_code = *result.as_ref().unwrap_or(&OWN_FAILURE);
             }
             if let Err(error) = &result
                 && !running.ended_nodes().contains_key(&rank)
@@ -205,19 +212,20 @@ fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<Command
             codes[rank] = Some(result);
         }
     }
-    let ended: Vec<Ended> = results.into_iter().map(|result| result.join().unwrap_or_default()).collect();
+    let ended: Vec<CommandEnd> =
+        results.into_iter().map(|result| result.join().unwrap_or_default()).collect();
     let failures: Vec<Option<ProgramFailure>> =
         marks.iter().zip(&ended).map(|(mark, ended)| mark.failure(ended.status?)).collect();
-    tell_failures(running, &failures);
+    print_failures(running, &failures);
     let nodes = running.plan().nodes.iter().zip(codes).zip(ended).zip(failures);
     let outcomes = nodes.map(|(((node, code), ended), failure)| {
         CommandOutcome::new(&node.name, code, &ended.output).failed(failure)
     });
-    Ok((outcomes.collect(), first_bad))
+    Ok((outcomes.collect(), first_error_code))
 }
 
-/// Prints how programs failed, and where the consoles are.
-fn tell_failures(running: &mut RunningCluster, failures: &[Option<ProgramFailure>]) {
+/// Prints how the command failed on each node, and the folder in which niclab keeps the consoles.
+fn print_failures(running: &mut RunningCluster, failures: &[Option<ProgramFailure>]) {
     let nodes = running.plan().nodes.iter().zip(failures);
     for (node, failure) in nodes.filter_map(|(node, failure)| Some((&node.name, failure.as_ref()?))) {
         eprintln!("niclab: {node}: the command failed: {}", failure.how);
@@ -229,27 +237,29 @@ fn tell_failures(running: &mut RunningCluster, failures: &[Option<ProgramFailure
     }
 }
 
-/// Whether the command is `niclab-perf` with JSON output, which becomes a part of the report.
+/// Whether the command is `niclab-perf` with JSON output. niclab includes that output in the report.
 fn is_measurement(argv: &[String]) -> bool {
     let program = argv.first().and_then(|program| Path::new(program).file_name());
     program.is_some_and(|name| name == DEMONSTRATION[0]) && argv.iter().any(|argument| argument == "--json")
 }
 
-/// The result of a command.
+/// The result of a command on one node.
 #[derive(Default)]
-struct Ended {
+struct CommandEnd {
+    /// Its standard output, if niclab keeps it for the report.
     output: Vec<u8>,
     /// The exit status, if the command started.
     status: Option<ExitStatus>,
 }
 
-/// Starts the command on every node.
+/// Starts the command on every node, each with a thread that relays its output. `to_stderr`: its standard output goes
+/// to standard error, because the report on standard output is JSON. `keep`: niclab keeps it for the report instead.
 fn start_all(
     running: &RunningCluster,
     argv: &[String],
     to_stderr: bool,
     keep: bool,
-) -> Vec<thread::JoinHandle<Ended>> {
+) -> Vec<thread::JoinHandle<CommandEnd>> {
     let width = running.plan().nodes.iter().map(|node| node.name.len()).max().unwrap_or(0);
     let nodes = running.plan().nodes.iter().zip(running.agents()).enumerate();
     nodes
@@ -273,17 +283,19 @@ struct Relay {
     rank: usize,
     stdout: Prefixer,
     stderr: Prefixer,
+    /// Whether its standard output goes to standard error.
     to_stderr: bool,
+    /// The standard output that niclab keeps for the report instead of printing it.
     kept: Option<Vec<u8>>,
 }
 
 impl Relay {
-    fn run(mut self, agent: &Arc<AgentClient>, exec: Exec, sender: &Sender<Event>) -> Ended {
+    fn run(mut self, agent: &Arc<AgentClient>, exec: Exec, sender: &Sender<Event>) -> CommandEnd {
         let mut status = None;
         let result = self.relay(agent, exec, &mut status).map_err(|error| error.to_string());
         // Sending fails only while the cluster shuts down.
         let _ = sender.send(Event::CommandOver(self.rank, result));
-        Ended { output: self.kept.unwrap_or_default(), status }
+        CommandEnd { output: self.kept.unwrap_or_default(), status }
     }
 
     fn relay(&mut self, agent: &Arc<AgentClient>, exec: Exec, status: &mut Option<ExitStatus>) -> Result<u8> {
@@ -304,6 +316,7 @@ impl Relay {
 
     fn print(&mut self, output: Output<'_>) -> io::Result<()> {
         match (output, &mut self.kept) {
+            // Output beyond the maximum is printed.
             (Output::Stdout(bytes), Some(kept)) if kept.len() + bytes.len() <= MAX_RESULT_BYTES => {
                 kept.extend(bytes);
                 Ok(())

@@ -5,26 +5,26 @@ use std::{fs, path::Path};
 use crate::support::niclab;
 
 #[test]
-fn own_profile_works_by_path_or_is_refused_with_line_and_fix() {
+fn profile_given_by_path_is_used_or_refused_with_line_and_fix() {
     let niclab = niclab();
     let path = |name: &str| niclab.folder().join(name).display().to_string();
     let (good, bad) = (path("good.toml"), path("bad.toml"));
     let bundled = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles/pcie4-100g.toml");
-    let own = fs::read_to_string(bundled).unwrap().replacen("pcie4-100g", "mine", 1);
-    fs::write(&good, &own).unwrap();
-    fs::write(&bad, own.replacen("clock_ps = { value = 4000", "clock_ps = { value = -4000", 1)).unwrap();
+    let valid = fs::read_to_string(bundled).unwrap().replacen("pcie4-100g", "mine", 1);
+    fs::write(&good, &valid).unwrap();
+    fs::write(&bad, valid.replacen("clock_ps = { value = 4000", "clock_ps = { value = -4000", 1)).unwrap();
 
     let accepted = niclab.run(["profile", "check", &good, "htx-200mhz", "ultra-200mhz-htx"]);
     assert!(accepted.status.success(), "{}", accepted.stderr);
-    let numbers = own.matches("{ value = ").count();
+    let numbers = valid.matches("{ value = ").count();
     assert!(accepted.stdout.contains(&format!("`mine`, {numbers} numbers")), "{}", accepted.stdout);
 
     let refused = niclab.run(["profile", "check", &bad, &good]);
     assert_eq!(refused.code(), 1);
-    assert!(refused.stdout.contains("`mine`"), "the valid profile is still checked");
-    let line = own.lines().position(|line| line.starts_with("clock_ps")).unwrap() + 1;
-    let complaint = refused.stderr;
-    assert!(complaint.contains(&format!("bad.toml:{line}:")) && complaint.contains("fix: "), "{complaint}");
+    assert!(refused.stdout.contains("`mine`"), "the valid profile is checked, too");
+    let line = valid.lines().position(|line| line.starts_with("clock_ps")).unwrap() + 1;
+    let message = refused.stderr;
+    assert!(message.contains(&format!("bad.toml:{line}:")) && message.contains("fix: "), "{message}");
 
     let shown = niclab.run(["profile", "show", &good, "--json"]);
     let json = shown.json();
@@ -65,11 +65,11 @@ fn list_counts_fitted_and_assumed_values() {
     assert_eq!(names, expected);
     let count = |entry: &serde_json::Value, key: &str| entry[key].as_u64().unwrap();
     for entry in json.as_array().unwrap() {
-        let chosen = count(entry, "fitted") + count(entry, "assumed");
-        assert!(count(entry, "numbers") > chosen && chosen > 0, "{entry}");
-        // These profiles have no published numbers to compare with.
-        let is_compared = !["match-500mhz", "match-150mhz", "match-750mhz", "pcie4-100g"]
+        let unsourced = count(entry, "fitted") + count(entry, "assumed");
+        assert!(count(entry, "numbers") > unsourced && unsourced > 0, "{entry}");
+        // These profiles have no published numbers that a value could be fitted to.
+        let has_fitted_values = !["match-500mhz", "match-150mhz", "match-750mhz", "pcie4-100g"]
             .contains(&entry["name"].as_str().unwrap());
-        assert_eq!(count(entry, "fitted") > 0, is_compared, "{entry}");
+        assert_eq!(count(entry, "fitted") > 0, has_fitted_values, "{entry}");
     }
 }

@@ -1,13 +1,14 @@
 //! The faults of a link, sampled from a seed.
 //!
-//! The n-th frame that enters a direction of a link has its own random values. They depend only on the seed, the link,
-//! the direction and n. The probabilities at that moment decide which faults the values cause. So a change of
-//! probabilities, or a fault of another frame, does not affect the random values of any frame.
+//! The n-th frame in one direction of a link has its own random values. They depend only on the seed, the link, the
+//! direction and n. When the frame enters the link, the link compares these values with the current probabilities to
+//! decide the frame's faults. So neither a change of probabilities nor a fault of another frame affects a frame's
+//! random values.
 
 use crate::random::{Chance, Random, Rarity};
 use crate::time::Span;
 
-/// The faults of a link, for each frame and independently in each direction.
+/// The probabilities of a link's faults. They apply to each frame, independently in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
     /// The frame is lost.
@@ -16,15 +17,15 @@ pub struct Faults {
     pub duplicate: Chance,
     /// One bit of the frame is flipped.
     pub corrupt: Chance,
-    /// Probability that a bit is wrong, for each bit: longer frames are damaged more often.
+    /// Bit error rate: the probability that a bit is wrong, for each bit. So longer frames are damaged more often.
     pub bit_errors: Rarity,
-    /// The frame arrives [`Faults::reorder_delay`] later, so that others overtake it.
+    /// The frame is delayed by [`Faults::reorder_delay`], so that later frames overtake it.
     pub reorder: Chance,
     /// Delay of a reordered frame.
     pub reorder_delay: Span,
-    /// Delay of every frame.
+    /// Additional delay of every frame.
     pub delay: Span,
-    /// No frame passes.
+    /// The link delivers no frame.
     pub partition: bool,
 }
 
@@ -36,7 +37,7 @@ impl Faults {
         corrupt: Chance::NEVER,
         bit_errors: Rarity::NEVER,
         reorder: Chance::NEVER,
-        // The duration of a few frames of the largest packet at 10 Gb/s, or of one Ethernet frame.
+        // At 10 Gb/s, a few frames of the maximum packet length, or one Ethernet frame, pass in this time.
         reorder_delay: Span::from_ns(2_000),
         delay: Span::ZERO,
         partition: false,
@@ -67,29 +68,29 @@ pub(super) struct Mishap {
 pub(super) struct Draws(Random);
 
 impl Draws {
-    /// Values for each frame: loss, duplication, corruption, which bit, reordering. The number is constant, so that
-    /// each frame has its own values. Ours: values of a frame.
+    /// Random values per frame: one each for loss, duplication, corruption, reordering and the bit to flip. Each frame
+    /// takes the same number, so its values do not depend on the faults of earlier frames. Ours: one for each decision.
     const PER_FRAME: u64 = 5;
 
-    /// The values of stream `stream` of `seed`, from the first frame on.
+    /// The random values of stream `stream` of `seed`, beginning with those of the first frame.
     pub(super) const fn new(seed: u64, stream: u64) -> Self {
         Self(Random::new(seed, stream))
     }
 
-    /// The values of the next frame. Unused values cost one addition.
+    /// The random values of the next frame. This skips all of them with one addition, however many the caller uses.
     #[inline]
     pub(super) const fn next_frame(&mut self) -> Random {
         self.0.set_aside(Self::PER_FRAME)
     }
 
-    /// Skips the values of `frames` frames.
+    /// Skips the random values of `frames` frames.
     pub(super) const fn skip_frames(&mut self, frames: u64) {
         self.0.set_aside(Self::PER_FRAME.wrapping_mul(frames));
     }
 }
 
 impl Mishap {
-    /// The faults of a frame of `bytes` with these random values.
+    /// The faults of a frame of `bytes` bytes with these random values.
     pub(super) fn draw(mut draws: Random, faults: &Faults, bytes: usize) -> Self {
         let is_lost = draws.happens(faults.loss);
         let is_duplicated = draws.happens(faults.duplicate);
@@ -108,27 +109,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bit_errors_damage_frames_by_their_length() {
+    fn bit_errors_damage_longer_frames_more_often() {
         let damaged = |faults: &Faults, bytes: usize| -> Vec<bool> {
             let mut draws = Draws::new(11, 0);
             let frame = |_| Mishap::draw(draws.next_frame(), faults, bytes).flipped_bit.is_some();
             (0..100_000).map(frame).collect()
         };
-        let count = |damaged: &[bool]| damaged.iter().filter(|is| **is).count();
-        // A bit error rate of 1e-5 damages 479 of 10^5 frames of 480 bits, and 11,409 of 10^5 frames of 12,112 bits [1
-        // - (1 - p)^n].
+        let count = |damaged: &[bool]| damaged.iter().filter(|is_damaged| **is_damaged).count();
+        // A frame of n bits is damaged with probability 1 - (1 - p)^n. With p = 1e-5, this is expected for 479 of 10^5
+        // frames of 480 bits, and for 11,409 of 10^5 frames of 12,112 bits.
         let noisy = Faults { bit_errors: Rarity::from_probability(1e-5), ..Faults::NONE };
         let (short, long) = (damaged(&noisy, 60), damaged(&noisy, 1_514));
         assert!(count(&short).abs_diff(479) < 100 && count(&long).abs_diff(11_409) < 500);
         assert!(
             short.iter().zip(&long).all(|(short, long)| *long || !short),
-            "one random value decides for both lengths"
+            "the same random value decides at both lengths, so a damaged short frame is also damaged if longer"
         );
-        // With corruption as well, one random value decides both faults.
+        // One random value decides about `corrupt` and `bit_errors` together. So a frame that `corrupt` alone damages
+        // is also damaged with both.
         let corrupt = Faults { corrupt: Chance::from_probability(0.1), ..Faults::NONE };
         let both = damaged(&Faults { bit_errors: noisy.bit_errors, ..corrupt }, 1_514);
         assert!(count(&both).abs_diff(20_268) < 700, "{}", count(&both));
-        assert!(damaged(&corrupt, 1_514).iter().zip(&both).all(|(one, both)| *both || !one));
+        assert!(damaged(&corrupt, 1_514).iter().zip(&both).all(|(alone, both)| *both || !alone));
         assert_eq!(count(&damaged(&Faults::NONE, 9_014)), 0);
     }
 

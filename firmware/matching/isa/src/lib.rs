@@ -1,15 +1,14 @@
-//! The instruction set of the match unit ("An Architecture to Perform NIC Based MPI Matching", section 4): a
-//! microcoded engine whose word is 164 bits wide and commands six units in every cycle.
+//! The instruction set of the match unit ("An Architecture to Perform NIC Based MPI Matching", section 4). The match
+//! unit is microcoded: each instruction word has 164 bits and controls six functional units for one cycle.
 //!
-//! * [`word`]: the word. One table, [`FIELDS`], defines its fields. Encoder and decoder are derived from it, and
-//!   assembler, disassembler, engine and manual use it;
-//! * [`image`]: firmware images: a program with a version and a check sequence.
+//! * [`word`]: instruction words. One table, [`FIELDS`], defines their fields. The encoder and the decoder are derived
+//!   from it. The assembler, the disassembler, the model of the match unit and its manual use it, too.
+//! * [`image`]: firmware images. An image is a program with a version and a CRC-32.
 //!
-//! The paper gives the six slots, the width of the word and the function of each unit. The positions of fields in
-//! their slots, and the numbers of operations, are this project's choice. docs/use/match/MACHINE.md describes this
-//! crate in prose.
+//! The paper gives the six slots of a word, its width, and the function of each unit. niclab chooses the positions of
+//! the fields in a slot, and the opcodes. docs/use/match/MACHINE.md is the programmer's manual.
 //!
-//! Constants: the paper's section 4.2; the reach of a branch is assumed.
+//! Constants: the paper's section 4.2, except for [`MAX_WORDS`], which is assumed.
 
 #![no_std]
 
@@ -25,27 +24,27 @@ pub use word::{
     WORD_BITS, Word,
 };
 
-/// Registers in the files of the ALU and of the ternary unit (section 4.2.1). Number 0 is constant in both: zero in
-/// the ALU's file, all ones in the ternary unit's.
+/// Number of registers of the ALU, and of the ternary unit (section 4.2.1). Register 0 is constant: zero in the ALU,
+/// all ones in the ternary unit.
 pub const REGISTERS: usize = 16;
 
-/// Predicates (section 4.2.1). Number 0 is constant: one.
+/// Number of predicates, each of one bit (section 4.2.1). Predicate 0 is constant: one.
 pub const PREDICATES: usize = 16;
 
-/// Predicates that the predicate unit can write: 1 to 7.
+/// Numbers of the predicates that the predicate unit can write.
 pub const WRITABLE_PREDICATES: core::ops::Range<usize> = 1..8;
 
-/// The predicate of the ALU's lane 0; those of lanes 1 to 3 follow.
+/// Number of the predicate with the result of a comparison in the ALU's lane 0. Lanes 1 to 3 have the next numbers.
 pub const ALU_PREDICATE: usize = 8;
 
-/// The predicate of the ternary unit's lane 0; those of lanes 1 to 3 follow.
+/// Number of the predicate with the result of the ternary unit's lane 0. Lanes 1 to 3 have the next numbers.
 pub const TERNARY_PREDICATE: usize = 12;
 
-/// Lanes of 16 bits in a register.
+/// Number of lanes, each of 16 bits, in a register.
 pub const LANES: usize = 4;
 
-/// Words after a branch that are executed whether or not it is taken (section 4.2.5).
+/// Number of words after a branch that the match unit executes whether or not the branch is taken (section 4.2.5).
 pub const DELAY_SLOTS: usize = 2;
 
-/// Max words of a program: the reach of a branch.
+/// Maximum number of words in a program, limited by the 13 bits of a branch's target.
 pub const MAX_WORDS: usize = 1 << 13;

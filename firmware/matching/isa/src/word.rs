@@ -290,60 +290,60 @@ macro_rules! slots {
 slots! {
     /// Input FIFO unit (section 4.2.6).
     input: Input {
-        take: bool, 1, "take a word from the input FIFO; while it is empty, the whole word waits";
-        alu: Bits<4>, 4, "ALU register that gets it; 0: none";
-        ternary: Bits<4>, 4, "ternary register that gets it; 0: none";
-        permute: Bits<8>, 8, "for the ternary register: 2 bits for each 16-bit lane, from lane 0 on: \
-            which lane of the input it gets";
+        take: bool, 1, "take a data word from the input FIFO; while the FIFO is empty, the whole word waits";
+        alu: Bits<4>, 4, "destination ALU register; 0: none";
+        ternary: Bits<4>, 4, "destination ternary register; 0: none";
+        permute: Bits<8>, 8, "2 bits for each lane of the ternary register, lane 0 first: \
+            the lane of the input to write there";
     }
     /// Data copy unit (section 4.2.6).
     copy: Copy {
         predicate: Bits<4>, 4, "copy only if this predicate is 1";
         source: Bits<4>, 4, "ALU register to copy";
-        ternary: Bits<4>, 4, "ternary register that gets it; 0: none";
-        output: bool, 1, "append it to the output FIFO, which is never full; then no ternary register gets it";
+        ternary: Bits<4>, 4, "destination ternary register; 0: none";
+        output: bool, 1, "append the register to the output FIFO, which is never full; `ternary` must then be 0";
     }
     /// ALU (section 4.2.2).
     alu: Alu {
         op: AluOp, 5, "operation";
         a: Bits<4>, 4, "first operand";
         b: Bits<4>, 4, "second operand";
-        dest: Bits<4>, 4, "register that gets the result; 0: none";
-        predicate: Bits<4>, 4, "write the result only if this predicate is 1; comparisons do not look at it";
-        join: Bits<3>, 3, "bit i: 16-bit lanes i and i + 1 work as one; permute: bytes 0-2 become zero";
-        lanes: Bits<4>, 4, "comparisons: lanes whose results are written, to predicates 8 to 11; \
-            permute: bytes 3-6 become zero";
-        combine: Combine, 2, "comparisons: how results enter their predicates; permute: 1 makes byte 7 zero";
+        dest: Bits<4>, 4, "destination register; 0: none";
+        predicate: Bits<4>, 4, "write the result only if this predicate is 1; comparisons ignore it";
+        join: Bits<3>, 3, "bit i joins lanes i and i + 1; permute: bit i sets byte i of the result to zero";
+        lanes: Bits<4>, 4, "comparisons: bit i writes the result of lane i to predicate 8 + i; \
+            permute: bit i sets byte 3 + i to zero";
+        combine: Combine, 2, "comparisons: how a result changes its predicate; permute: 1 sets byte 7 to zero";
         half: Half, 2, "half of operand b that the immediate replaces";
-        immediate: Bits<32>, 32, "immediate; permute: 4 bits for each byte of the result, from byte 0 on: \
-            bit 3 chooses operand b, bits 0-2 its byte";
+        immediate: Bits<32>, 32, "immediate; permute: 4 bits for each byte of the result, byte 0 first: \
+            bit 3 is 0 for operand a, 1 for b; bits 0-2 are the byte's number";
     }
     /// Ternary unit (section 4.2.3).
     ternary: Ternary {
-        match0: Bits<4>, 4, "first word to compare";
-        match1: Bits<4>, 4, "second word to compare";
-        mask: Bits<4>, 4, "which bits are compared";
-        ignore: bool, 1, "bits that are set in the mask are ignored, instead of compared";
-        join: Bits<3>, 3, "bit i: 16-bit lanes i and i + 1 work as one";
-        lanes: Bits<4>, 4, "lanes whose results are written, to predicates 12 to 15";
-        combine: Combine, 2, "how results enter their predicates";
+        match0: Bits<4>, 4, "first ternary register to compare";
+        match1: Bits<4>, 4, "second ternary register to compare";
+        mask: Bits<4>, 4, "ternary register with the mask";
+        ignore: bool, 1, "0: compare the bits that are set in the mask; 1: compare the others";
+        join: Bits<3>, 3, "bit i joins lanes i and i + 1";
+        lanes: Bits<4>, 4, "bit i writes the result of lane i to predicate 12 + i";
+        combine: Combine, 2, "how a result changes its predicate";
     }
     /// Predicate unit (section 4.2.4): two functions of two predicates each.
     predicate: Predicate {
         a0: Bits<4>, 4, "first argument of the first function";
-        b0: Bits<4>, 4, "its second argument";
-        function0: Bits<4>, 4, "its truth table: bit 2a + b is the result";
-        dest0: Bits<3>, 3, "predicate that gets it; 0: none";
+        b0: Bits<4>, 4, "second argument of the first function";
+        function0: Bits<4>, 4, "truth table of the first function: bit 2a + b is the result";
+        dest0: Bits<3>, 3, "destination predicate of the first function; 0: none";
         a1: Bits<4>, 4, "first argument of the second function";
-        b1: Bits<4>, 4, "its second argument";
-        function1: Bits<4>, 4, "its truth table";
-        dest1: Bits<3>, 3, "predicate that gets it; 0: none";
+        b1: Bits<4>, 4, "second argument of the second function";
+        function1: Bits<4>, 4, "truth table of the second function";
+        dest1: Bits<3>, 3, "destination predicate of the second function; 0: none";
     }
     /// Branch unit (section 4.2.5).
     branch: Branch {
-        predicate: Bits<4>, 4, "predicate to look at";
-        sense: bool, 1, "taken when the predicate is this: never on predicate 0 and 0, always on predicate 0 and 1";
-        target: Bits<13>, 13, "absolute address; the two words behind the branch are executed first";
+        predicate: Bits<4>, 4, "predicate that decides whether the branch is taken";
+        sense: bool, 1, "predicate value that takes the branch; with predicate 0 (constant 1), 0 means never, 1 always";
+        target: Bits<13>, 13, "absolute address; the two words after the branch are executed first";
     }
 }
 

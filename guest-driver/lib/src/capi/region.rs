@@ -1,4 +1,4 @@
-//! Memory registered for a port, in the C interface. It shares helpers and codes with the parent module.
+//! Memory registered for a port, in the C interface. The parent module has the helpers and error codes.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -14,42 +14,42 @@ use crate::region::Region;
 #[allow(non_camel_case_types)]
 pub struct niclab_region(pub(super) Region);
 
-/// Deregisters memory. After the call the NIC does not access it any more. Match entries that use it are unlinked
-/// without events. Null is ignored.
+/// Deregisters memory. The NIC does not access the memory after the call. It unlinks match entries that use the
+/// memory, without an event. The call ignores a null pointer.
 ///
 /// # Safety
 ///
 /// `region` must be null or from this library, and must not be used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_region_release(region: *mut niclab_region) {
-    // SAFETY: the caller guarantees that it is a handle of this library, used for the last time.
+    // SAFETY: the caller guarantees that `region` is null or a handle of this library, and does not use it again.
     unsafe { take_back(region) }
 }
 
-/// Returns the address of a region's memory; null for null.
+/// Returns the address of a region's memory, or null if `region` is null.
 ///
 /// # Safety
 ///
 /// `region` must be null or from this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_region_memory(region: *const niclab_region) -> *mut c_void {
-    // SAFETY: the caller guarantees that it is null or valid.
-    let words = unsafe { region.as_ref() }.map(|region| region.0.memory().words().as_ptr());
-    words.map_or(std::ptr::null_mut(), |first| first.cast::<c_void>().cast_mut())
+    // SAFETY: the caller guarantees that `region` is null or valid.
+    let address = unsafe { region.as_ref() }.map(|region| region.0.memory().words().as_ptr());
+    address.map_or(std::ptr::null_mut(), |address| address.cast::<c_void>().cast_mut())
 }
 
-/// Returns the number of bytes of a region; 0 for null.
+/// Returns the size of a region in bytes, or 0 if `region` is null.
 ///
 /// # Safety
 ///
 /// `region` must be null or from this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_region_bytes(region: *const niclab_region) -> u64 {
-    // SAFETY: the caller guarantees that it is null or valid.
+    // SAFETY: the caller guarantees that `region` is null or valid.
     unsafe { region.as_ref() }.map_or(0, |region| region.0.bytes() as u64)
 }
 
-/// Allocates and registers `bytes` bytes of zeroed memory.
+/// Allocates and registers `bytes` bytes of zeroed memory. Stores the handle at `region`.
 ///
 /// # Safety
 ///
@@ -61,12 +61,12 @@ pub(super) unsafe fn allocate<E: Event>(
 ) -> Result<(), Failure> {
     let bytes = usize::try_from(bytes)
         .map_err(|_| Failure::value(c"the number of bytes exceeds the address space"))?;
-    let found = port.allocate(bytes)?;
-    // SAFETY: the caller guarantees this.
-    unsafe { give(region, niclab_region(found)) }
+    let allocated = port.allocate(bytes)?;
+    // SAFETY: the caller guarantees that `region` is null or valid for a store.
+    unsafe { give(region, niclab_region(allocated)) }
 }
 
-/// Registers memory of the program.
+/// Registers memory of the program. Stores the handle at `region`.
 ///
 /// # Safety
 ///
@@ -81,17 +81,18 @@ pub(super) unsafe fn register<E: Event>(
     let first = NonNull::new(memory.cast::<u64>()).filter(|first| first.is_aligned());
     let words = usize::try_from(bytes / 8).ok().filter(|_| bytes.is_multiple_of(8) && bytes > 0);
     let (Some(first), Some(words)) = (first, words) else {
-        return Err(Failure::value(c"memory must begin at a multiple of 8 and have a multiple of 8 bytes"));
+        let what = c"the address and the number of bytes of the memory must be multiples of 8, and not 0";
+        return Err(Failure::value(what));
     };
-    // SAFETY: it is aligned, and the caller guarantees that it is valid until the region is released, which drops
-    // `Memory`.
+    // SAFETY: `first` is aligned. The caller guarantees that the memory is valid until the region is released, and the
+    // release drops this `Memory`.
     let memory = unsafe { Memory::from_raw(first, words, Arc::new(())) };
-    let found = port.register(memory)?;
-    // SAFETY: the caller guarantees this.
-    unsafe { give(region, niclab_region(found)) }
+    let registered = port.register(memory)?;
+    // SAFETY: the caller guarantees that `region` is null or valid for a store.
+    unsafe { give(region, niclab_region(registered)) }
 }
 
-/// The range of `bytes` bytes from `offset` on.
+/// The range of the `bytes` bytes that begin at `offset`.
 pub(super) fn range(offset: u64, bytes: u64) -> Result<Range<usize>, Failure> {
     let end = offset.checked_add(bytes).and_then(|end| usize::try_from(end).ok());
     match (usize::try_from(offset), end) {

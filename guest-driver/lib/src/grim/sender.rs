@@ -1,4 +1,4 @@
-//! The sending half of a logical channel: it pushes messages into the card (sections 5.1 and 5.2).
+//! The sending half of a logical channel: it pushes messages into the card (GRIM, sections 5.1 and 5.2).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use crate::memory::copy;
 use crate::port::{Link, Requester, Status};
 use crate::{Address, Deadline, Error, Memory, WaitPolicy};
 
-/// Number of memory messages that the payload region of an outbound queue has room for.
+/// The payload region of an outbound queue has room for this many pieces of a memory transfer.
 const PIECES: u64 = 4;
 
 /// Pushes the messages of a channel.
@@ -18,13 +18,15 @@ pub struct Sender {
     requester: Requester,
     /// The payload region of the outbound queue.
     region: Memory,
+    /// Allocates payload in the region.
     room: PayloadRoom,
+    /// How payload is divided into segments.
     segments: Segments,
-    /// A message whose payload is stored completely, but some of whose segments found no free slot.
+    /// A message whose payload is stored, but whose last segments are not posted yet, because no slot was free.
     pushing: Option<Pushing>,
-    /// Refusals found while a message was being pushed, and not reported yet.
+    /// Refusals of other messages, found during the push of a message. The next call reports them to the caller.
     refused: Option<Error>,
-    /// Target of the last message, if the status line will not report that it has left.
+    /// Target of the last message, if the card will not report in the status line that this message has left.
     unreported: Option<Address>,
     /// Number of pushed messages.
     messages: u64,
@@ -45,7 +47,7 @@ impl Sender {
         }
     }
 
-    /// Sets how this half waits.
+    /// Sets how the sender waits.
     pub fn set_wait_policy(&mut self, policy: WaitPolicy) {
         self.requester.set_wait_policy(policy);
     }
@@ -64,7 +66,7 @@ impl Sender {
         self.room.bytes().min(super::MAX_BULK_BYTES)
     }
 
-    /// Length of the pieces into which memory is cut. Several pieces are in flight at a time.
+    /// Length of the pieces into which the library divides a memory transfer, so that several are in flight at a time.
     pub fn piece_bytes(&self) -> usize {
         let piece = (self.room.bytes() / PIECES).next_multiple_of(64);
         piece.min(self.max_bytes()).max(1) as usize
@@ -85,12 +87,13 @@ impl Sender {
         self.requester.status()
     }
 
-    /// Sends a message if there is room for all of it. Returns whether it did. The payload may be reused at once.
+    /// Sends a message if there is room for all of it. Returns whether the message was sent. The caller may reuse the
+    /// memory of `payload` at once.
     ///
     /// # Errors
     ///
-    /// [`Error::BadValue`] for a payload that is too long or has another length than the message; [`Error::Launch`]
-    /// once for each message refused since the last call, [`Error::Inconsistent`]: nothing was sent.
+    /// [`Error::BadValue`] if the payload is too long, or if its length is not that in the message; [`Error::Launch`]
+    /// if messages were refused since the last call; [`Error::Inconsistent`]. After an error, nothing was sent.
     #[inline]
     pub fn try_send(&mut self, message: Outgoing, payload: &[u8]) -> Result<bool, Error> {
         match &message {
@@ -99,7 +102,7 @@ impl Sender {
         }
     }
 
-    /// [`Sender::try_send`] of a message without payload, which only takes a slot.
+    /// [`Sender::try_send`] for a message without payload, which needs only a slot.
     #[inline]
     fn try_send_short(&mut self, short: &Short) -> Result<bool, Error> {
         if self.refused.is_some() || self.pushing.is_some() {
@@ -125,7 +128,7 @@ impl Sender {
         }
         let offset = self.room.take(payload.len() as u64, &self.requester.page());
         let Some(offset) = offset else {
-            // Without this, refusals would not be noticed.
+            // `has_slot` does not read the status line while slots are free. This reads it to notice refusals.
             self.requester.refresh()?;
             return Ok(false);
         };
@@ -138,12 +141,13 @@ impl Sender {
         Ok(true)
     }
 
-    /// Sends a message; waits while there is no room. The message is in flight when this returns.
+    /// Sends a message; waits until there is room. When this returns, the card has the whole message, but the receiver
+    /// may not.
     ///
     /// # Errors
     ///
-    /// As [`Sender::try_send`]; [`Error::TimedOut`], after which nothing was sent; [`Error::DeviceGone`]. The next call
-    /// reports refusals of other messages that are found while the rest of this one is pushed.
+    /// As [`Sender::try_send`]; [`Error::TimedOut`], in which case nothing was sent; [`Error::DeviceGone`]. If refusals
+    /// of other messages are found while the rest of this message is pushed, the next call reports them.
     #[inline]
     pub fn send(
         &mut self,
@@ -155,12 +159,12 @@ impl Sender {
         if is_sent && self.pushing.is_none() {
             return Ok(());
         }
-        self.go_on_sending(message, payload, is_sent, deadline.into())
+        self.finish_sending(message, payload, is_sent, deadline.into())
     }
 
-    /// The rest of [`Sender::send`], if part of the message could not be pushed at once.
+    /// The rest of [`Sender::send`], if the message could not be pushed completely at once.
     #[cold]
-    fn go_on_sending(
+    fn finish_sending(
         &mut self,
         message: Outgoing,
         payload: &[u8],
@@ -178,8 +182,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Waits until every message sent so far has left: its receiver's card has all of it, or has refused it. Messages
-    /// that have not left when the channel is closed are discarded.
+    /// Waits until every message sent so far has left. A message has left when its receiver's card has all of it, or
+    /// has refused it. Closing the channel discards messages that have not left.
     ///
     /// # Errors
     ///
@@ -188,7 +192,8 @@ impl Sender {
         self.wait_until("flush", deadline.into(), Self::is_flushed)
     }
 
-    /// Whether all messages have left. Requests a report from the card if the last message did not.
+    /// Whether all messages have left. If the card will not report this for the last message, sends an empty message
+    /// for which it does.
     pub(super) fn is_flushed(&mut self) -> Result<bool, Error> {
         self.push_on()?;
         self.check_refusals()?;
@@ -199,13 +204,13 @@ impl Sender {
             return Ok(true);
         }
         if let Some(target) = self.unreported {
-            let nothing = Short { notify: true, ..Short::new(target, super::NOTHING) };
-            self.try_send(Outgoing::Short(nothing), &[])?;
+            let empty = Short { notify: true, ..Short::new(target, super::NOTHING) };
+            self.try_send(Outgoing::Short(empty), &[])?;
         }
         Ok(false)
     }
 
-    /// Posts the remaining segments of the last message, as far as there are slots.
+    /// Posts the remaining segments of the last message, as long as slots are free.
     pub(super) fn push_on(&mut self) -> Result<(), Error> {
         while let Some(mut pushing) = self.pushing {
             if !self.has_slot_for_rest()? {
@@ -227,11 +232,11 @@ impl Sender {
         self.requester.refresh()
     }
 
-    /// Checks a message, and prepares its push.
+    /// Checks a message, and prepares to push it.
     pub(super) fn check(&self, message: &Outgoing, payload: &[u8]) -> Result<Pushing, Error> {
-        let (bytes, most) = (payload.len() as u64, self.max_bytes());
-        if bytes > most {
-            let range = format!("at most {most}: send longer ones in parts, or as memory");
+        let (bytes, max) = (payload.len() as u64, self.max_bytes());
+        if bytes > max {
+            let range = format!("at most {max}: divide longer payloads, or send them as memory messages");
             return Err(Error::BadValue { what: "the payload in bytes", value: bytes, range });
         }
         if bytes != message.payload_bytes() {
@@ -244,26 +249,27 @@ impl Sender {
         Ok(Pushing::new(*message, self.segments)?)
     }
 
-    /// Whether a message that has begun can continue. Refusals of other messages are reported by the next call. So this
-    /// message is not left incomplete, which would make its card give up.
+    /// Whether a slot is free for the next segment of a message. If other messages were refused, the next call reports
+    /// this. An error here would leave the message incomplete, and the card would abandon it.
     fn has_slot_for_rest(&mut self) -> Result<bool, Error> {
         match (self.requester.has_slot(), &mut self.refused) {
-            (Err(Error::Launch { count, .. }), Some(Error::Launch { count: before, .. })) => *before += count,
-            (Err(refused @ Error::Launch { .. }), place) => *place = Some(refused),
-            (found, _) => return found,
+            (Err(Error::Launch { count, .. }), Some(Error::Launch { count: total, .. })) => *total += count,
+            (Err(refused @ Error::Launch { .. }), pending) => *pending = Some(refused),
+            (has_slot, _) => return has_slot,
         }
         Ok(false)
     }
 
-    /// Stores payload segment by segment, each before its post, so that the card sends the first one while the others
-    /// are stored. If slots run out, stores the rest of the payload, which is posted later.
+    /// Stores the payload segment by segment, and posts each segment after storing it, so that the card sends the first
+    /// one while the program stores the next ones. If no slot is free, stores the rest of the payload;
+    /// [`Sender::push_on`] posts it later.
     fn push(&mut self, mut pushing: Pushing, payload: &[u8]) -> Result<(), Error> {
         loop {
-            let (place, bytes) = pushing.next();
+            let (offset, bytes) = pushing.next();
             let (begin, end) = (bytes.start as usize, bytes.end as usize);
             let has_slot = self.has_slot_for_rest()?;
             let part = if has_slot { payload.get(begin..end) } else { payload.get(begin..) };
-            self.store(place, part.unwrap_or_default());
+            self.store(offset, part.unwrap_or_default());
             if !has_slot {
                 self.pushing = Some(pushing);
                 return Ok(());
@@ -275,15 +281,16 @@ impl Sender {
         }
     }
 
-    /// Stores whole words, because a card's window is write-only. Bytes of the last word beyond the payload are zero.
-    fn store(&self, place: u64, bytes: &[u8]) {
-        let words = self.region.words().get((place / 8) as usize..).unwrap_or_default();
-        let (wholes, rest) = bytes.as_chunks::<8>();
-        copy::store(words, wholes);
-        if let Some(last) = words.get(wholes.len()).filter(|_| !rest.is_empty()) {
-            let mut whole = [0; 8];
-            whole[..rest.len()].copy_from_slice(rest);
-            last.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
+    /// Stores bytes as whole words at `offset` of the payload region, a multiple of 8. The card's window is write-only,
+    /// so the rest of the last word cannot be preserved. It becomes zero.
+    fn store(&self, offset: u64, bytes: &[u8]) {
+        let words = self.region.words().get((offset / 8) as usize..).unwrap_or_default();
+        let (full_words, rest) = bytes.as_chunks::<8>();
+        copy::store(words, full_words);
+        if let Some(last) = words.get(full_words.len()).filter(|_| !rest.is_empty()) {
+            let mut padded = [0; 8];
+            padded[..rest.len()].copy_from_slice(rest);
+            last.store(u64::from_ne_bytes(padded), Ordering::Relaxed);
         }
     }
 

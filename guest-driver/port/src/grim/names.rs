@@ -1,7 +1,8 @@
-//! Handlers by name (section 5.4): one list for the whole cluster, which one endpoint keeps, merges and publishes.
+//! Names and numbers of message handlers (section 5.4 of the GRIM paper). The cluster has one list of them. One
+//! endpoint, the keeper, merges the handlers that other endpoints register into the list, and publishes the list.
 //!
-//! A name has one number everywhere; any number of endpoints may have a handler of that name. Its registration may
-//! request a number, or leave the choice to the list, which assigns the lowest free number.
+//! A name has the same number at all endpoints, and any number of endpoints may register a handler of that name. A
+//! registration may request a number. If it does not, the keeper assigns the lowest free number.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -14,56 +15,56 @@ use niclab_abi::grim::{
 
 use super::FIRST_HANDLER;
 
-/// Maximum bytes of a name. A name with its number fits into the shortest payload region of a card.
+/// Maximum length of a name in bytes. An encoded entry fits into 64 bytes, the smallest payload region of a channel.
 pub const MAX_NAME_BYTES: usize = 48;
-/// Maximum number of names in a list. Attack: endpoints that register without end would fill the keeper's memory.
+/// Maximum number of names in a list. Attack: an endpoint that registers names without end fills the keeper's memory.
 pub const MAX_NAMES: usize = 1024;
-/// The list chooses the number.
-const ANY: u32 = 0;
-/// Bytes of an entry, without those of the name.
-const ENTRY_BYTES: usize = 5;
+/// Number of an encoded entry that requests no number.
+const NO_NUMBER: u32 = 0;
+/// Bytes of an encoded entry before its name: the number (4) and the length of the name (1).
+const ENTRY_HEADER_BYTES: usize = 5;
 
 /// Why a name cannot be registered or merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NameProblem {
-    /// It is empty or too long.
+    /// The name is empty or too long.
     Length,
-    /// This endpoint has a handler of this name already.
+    /// This endpoint has already registered a handler of this name.
     Duplicated,
-    /// The number is one of the predefined handlers'.
+    /// The requested number is reserved for predefined handlers.
     Predefined,
-    /// Another name has the number.
+    /// The requested number belongs to another name.
     Taken,
-    /// The name has another number.
+    /// The list has this name with a number other than the requested one.
     OtherNumber,
     /// The list is full.
     Full,
-    /// A reason that this library does not know.
+    /// The keeper's message contains a number that this version of the library does not know.
     Other(u32),
 }
 
 impl NameProblem {
-    const ALL: [Self; 6] =
+    const KNOWN: [Self; 6] =
         [Self::Length, Self::Duplicated, Self::Predefined, Self::Taken, Self::OtherNumber, Self::Full];
 
-    /// The number in a message.
+    /// Encodes the problem as its number in messages, from 1 on.
     #[must_use]
     pub fn number(self) -> u32 {
         match self {
             Self::Other(number) => number,
-            known => Self::ALL.iter().position(|other| *other == known).map_or(0, |place| place as u32 + 1),
+            known => Self::KNOWN.iter().position(|other| *other == known).map_or(0, |index| index as u32 + 1),
         }
     }
 
-    /// The problem for a number in a message.
+    /// Decodes the problem from its number in messages.
     #[must_use]
     pub fn from_number(number: u32) -> Self {
-        let place = (number as usize).checked_sub(1);
-        place.and_then(|place| Self::ALL.get(place).copied()).unwrap_or(Self::Other(number))
+        let index = (number as usize).checked_sub(1);
+        index.and_then(|index| Self::KNOWN.get(index).copied()).unwrap_or(Self::Other(number))
     }
 }
 
-/// The names of the peripherals' handlers.
+/// Predefined handlers: those of peripherals, and those of the programs to which peripherals reply.
 pub const PERIPHERAL_HANDLERS: [(u32, &str); 10] = [
     (CHANNEL_PING, "peripheral.ping"),
     (CHANNEL_PONG, "peripheral.pong"),
@@ -77,12 +78,12 @@ pub const PERIPHERAL_HANDLERS: [(u32, &str); 10] = [
     (CHANNEL_APPLIED, "peripheral.applied"),
 ];
 
-/// A name and its number, if one is known or requested.
+/// A handler's name, with its number if one was assigned or requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The name.
     pub name: String,
-    /// Its number.
+    /// Its assigned or requested number. `None` requests any free number.
     pub number: Option<u32>,
 }
 
@@ -91,17 +92,17 @@ pub struct Entry {
 pub struct Conflict {
     /// The name.
     pub name: String,
-    /// The conflicting number.
+    /// For [`NameProblem::OtherNumber`], the number in the list. Otherwise the requested number, or 0.
     pub number: u32,
     /// The reason.
     pub problem: NameProblem,
 }
 
 impl Entry {
-    /// Checks an entry that is independent of any list.
+    /// Checks the entry's name and number without comparing them with a list.
     ///
     /// # Errors
-    /// The problem.
+    /// [`NameProblem::Length`] or [`NameProblem::Predefined`].
     pub fn check(&self) -> Result<(), NameProblem> {
         if !(1..=MAX_NAME_BYTES).contains(&self.name.len()) {
             return Err(NameProblem::Length);
@@ -113,22 +114,23 @@ impl Entry {
         }
     }
 
-    /// Its length in a message.
-    fn bytes(&self) -> usize {
-        ENTRY_BYTES + self.name.len()
+    /// Length of the encoded entry in bytes.
+    fn encoded_bytes(&self) -> usize {
+        ENTRY_HEADER_BYTES + self.name.len()
     }
 }
 
-/// Encodes the first of `entries`, as many as fit into `most` bytes. Returns the message and their number.
+/// Encodes the first `entries` into one message of at most `max_bytes`. Returns the message and the number of entries
+/// in it. An entry whose name is too long ends the message.
 #[must_use]
-pub fn encode(entries: &[Entry], most: usize) -> (Vec<u8>, usize) {
+pub fn encode(entries: &[Entry], max_bytes: usize) -> (Vec<u8>, usize) {
     let mut bytes = Vec::new();
     let mut count = 0;
     for entry in entries {
-        if bytes.len() + entry.bytes() > most || entry.name.len() > MAX_NAME_BYTES {
+        if bytes.len() + entry.encoded_bytes() > max_bytes || entry.name.len() > MAX_NAME_BYTES {
             break;
         }
-        bytes.extend(entry.number.unwrap_or(ANY).to_le_bytes());
+        bytes.extend(entry.number.unwrap_or(NO_NUMBER).to_le_bytes());
         bytes.push(entry.name.len() as u8);
         bytes.extend(entry.name.bytes());
         count += 1;
@@ -136,20 +138,20 @@ pub fn encode(entries: &[Entry], most: usize) -> (Vec<u8>, usize) {
     (bytes, count)
 }
 
-/// The entries of a message, up to the first invalid one.
+/// Decodes the entries of a message, up to the first invalid one.
 pub fn decode(mut bytes: &[u8]) -> impl Iterator<Item = Entry> + '_ {
     core::iter::from_fn(move || {
         let (number, rest) = bytes.split_first_chunk()?;
         let (length, rest) = rest.split_first()?;
         let (name, rest) = rest.split_at_checked(usize::from(*length))?;
         bytes = rest;
-        let number = Some(u32::from_le_bytes(*number)).filter(|number| *number != ANY);
+        let number = Some(u32::from_le_bytes(*number)).filter(|number| *number != NO_NUMBER);
         Some(Entry { name: core::str::from_utf8(name).ok()?.into(), number })
     })
 }
 
-/// A list of names with their numbers. It initially contains the handlers of peripherals: a program that registers one
-/// of these names handles the peripherals' answers.
+/// A list of handler names with their numbers. It initially contains [`PERIPHERAL_HANDLERS`]. A program that registers
+/// one of these names handles the corresponding replies of peripherals.
 #[derive(Clone, Debug)]
 pub struct Names {
     numbers: BTreeMap<String, u32>,
@@ -167,32 +169,33 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The number of a name.
+    /// Looks up the number of a name.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u32> {
         self.numbers.get(name).copied()
     }
 
-    /// The name of a number.
+    /// Looks up the name with a number.
     #[must_use]
     pub fn name(&self, number: u32) -> Option<&str> {
         self.names.get(&number).map(String::as_str)
     }
 
-    /// All merged entries, by number.
+    /// The entries that were merged, in the order of their numbers; without the predefined ones.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         self.names
             .range(FIRST_HANDLER..)
             .map(|(number, name)| Entry { name: name.clone(), number: Some(*number) })
     }
 
-    /// Adds an entry, and assigns a number if it has none. Returns whether the list has changed.
+    /// Adds an entry, and assigns the lowest free number if the entry requests none. Returns false if the list already
+    /// has the name.
     ///
     /// # Errors
-    /// [`Conflict`]; the list does not change.
+    /// [`Conflict`]: the entry is invalid or contradicts the list, or the list is full. The list does not change.
     pub fn merge(&mut self, entry: &Entry) -> Result<bool, Conflict> {
         let conflict = |problem, number| Conflict { name: entry.name.clone(), number, problem };
-        entry.check().map_err(|problem| conflict(problem, entry.number.unwrap_or(ANY)))?;
+        entry.check().map_err(|problem| conflict(problem, entry.number.unwrap_or(NO_NUMBER)))?;
         match (self.number(&entry.name), entry.number) {
             (Some(known), Some(wanted)) if known != wanted => {
                 return Err(conflict(NameProblem::OtherNumber, known));
@@ -201,7 +204,7 @@ impl Names {
             (None, _) => {}
         }
         if self.names.len() >= MAX_NAMES + PERIPHERAL_HANDLERS.len() {
-            return Err(conflict(NameProblem::Full, ANY));
+            return Err(conflict(NameProblem::Full, NO_NUMBER));
         }
         let number = entry.number.unwrap_or_else(|| self.lowest_free());
         if self.names.contains_key(&number) {
@@ -236,22 +239,22 @@ mod tests {
     }
 
     proptest! {
-        /// For any way of cutting lists into messages and merging them: a name has one number, a number one name, and a
-        /// refused entry changes nothing.
+        /// Encodes, decodes and merges arbitrary entries in messages of any size. Each name then has one number, and
+        /// each number one name. A refused entry does not change the list.
         #[test]
-        fn a_name_has_one_number(
+        fn merging_keeps_names_and_numbers_unique(
             wanted in prop::collection::vec((0..30_u32, prop::option::of(20..50_u32)), 0..60),
-            most in 64..400_usize,
+            max_bytes in 64..400_usize,
         ) {
             let entries: Vec<Entry> =
                 wanted.iter().map(|(name, number)| entry(&format!("name{name}"), *number)).collect();
-            let mut carried = Vec::new();
-            while carried.len() < entries.len() {
-                let (bytes, count) = encode(&entries[carried.len()..], most);
-                prop_assert!(bytes.len() <= most && count > 0);
-                carried.extend(decode(&bytes));
+            let mut decoded = Vec::new();
+            while decoded.len() < entries.len() {
+                let (bytes, count) = encode(&entries[decoded.len()..], max_bytes);
+                prop_assert!(bytes.len() <= max_bytes && count > 0);
+                decoded.extend(decode(&bytes));
             }
-            prop_assert_eq!(&carried, &entries);
+            prop_assert_eq!(&decoded, &entries);
             let mut names = Names::default();
             for entry in &entries {
                 let before = names.clone();
@@ -268,10 +271,10 @@ mod tests {
                     }
                     Err(Conflict { problem, .. }) => {
                         prop_assert_eq!(NameProblem::from_number(problem.number()), problem);
-                        let is_in_the_way = entry.number.is_some_and(|wanted| {
+                        let is_reserved_or_taken = entry.number.is_some_and(|wanted| {
                             wanted < FIRST_HANDLER || before.name(wanted).is_some() || known.is_some()
                         });
-                        prop_assert!(is_in_the_way);
+                        prop_assert!(is_reserved_or_taken);
                         prop_assert!(names.entries().eq(before.entries()));
                     }
                 }
@@ -280,7 +283,7 @@ mod tests {
 
         /// Attack: arbitrary bytes from another endpoint must not cause a panic.
         #[test]
-        fn any_bytes_decode(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn decoding_arbitrary_bytes_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             prop_assert!(decode(&bytes).count() <= bytes.len());
         }
     }
@@ -291,7 +294,7 @@ mod tests {
         let mut problem = |name: &str, number| names.merge(&entry(name, number)).unwrap_err().problem;
         assert_eq!(problem("", None), NameProblem::Length);
         assert_eq!(problem(&"x".repeat(MAX_NAME_BYTES + 1), None), NameProblem::Length);
-        assert_eq!(problem("early", Some(FIRST_HANDLER - 1)), NameProblem::Predefined);
+        assert_eq!(problem("reserved", Some(FIRST_HANDLER - 1)), NameProblem::Predefined);
         for name in 0..MAX_NAMES {
             assert_eq!(names.merge(&entry(&format!("{name}"), None)), Ok(true));
         }

@@ -1,4 +1,4 @@
-//! Ports whose card matches messages: every documented property of the library, on the card itself.
+//! The library for ports of the Match NIC: each documented property, on the daemon's own model of the card.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use niclab_user::{Address, Error, Memory, WaitPolicy};
 
 use super::{Cluster, SHORT, TIMEOUT, node, pages, until};
 
-/// A handle of no entry.
-fn none() -> Handle {
+/// A handle that belongs to no entry.
+fn no_entry() -> Handle {
     Handle::from_number(u32::MAX)
 }
 
-/// Two nodes with a region of a page each.
+/// Two nodes, each with an open port and a region of one page.
 struct Pair {
     ports: [Port; 2],
     regions: [Region; 2],
@@ -35,17 +35,18 @@ impl Pair {
     }
 
     /// Asserts that no event is pending at this node.
-    fn nothing(&mut self, node: usize) {
-        assert_eq!(self.events(node), []);
+    fn assert_no_event(&mut self, node: usize) {
+        assert_eq!(self.pending_events(node), []);
     }
 
-    /// The pending events of this node. They come before the answer to a command of its own.
-    fn events(&mut self, node: usize) -> Vec<Event> {
-        self.ports[node].launch(&Unlink(none()), TIMEOUT).expect("launched");
+    /// Returns the pending events of this node. To find the last one, posts an unlink of no entry: the card reports its
+    /// result after all earlier events.
+    fn pending_events(&mut self, node: usize) -> Vec<Event> {
+        self.ports[node].launch(&Unlink(no_entry()), TIMEOUT).expect("posted");
         let mut events = Vec::new();
         loop {
             let event = self.event(node);
-            if (event.kind, event.handle) == (Kind::Unlinked, none()) {
+            if (event.kind, event.handle) == (Kind::Unlinked, no_entry()) {
                 return events;
             }
             events.push(event);
@@ -53,6 +54,7 @@ impl Pair {
     }
 }
 
+/// A portal of node 1.
 fn portal(number: u32) -> Target {
     Target { port: node(1), portal: number }
 }
@@ -60,20 +62,20 @@ fn portal(number: u32) -> Target {
 #[test]
 fn a_put_is_stored_in_the_posted_entry_and_reported() {
     let mut pair = Pair::new();
-    let entry = Append::put(3, pair.regions[1].span(100..200).expect("within"))
+    let entry = Append::put(3, pair.regions[1].span(100..200).expect("inside the region"))
         .match_bits(0xab00, 0xff)
         .source_node(0)
         .user(17);
-    let handle = pair.ports[1].launch(&entry, TIMEOUT).expect("launched");
-    pair.regions[0].write(8, b"hello, portal").expect("within");
-    let put = Put::new(portal(3), pair.regions[0].span(8..21).expect("within"))
+    let handle = pair.ports[1].launch(&entry, TIMEOUT).expect("posted");
+    pair.regions[0].write(8, b"hello, portal").expect("inside the region");
+    let put = Put::new(portal(3), pair.regions[0].span(8..21).expect("inside the region"))
         .match_bits(0xab42)
         .header_data(99)
         .user(5)
         .sent()
         .ack();
     pair.cluster.settle(1);
-    let command = pair.ports[0].launch(&put, TIMEOUT).expect("launched");
+    let command = pair.ports[0].launch(&put, TIMEOUT).expect("posted");
 
     let expected = Event {
         kind: Kind::Put,
@@ -90,26 +92,26 @@ fn a_put_is_stored_in_the_posted_entry_and_reported() {
     };
     assert_eq!(pair.event(1), expected);
     let mut text = [0; 13];
-    pair.regions[1].read(100, &mut text).expect("within");
+    pair.regions[1].read(100, &mut text).expect("inside the region");
     assert_eq!(&text, b"hello, portal");
     assert_eq!(pair.event(1).kind, Kind::Unlinked);
     let (sent, acknowledged) = (pair.event(0), pair.event(0));
     assert_eq!((sent.kind, sent.handle, sent.user), (Kind::Sent, command, 5));
     assert_eq!((acknowledged.kind, acknowledged.outcome), (Kind::Acknowledged, Outcome::Done));
-    pair.nothing(0);
-    pair.nothing(1);
+    pair.assert_no_event(0);
+    pair.assert_no_event(1);
 }
 
 #[test]
 fn an_unmatched_put_is_reported_to_its_initiator() {
     let mut pair = Pair::new();
     let put = Put::new(portal(0), pair.regions[0].all()).ack();
-    pair.ports[0].launch(&put, TIMEOUT).expect("launched");
+    pair.ports[0].launch(&put, TIMEOUT).expect("posted");
     assert_eq!(pair.event(0).outcome, Outcome::NoMatch);
     let nowhere = Target { port: node(7), portal: 0 };
-    pair.ports[0].launch(&Put::new(nowhere, pair.regions[0].all()).ack(), TIMEOUT).expect("launched");
+    pair.ports[0].launch(&Put::new(nowhere, pair.regions[0].all()).ack(), TIMEOUT).expect("posted");
     assert_eq!(pair.event(0).outcome, Outcome::NoTarget);
-    pair.nothing(1);
+    pair.assert_no_event(1);
 }
 
 #[test]
@@ -117,34 +119,37 @@ fn an_unexpected_message_is_claimed_from_the_overflow_entry() {
     let mut pair = Pair::new();
     let overflow =
         Append::put(0, pair.regions[1].all()).match_bits(0, u64::MAX).overflow().persistent().user(1);
-    let overflow = pair.ports[1].launch(&overflow, TIMEOUT).expect("launched");
+    let overflow = pair.ports[1].launch(&overflow, TIMEOUT).expect("posted");
     pair.cluster.settle(1);
-    let put = Put::new(portal(0), pair.regions[0].span(0..16).expect("within")).match_bits(4);
-    pair.ports[0].launch(&put, TIMEOUT).expect("launched");
+    let put = Put::new(portal(0), pair.regions[0].span(0..16).expect("inside the region")).match_bits(4);
+    pair.ports[0].launch(&put, TIMEOUT).expect("posted");
     assert_eq!(pair.event(1).kind, Kind::Unexpected);
 
-    let entry =
-        Append::put(0, pair.regions[1].span(0..64).expect("within")).match_bits(4, 0).no_unlink_event();
-    let handle = pair.ports[1].launch(&entry, TIMEOUT).expect("launched");
+    let entry = Append::put(0, pair.regions[1].span(0..64).expect("inside the region"))
+        .match_bits(4, 0)
+        .no_unlink_event();
+    let handle = pair.ports[1].launch(&entry, TIMEOUT).expect("posted");
     let claimed = pair.event(1);
     assert_eq!(claimed.kind, Kind::Claimed { overflow, overflow_user: 1 });
     assert_eq!((claimed.handle, claimed.moved_bytes), (handle, 16));
-    pair.nothing(1);
+    pair.assert_no_event(1);
 }
 
 #[test]
 fn a_get_reads_the_entrys_memory() {
     let mut pair = Pair::new();
-    pair.regions[1].write(40, &[7; 24]).expect("within");
-    let entry = Append::get(2, pair.regions[1].span(32..96).expect("within")).remote_offset().persistent();
-    pair.ports[1].launch(&entry, TIMEOUT).expect("launched");
+    pair.regions[1].write(40, &[7; 24]).expect("inside the region");
+    let entry =
+        Append::get(2, pair.regions[1].span(32..96).expect("inside the region")).remote_offset().persistent();
+    pair.ports[1].launch(&entry, TIMEOUT).expect("posted");
     pair.cluster.settle(1);
-    let get = Get::new(portal(2), pair.regions[0].span(0..24).expect("within")).remote_offset(8).user(3);
-    pair.ports[0].launch(&get, TIMEOUT).expect("launched");
+    let get =
+        Get::new(portal(2), pair.regions[0].span(0..24).expect("inside the region")).remote_offset(8).user(3);
+    pair.ports[0].launch(&get, TIMEOUT).expect("posted");
     let reply = pair.event(0);
     assert_eq!((reply.kind, reply.user, reply.moved_bytes), (Kind::Reply, 3, 24));
     let mut bytes = [0; 24];
-    pair.regions[0].read(0, &mut bytes).expect("within");
+    pair.regions[0].read(0, &mut bytes).expect("inside the region");
     assert_eq!(bytes, [7; 24]);
     let read = pair.event(1);
     assert_eq!((read.kind, read.offset), (Kind::Get, 8));
@@ -154,62 +159,67 @@ fn a_get_reads_the_entrys_memory() {
 fn an_entry_is_unlinked_once() {
     let mut pair = Pair::new();
     let entry = Append::put(0, pair.regions[1].all()).persistent();
-    let handle = pair.ports[1].launch(&entry, TIMEOUT).expect("launched");
+    let handle = pair.ports[1].launch(&entry, TIMEOUT).expect("posted");
     for outcome in [Outcome::Done, Outcome::NotFound] {
-        pair.ports[1].launch(&Unlink(handle), TIMEOUT).expect("launched");
+        pair.ports[1].launch(&Unlink(handle), TIMEOUT).expect("posted");
         let event = pair.event(1);
         assert_eq!((event.kind, event.handle, event.outcome), (Kind::Unlinked, handle, outcome));
     }
 }
 
 #[test]
-fn minimum_room_unlinks_no_truncating_entry() {
-    let taken = |entry: fn(Append) -> Append| {
+fn full_entry_is_unlinked_unless_truncating_or_remote_offset() {
+    // Puts three messages of 64 bytes to an entry of 100 bytes, which is full when fewer than 60 bytes are left.
+    // Returns the target's events.
+    let events_of_three_puts = |change: fn(Append) -> Append| {
         let mut pair = Pair::new();
-        let memory = pair.regions[1].span(0..100).expect("within");
-        let append = entry(Append::put(0, memory).persistent().max_size(60));
-        pair.ports[1].launch(&append, TIMEOUT).expect("launched");
+        let memory = pair.regions[1].span(0..100).expect("inside the region");
+        let append = change(Append::put(0, memory).persistent().max_size(60));
+        pair.ports[1].launch(&append, TIMEOUT).expect("posted");
         pair.cluster.settle(1);
         let region = pair.regions[0].clone();
-        let put = Put::new(portal(0), region.span(0..64).expect("within")).ack();
+        let put = Put::new(portal(0), region.span(0..64).expect("inside the region")).ack();
         for _ in 0..3 {
-            pair.ports[0].launch(&put, TIMEOUT).expect("launched");
+            pair.ports[0].launch(&put, TIMEOUT).expect("posted");
             pair.event(0);
         }
-        let events = pair.events(1).into_iter();
+        let events = pair.pending_events(1).into_iter();
         events.map(|event| (event.kind, event.offset, event.moved_bytes)).collect::<Vec<_>>()
     };
-    assert_eq!(taken(|entry| entry), [(Kind::Put, 0, 64), (Kind::Unlinked, 0, 0)]);
+    assert_eq!(events_of_three_puts(|entry| entry), [(Kind::Put, 0, 64), (Kind::Unlinked, 0, 0)]);
     assert_eq!(
-        taken(|entry| entry.truncate()),
+        events_of_three_puts(|entry| entry.truncate()),
         [(Kind::Put, 0, 64), (Kind::Put, 64, 36), (Kind::Put, 100, 0)]
     );
-    // If the initiator gives the offset, the room left depends on the message, and the entry stays.
-    assert_eq!(taken(|entry| entry.remote_offset()), [(Kind::Put, 0, 64); 3]);
+    // If the initiator gives the offset, the bytes left depend on the message, so the entry stays linked.
+    assert_eq!(events_of_three_puts(|entry| entry.remote_offset()), [(Kind::Put, 0, 64); 3]);
 }
 
 #[test]
 fn successes_are_counted_and_failures_reported() {
     let mut pair = Pair::new();
-    let entry = Append::put(0, pair.regions[1].span(0..8).expect("within"))
+    let entry = Append::put(0, pair.regions[1].span(0..8).expect("inside the region"))
         .threshold(2)
         .remote_offset()
         .counter(31)
         .count_only()
         .no_unlink_event();
-    pair.ports[1].launch(&entry, TIMEOUT).expect("launched");
+    pair.ports[1].launch(&entry, TIMEOUT).expect("posted");
     pair.cluster.settle(1);
-    let put = Put::new(portal(0), pair.regions[0].span(0..8).expect("within")).counter(0).ack().count_only();
+    let put = Put::new(portal(0), pair.regions[0].span(0..8).expect("inside the region"))
+        .counter(0)
+        .ack()
+        .count_only();
     for _ in 0..3 {
-        pair.ports[0].launch(&put, TIMEOUT).expect("launched");
+        pair.ports[0].launch(&put, TIMEOUT).expect("posted");
     }
     assert_eq!(pair.event(0).outcome, Outcome::NoMatch);
-    pair.nothing(0);
-    pair.nothing(1);
+    pair.assert_no_event(0);
+    pair.assert_no_event(1);
     assert_eq!(pair.ports[0].counter(0).expect("a counter"), Count { successes: 2, failures: 1 });
     let commands = pair.ports[1].commands();
-    assert_eq!(commands.wait_counter(31, 2, TIMEOUT).expect("there already").successes, 2);
-    let error = commands.wait_counter(31, 3, SHORT).expect_err("never");
+    assert_eq!(commands.wait_counter(31, 2, TIMEOUT).expect("the counter has this value").successes, 2);
+    let error = commands.wait_counter(31, 3, SHORT).expect_err("no third put succeeds");
     assert!(matches!(error, Error::TimedOut { .. }), "{error}");
     assert!(commands.counter(32).is_err());
 }
@@ -219,23 +229,24 @@ fn a_counter_interrupts_a_sleeping_waiter() {
     let Pair { ports: [mut sender, mut receiver], regions, cluster } = Pair::new();
     receiver.set_wait_policy(WaitPolicy::Block);
     let entry = Append::put(0, regions[1].all()).persistent().counter(0).count_only();
-    receiver.launch(&entry, TIMEOUT).expect("launched");
+    receiver.launch(&entry, TIMEOUT).expect("posted");
     cluster.settle(1);
-    let put = Put::new(portal(0), regions[0].span(0..8).expect("within"));
+    let put = Put::new(portal(0), regions[0].span(0..8).expect("inside the region"));
     std::thread::scope(|scope| {
         let waiting = scope.spawn(move || receiver.commands().wait_counter(0, 2, TIMEOUT));
         for _ in 0..2 {
-            sender.launch(&put, TIMEOUT).expect("launched");
+            sender.launch(&put, TIMEOUT).expect("posted");
         }
-        assert_eq!(waiting.join().expect("no panic").expect("counted").successes, 2);
+        assert_eq!(waiting.join().expect("no panic").expect("both puts are counted").successes, 2);
     });
 }
 
 #[test]
 fn a_region_of_another_port_is_refused_before_the_post() {
     let mut pair = Pair::new();
-    let error =
-        pair.ports[0].launch(&Put::new(portal(0), pair.regions[1].all()), TIMEOUT).expect_err("foreign");
+    let error = pair.ports[0]
+        .launch(&Put::new(portal(0), pair.regions[1].all()), TIMEOUT)
+        .expect_err("the region is of another port");
     assert!(error.to_string().contains("registered for"), "{error}");
     assert_eq!(pair.ports[0].commands().launched(), 0);
 }
@@ -243,14 +254,16 @@ fn a_region_of_another_port_is_refused_before_the_post() {
 #[test]
 fn a_refused_command_is_reported_only_by_its_event() {
     let mut pair = Pair::new();
-    // Like a region that was closed between the library's check and the card's.
+    // The card sees the same when a region is closed after the library has checked the command.
     let closed = Part { region: u32::MAX, offset: 0, bytes: 8 };
     let put = niclab_port::matching::Put::new(portal(0), closed).user(9);
-    pair.ports[0].launch(&put, TIMEOUT).expect("launched");
+    pair.ports[0].launch(&put, TIMEOUT).expect("posted");
     let event = pair.event(0);
     assert_eq!((event.kind, event.outcome, event.user), (Kind::Refused, Outcome::BadRegion, 9));
     for _ in 0..100 {
-        pair.ports[0].launch(&Unlink(Handle::from_number(1)), TIMEOUT).expect("not reported once more");
+        pair.ports[0]
+            .launch(&Unlink(Handle::from_number(1)), TIMEOUT)
+            .expect("the refusal is not reported again");
         assert_eq!(pair.event(0).kind, Kind::Unlinked);
     }
 }
@@ -258,11 +271,11 @@ fn a_refused_command_is_reported_only_by_its_event() {
 #[test]
 fn values_too_large_for_a_command_are_refused() {
     let mut pair = Pair::new();
-    let span = pair.regions[0].span(0..8).expect("within");
+    let span = pair.regions[0].span(0..8).expect("inside the region");
     let port = &mut pair.ports[0];
-    let far = Target { port: node(0xffff), portal: 0 };
-    let strange = Target { port: Address { node: 1, port: 255 }, portal: 0 };
-    for put in [Put::new(portal(8), span), Put::new(far, span), Put::new(strange, span)] {
+    let bad_node = Target { port: node(0xffff), portal: 0 };
+    let bad_port = Target { port: Address { node: 1, port: 255 }, portal: 0 };
+    for put in [Put::new(portal(8), span), Put::new(bad_node, span), Put::new(bad_port, span)] {
         assert!(matches!(port.try_launch(&put), Err(Error::BadValue { .. })), "{put:?}");
     }
     let append = Append::put(0, span);
@@ -280,16 +293,16 @@ fn values_too_large_for_a_command_are_refused() {
 fn a_regions_last_clone_deregisters_it_and_its_entries() {
     let mut pair = Pair::new();
     let region = pair.ports[1].allocate(1).expect("a region");
-    pair.ports[1].launch(&Append::put(0, region.all()).persistent(), TIMEOUT).expect("launched");
+    pair.ports[1].launch(&Append::put(0, region.all()).persistent(), TIMEOUT).expect("posted");
     pair.cluster.settle(1);
     let clone = region.clone();
     drop(region);
     let own = pair.regions[0].clone();
-    let put = Put::new(portal(0), own.span(0..8).expect("within")).ack();
-    pair.ports[0].launch(&put, TIMEOUT).expect("launched");
+    let put = Put::new(portal(0), own.span(0..8).expect("inside the region")).ack();
+    pair.ports[0].launch(&put, TIMEOUT).expect("posted");
     assert_eq!(pair.event(0).outcome, Outcome::Done);
     drop(clone);
-    pair.ports[0].launch(&put, TIMEOUT).expect("launched");
+    pair.ports[0].launch(&put, TIMEOUT).expect("posted");
     assert_eq!(pair.event(0).outcome, Outcome::NoMatch);
 }
 
@@ -305,32 +318,36 @@ fn memory_is_not_freed_without_the_devices_confirmation() {
         Memory::from_raw(std::ptr::NonNull::from(words).cast(), words.len(), Arc::new(keep))
     };
     drop(pair.ports[0].register(memory()).expect("a region"));
-    assert_eq!(Arc::strong_count(&owner), 1, "freed after deregistration");
+    assert_eq!(Arc::strong_count(&owner), 1, "the device has confirmed, so the memory is freed");
     let region = pair.ports[0].register(memory()).expect("a region");
     pair.cluster.end();
     drop(region);
-    assert_eq!(Arc::strong_count(&owner), 2, "a device that does not answer may still write");
+    assert_eq!(
+        Arc::strong_count(&owner),
+        2,
+        "the device has not confirmed and may still write, so the memory stays"
+    );
 }
 
 #[test]
 fn a_program_that_reads_no_events_blocks_its_own_commands() {
     let mut pair = Pair::new();
     let mut launched = 0;
-    // Each unlink without an entry is one event.
+    // Each unlink of no entry causes one event. The test reads none until the event queue and the page are full.
     until("the page stays full", || {
-        while pair.ports[0].try_launch(&Unlink(none())).expect("a valid status").is_some() {
+        while pair.ports[0].try_launch(&Unlink(no_entry())).expect("a valid status").is_some() {
             launched += 1;
         }
         pair.cluster.settle(0);
-        let more = pair.ports[0].try_launch(&Unlink(none())).expect("a valid status");
+        let more = pair.ports[0].try_launch(&Unlink(no_entry())).expect("a valid status");
         launched += usize::from(more.is_some());
         assert!(launched < 1000, "the page never becomes full");
         more.is_none()
     });
-    let error = pair.ports[0].launch(&Unlink(none()), SHORT);
+    let error = pair.ports[0].launch(&Unlink(no_entry()), SHORT);
     assert!(matches!(error, Err(Error::TimedOut { .. })));
     for _ in 0..launched {
         assert_eq!(pair.event(0).outcome, Outcome::NotFound);
     }
-    pair.nothing(0);
+    pair.assert_no_event(0);
 }

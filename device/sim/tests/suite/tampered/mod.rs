@@ -1,4 +1,5 @@
-//! A card with a seeded bug: a wrapper around a model that spoils one of 50 outputs.
+//! Cards with a seeded bug, with which tests check that the simulator's checker finds bugs. A wrapper around the card's
+//! model applies the bug to one in 50 of the outputs that it concerns, at random.
 
 use niclab_model::models::ultra::wire::{Header, Kind, Packet};
 use niclab_model::nic::registry::AnyNic;
@@ -8,46 +9,46 @@ use niclab_model::random::Random;
 use niclab_model::time::Time;
 use smallvec::SmallVec;
 
-/// The seeded bug.
+/// A seeded bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tamper {
-    /// A slice's burst, whose last word is its status, is not written.
+    /// The card does not write a slice.
     DropSlice,
-    /// A slice is written without its status word.
+    /// The card writes a slice without its status word, which is the last word.
     DropSliceStatus,
-    /// A status line is not written.
+    /// The card does not write a status line.
     DropStatusLine,
-    /// A slice has a wrong number.
+    /// The status word of a slice has a wrong sequence number.
     WrongSliceNumber,
-    /// A packet has a wrong number, with a correct check sequence.
+    /// A packet has a wrong sequence number, but a correct check sequence.
     WrongPacketNumber,
-    /// A slice names a wrong sender port.
+    /// The status word of a slice has a wrong source port.
     WrongSource,
     /// A word of a payload is wrong.
     WrongPayload,
-    /// A packet is sent twice, the second time with the next number.
+    /// The card sends a packet twice, the second time with the next sequence number.
     DoublePacket,
-    /// An interrupt is not raised.
+    /// The card does not raise an interrupt.
     DropInterrupt,
-    /// A slice is written to the index after its own.
+    /// The card writes a slice to the next index of the receive queue.
     WrongSlice,
-    /// A Match card does not write an event.
+    /// A Match card does not write an event. The bugs from here on are those of Match cards.
     DropEvent,
-    /// An event has a wrong number.
+    /// An event has a wrong sequence number.
     WrongEventNumber,
     /// An event has wrong match bits.
     WrongMatchBits,
-    /// An event has a wrong offset of the data.
+    /// An event has a wrong offset of its data.
     WrongOffset,
     /// An event is visible before its data.
     EarlyEvent,
-    /// A counter is not written.
+    /// The card does not write a counter.
     DropCounter,
-    /// Data is not stored.
+    /// The card does not store the data of a message.
     DropData,
-    /// Data is stored at a higher address.
+    /// The card stores data at an address that is 8 bytes too high.
     WrongDataPlace,
-    /// Data is stored in the memory after its page.
+    /// The card stores data beyond the page that it belongs to.
     DataBeyondPage,
 }
 
@@ -57,10 +58,11 @@ const STATUS_LINE_WORDS: usize = 8;
 const EVENT_WORDS: usize = 11;
 /// Number of words in a counter.
 const COUNTER_WORDS: usize = 2;
-/// One of this number of outputs is spoiled.
+/// The bug affects one in this many outputs.
 const ONE_IN: u32 = 50;
 
 impl Tamper {
+    /// Bugs for ULTRA cards.
     pub const ALL: [Self; 10] = [
         Self::DropSlice,
         Self::DropSliceStatus,
@@ -74,7 +76,7 @@ impl Tamper {
         Self::WrongSlice,
     ];
 
-    /// Bugs for all cards with a receive queue of slices, with any frame format.
+    /// Bugs for all cards whose receive queue has slices. They do not depend on the frame format.
     pub const SLICES: [Self; 8] = [
         Self::DropSlice,
         Self::DropSliceStatus,
@@ -101,11 +103,11 @@ impl Tamper {
         Self::DropInterrupt,
     ];
 
-    /// Bugs of Match cards that are found even if device faults mislead their programs.
+    /// Bugs for Match cards that the checker finds although injected device faults cause errors, too.
     pub const AMID_FAULTS: [Self; 5] =
         [Self::DropEvent, Self::WrongEventNumber, Self::DropData, Self::DataBeyondPage, Self::DropInterrupt];
 
-    /// The check that must find the bug.
+    /// The name of the check that must fail because of the bug.
     pub fn found_by(self) -> &'static str {
         match self {
             Self::DropSlice | Self::DropStatusLine | Self::DropSliceStatus | Self::DropInterrupt => {
@@ -123,62 +125,65 @@ impl Tamper {
     }
 }
 
-/// The card with the bug.
+/// A card with a seeded bug.
 pub struct Tampered {
     tamper: Tamper,
     random: Random,
     nic: AnyNic,
-    again: Option<Output>,
+    /// The second packet of [`Tamper::DoublePacket`], which is the next output.
+    duplicate: Option<Output>,
 }
 
 impl Tampered {
     pub fn boxed(tamper: Tamper, seed: u64, node: u16, nic: AnyNic) -> AnyNic {
         let random = Random::new(seed, (1 << 43) + u64::from(node));
-        Box::new(Self { tamper, random, nic, again: None })
+        Box::new(Self { tamper, random, nic, duplicate: None })
     }
 
-    fn hits(&mut self) -> bool {
+    /// Whether the bug affects this output.
+    fn is_affected(&mut self) -> bool {
         self.random.below(ONE_IN) == 0
     }
 
-    /// The output of a Match card with the bug; none if the card omits it.
-    fn spoil_match(&mut self, mut output: Output) -> Option<Output> {
+    /// Applies a bug of Match cards to an output; `None` if the bug drops the output. The words of an event are the
+    /// fields of `niclab_abi::matching::ListEvent`.
+    fn apply_match_bug(&mut self, mut output: Output) -> Option<Output> {
         match (&mut output, self.tamper) {
             (Output::DmaWrite { words, .. }, Tamper::DropEvent)
-                if words.len() == EVENT_WORDS && self.hits() =>
+                if words.len() == EVENT_WORDS && self.is_affected() =>
             {
                 return None;
             }
             (Output::DmaWrite { words, .. }, Tamper::DropCounter)
-                if words.len() == COUNTER_WORDS && self.hits() =>
+                if words.len() == COUNTER_WORDS && self.is_affected() =>
             {
                 return None;
             }
             (Output::DmaWrite { words, .. }, Tamper::WrongEventNumber)
-                if words.len() == EVENT_WORDS && self.hits() =>
+                if words.len() == EVENT_WORDS && self.is_affected() =>
             {
                 words[EVENT_WORDS - 1] += 1 << 32;
             }
             (Output::DmaWrite { words, .. }, Tamper::WrongMatchBits)
-                if words.len() == EVENT_WORDS && self.hits() =>
+                if words.len() == EVENT_WORDS && self.is_affected() =>
             {
                 words[1] ^= 1 << 20;
             }
             (Output::DmaWrite { words, .. }, Tamper::WrongOffset)
-                if words.len() == EVENT_WORDS && words[4] > 8 && self.hits() =>
+                if words.len() == EVENT_WORDS && words[4] > 8 && self.is_affected() =>
             {
                 words[5] += 1;
             }
             (Output::DmaWrite { words, at, .. }, Tamper::EarlyEvent)
-                if words.len() == EVENT_WORDS && words[4] > 0 && self.hits() =>
+                if words.len() == EVENT_WORDS && words[4] > 0 && self.is_affected() =>
             {
                 *at = Time::ZERO;
             }
-            (Output::DmaFrame { .. }, Tamper::DropData) if self.hits() => return None,
-            (Output::DmaFrame { ranges, .. }, Tamper::WrongDataPlace) if self.hits() => {
+            (Output::DmaFrame { .. }, Tamper::DropData) if self.is_affected() => return None,
+            (Output::DmaFrame { ranges, .. }, Tamper::WrongDataPlace) if self.is_affected() => {
                 ranges.iter_mut().for_each(|range| range.address += 8);
             }
-            (Output::DmaFrame { ranges, .. }, Tamper::DataBeyondPage) if self.hits() => {
+            (Output::DmaFrame { ranges, .. }, Tamper::DataBeyondPage) if self.is_affected() => {
                 ranges.iter_mut().for_each(|range| range.address |= 4096);
             }
             _ => {}
@@ -186,13 +191,14 @@ impl Tampered {
         Some(output)
     }
 
-    /// The output of a card with the bug; none if the card omits it.
-    fn spoil(&mut self, output: Output) -> Option<Output> {
-        let mut output = self.spoil_match(output)?;
+    /// Applies the bug to an output; `None` if the bug drops the output.
+    fn apply_bug(&mut self, output: Output) -> Option<Output> {
+        let mut output = self.apply_match_bug(output)?;
         match (&mut output, self.tamper) {
             (Output::DmaWrite { words, address, .. }, tamper) => {
+                // In the simulated host, the addresses of status lines are multiples of 2^36, unlike those of slices.
                 let is_line = words.len() == STATUS_LINE_WORDS && address.is_multiple_of(1 << 32);
-                if is_line == (tamper == Tamper::DropStatusLine) && self.hits() {
+                if is_line == (tamper == Tamper::DropStatusLine) && self.is_affected() {
                     let count = words.len();
                     match tamper {
                         Tamper::DropSlice | Tamper::DropStatusLine => return None,
@@ -200,6 +206,7 @@ impl Tampered {
                         Tamper::WrongSliceNumber => words[count - 1] += 1 << 32,
                         Tamper::WrongSource => words[count - 1] ^= 1 << 16,
                         Tamper::WrongPayload if count > 3 => words[0] ^= 1,
+                        // A slice has 88 bytes.
                         Tamper::WrongSlice => *address += 88,
                         _ => {}
                     }
@@ -209,23 +216,24 @@ impl Tampered {
                 Output::Frame { frame, at, tail, message },
                 Tamper::WrongPacketNumber | Tamper::DoublePacket,
             ) => {
-                if let Some(wrong) = renumbered(frame).filter(|_| self.hits()) {
+                if let Some(wrong) = renumbered(frame).filter(|_| self.is_affected()) {
                     if self.tamper == Tamper::WrongPacketNumber {
                         *frame = wrong.into();
                     } else {
                         let frame = wrong.into();
-                        self.again = Some(Output::Frame { at: *at, tail: *tail, frame, message: *message });
+                        self.duplicate =
+                            Some(Output::Frame { at: *at, tail: *tail, frame, message: *message });
                     }
                 }
             }
-            (Output::Interrupt { .. }, Tamper::DropInterrupt) if self.hits() => return None,
+            (Output::Interrupt { .. }, Tamper::DropInterrupt) if self.is_affected() => return None,
             _ => {}
         }
         Some(output)
     }
 }
 
-/// The packet with data, with the next number.
+/// A copy of the packet with the next sequence number; `None` if the frame is not a data packet.
 fn renumbered(frame: &[u8]) -> Option<niclab_model::nic::FrameBytes> {
     let packet = Packet::new_checked(frame).ok()?;
     let header = Header::parse(&packet).ok()?;
@@ -244,12 +252,12 @@ impl Nic for Tampered {
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        if let Some(again) = self.again.take() {
-            return Some(again);
+        if let Some(duplicate) = self.duplicate.take() {
+            return Some(duplicate);
         }
         loop {
             let output = self.nic.poll_output()?;
-            if let Some(output) = self.spoil(output) {
+            if let Some(output) = self.apply_bug(output) {
                 return Some(output);
             }
         }

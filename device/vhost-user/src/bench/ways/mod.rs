@@ -1,4 +1,5 @@
-//! For each card interface: its speed in process, and how a guest with such a card may delay others.
+//! Benchmarks of each card interface through the in-process front end, and the attacks by which a guest with such a
+//! card tries to delay other guests ([`hostile`](super::hostile)).
 
 mod grim;
 mod inic;
@@ -16,30 +17,30 @@ use super::BenchError;
 use super::hostile::Attack;
 use super::work::Work;
 
-/// The benchmark of one card interface.
+/// The benchmarks of one card interface.
 pub struct Benches {
-    /// The key of its figures in the report.
+    /// The key of the interface's figures in the report.
     pub key: fn() -> &'static str,
-    /// Measures each figure for this time.
+    /// Measures each figure for this wall time.
     pub measure: fn(Duration) -> Result<Measured, BenchError>,
 }
 
-/// All benchmarks.
+/// The benchmarks of all card interfaces that have some.
 pub const ALL: &[Benches] = &[slices::BENCHES, matching::BENCHES];
 
-/// Attacks of guests with such cards.
+/// The attacks that need a certain card interface.
 pub const ATTACKS: &[&[Attack]] = &[grim::ATTACKS, matching::ATTACKS, inic::ATTACKS, rings::ATTACKS];
 
-/// Kinds of work whose instructions are counted.
+/// The kinds of work for tools that count instructions.
 pub const WORKS: &[&[Work]] = &[slices::WORKS, matching::WORKS];
 
-/// Figures of one card interface.
+/// The figures of one card interface.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub struct Measured {
-    /// For programs.
+    /// The figures as JSON, for programs.
     json: Value,
-    /// For people.
+    /// The figures as lines of text, for people.
     #[serde(skip)]
     pub text: String,
 }
