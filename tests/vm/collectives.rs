@@ -45,7 +45,7 @@ fn a_group_ends_when_a_member_is_lost_and_can_be_made_again() {
     let programs = start(&niclab, &endless);
     niclab.run(["exec", "node3", "--", "sh", "-c", &format!("sleep 2; {kill}")]).success();
     for (node, ended) in finish(programs).into_iter().enumerate().take(3) {
-        assert!(ended.code() == 1 && ended.stderr.contains("has left it"), "node {node}\n{ended}");
+        assert!(ended.code() == 1 && ended.stderr.contains("has left the group"), "node {node}\n{ended}");
     }
     finish(start(&niclab, &sound)).into_iter().for_each(|ended| drop(ended.success()));
 

@@ -261,6 +261,6 @@ int tests_of_active_ports(void)
 	tap_run("foreign_buffers_are_refused", foreign_buffers_are_refused);
 	tap_run("receive_wakes_at_its_timeout_and_when_the_driver_unbinds",
 		receive_wakes_at_its_timeout_and_when_the_driver_unbinds);
-	tap_run("port_owners_get_enodev_when_the_driver_unbinds", owners_of_ports_hear_of_a_driver_that_lets_go);
+	tap_run("port_owners_get_enodev_when_the_driver_unbinds", port_owners_get_enodev_when_the_driver_unbinds);
 	return tap_finish();
 }
