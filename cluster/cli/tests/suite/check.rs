@@ -88,7 +88,7 @@ fn invalid_recording_is_refused_with_line_and_fix() {
         ),
         (
             "{\"niclab_recording\": 2, \"nodes\": 2}\n{\"model_time_ps\": 7, \"no",
-            "run.jsonl:2: the recording was cut",
+            "run.jsonl:2: the recording is cut off",
         ),
     ] {
         let path = replay(niclab.folder(), text);
