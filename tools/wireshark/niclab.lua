@@ -8,7 +8,7 @@
 -- file with a table of shared functions as its argument. The file returns a table with two fields: `protocol` is the
 -- model's protocol number, and `dissector` is its Proto.
 --
--- The scripts use the Lua library `bit`, which Wireshark includes any its version of Lua.
+-- The scripts use the Lua library `bit`, which every version of Wireshark includes.
 
 -- The first of the EtherTypes that IEEE 802 reserves for local experiments.
 local ETHER_TYPE = 0x88b5
