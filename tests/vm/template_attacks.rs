@@ -178,6 +178,7 @@ fn damaged_or_foreign_template_is_named_and_rebuilt() {
     copy(&folder, &whole);
 
     // Only root can make a folder of another user.
+    // SAFETY: it has no effect on memory.
     let is_root = unsafe { libc::geteuid() } == 0;
     let foreign: Harm = |folder| chown(folder, Some(1), Some(1)).expect("another owner");
     if !is_root {

@@ -130,7 +130,7 @@ fn send_live(links: Links, frames: &[Vec<u8>]) -> Vec<Captured> {
     let shell = lab.daemon().shell();
     let request =
         WatchRequest { subject: WatchSubject::Capture, links: Vec::new(), messages: None, live: false };
-    let watch = observers::begin(&shell, &request).unwrap();
+    let watch = observers::begin(shell, &request).unwrap();
     let mut from = lab.ethernet(0, Negotiated::OFFERED).unwrap();
     let _to = lab.ethernet(1, Negotiated::OFFERED).unwrap();
     let begin = Instant::now();
@@ -142,7 +142,7 @@ fn send_live(links: Links, frames: &[Vec<u8>]) -> Vec<Captured> {
             std::thread::yield_now();
         }
     }
-    observers::end(&shell, &watch);
+    observers::end(shell, &watch);
     let names = ["node0".to_owned(), "node1".to_owned()];
     let (file, summary) = write(&watch, &names, Vec::new()).unwrap();
     assert_eq!(summary.lost, 0);

@@ -55,13 +55,13 @@ fn record() -> String {
     let shell = lab.daemon().shell();
     let request =
         WatchRequest { subject: WatchSubject::Recording, links: Vec::new(), messages: None, live: false };
-    let watch = observers::begin(&shell, &request).unwrap();
+    let watch = observers::begin(shell, &request).unwrap();
     send(&mut a, &mut b, 40);
     send(&mut c, &mut d, 30);
     send(&mut b, &mut a, 20);
     send(&mut d, &mut c, 50);
     send(&mut a, &mut b, 10);
-    observers::end(&shell, &watch);
+    observers::end(shell, &watch);
     let names: Vec<String> = (0..3).map(|node| format!("node{node}")).collect();
     let (file, summary) = write(&watch, &names, Vec::new()).unwrap();
     assert_eq!((summary.written, summary.lost), (150, 0));

@@ -88,7 +88,7 @@ impl Pair {
         });
         let mut this = Self { lab, hosts };
         for node in [0, 1] {
-            wait::start_polling(&this.lab.daemon().shell(), node);
+            wait::start_polling(this.lab.daemon().shell(), node);
             let memory = this.part(node, 0, REGION);
             let [puts, gets] = [Append::put(0, memory), Append::get(1, memory)];
             this.hosts[node].port.try_launch(&puts.persistent().remote_offset()).unwrap();
@@ -106,7 +106,7 @@ impl Pair {
     fn settle(&self) {
         let shell = self.lab.daemon().shell();
         while [0, 1].into_iter().fold(false, |any, node| {
-            let found = wait::poll_once(&shell, node);
+            let found = wait::poll_once(shell, node);
             any | (found.work > 0 || found.more)
         }) {}
     }
@@ -206,7 +206,7 @@ fn payload_in_flight_at_the_end_of_a_budget_is_copied() {
     let mut ends_with_frames = 0;
     // Until a budget ends with frames in flight.
     while ends_with_frames == 0 {
-        assert!(wait::poll_once(&shell, 0).more, "one budget was enough for the whole message");
+        assert!(wait::poll_once(shell, 0).more, "one budget was enough for the whole message");
         let locked = shell.lock_all();
         let [sent, arrived] = [0, 1].map(|node| locked.nodes[node].card.counts.traffic);
         ends_with_frames = sent.sent_frames - arrived.received_frames;

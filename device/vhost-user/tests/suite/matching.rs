@@ -242,14 +242,14 @@ fn long_message_shares_the_daemon_with_other_messages() {
     // No doorbell is rung: only this thread polls the pages.
     let shell = lab.daemon().shell();
     a.port.try_launch(&a.put_to(b, BYTES)).unwrap();
-    assert!(wait::poll_once(&shell, 0).more, "one poll sent the whole message");
+    assert!(wait::poll_once(shell, 0).more, "one poll sent the whole message");
     c.port.try_launch(&c.put_to(d, 8)).unwrap();
-    wait::poll_once(&shell, 2);
+    wait::poll_once(shell, 2);
     assert!(d.port.try_event().is_some(), "the other message waits for the long one");
     assert!(b.port.try_event().is_none());
     // A budget is half a millisecond by estimate, and a megabyte in frames of 1,500 bytes takes about as long.
     let mut turns = 2;
-    while wait::poll_once(&shell, 0).more {
+    while wait::poll_once(shell, 0).more {
         turns += 1;
     }
     assert!((2..100).contains(&turns), "{turns}");

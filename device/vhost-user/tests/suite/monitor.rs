@@ -94,7 +94,7 @@ fn held_lock_is_reported_with_its_duration() {
         other => panic!("{other:?}"),
     }
     let Request::Watch(request) = watch() else { unreachable!() };
-    assert_eq!(observers::begin(&shell, &request).unwrap_err(), WatchError::Stuck);
+    assert_eq!(observers::begin(shell, &request).unwrap_err(), WatchError::Stuck);
     drop(locked);
 
     assert!(requests.iter().all(|request| held_ms(request).is_none()), "all are answered again");

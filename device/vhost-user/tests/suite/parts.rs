@@ -60,7 +60,7 @@ fn polled(model: &'static Model) -> (Lab, Vec<Arc<ClusterGuest>>) {
         config.nodes.iter_mut().for_each(|node| node.nic.model = model.into());
     });
     let guests = (0..NODES).map(|node| lab.guest(node).unwrap()).collect();
-    (0..NODES).for_each(|node| wait::start_polling(&lab.daemon().shell(), node));
+    (0..NODES).for_each(|node| wait::start_polling(lab.daemon().shell(), node));
     (lab, guests)
 }
 
@@ -115,9 +115,9 @@ fn take(model: &'static Model, steps: &[Step], is_watched: bool) -> (String, u64
     let request =
         WatchRequest { subject: WatchSubject::Capture, links: Vec::new(), messages: None, live: false };
     // An observer sees all nodes in one order, so there are no domains.
-    let watch = is_watched.then(|| observers::begin(&shell, &request).unwrap());
+    let watch = is_watched.then(|| observers::begin(shell, &request).unwrap());
     // The first poll locks all nodes, because the set-up did.
-    wait::poll_once(&shell, 0);
+    wait::poll_once(shell, 0);
     let before = shell.cluster().activity_of_domains();
     for step in steps {
         match *step {
@@ -127,7 +127,7 @@ fn take(model: &'static Model, steps: &[Step], is_watched: bool) -> (String, u64
                 launched[node] += launches.filter(|is_launched| *is_launched).count() as u64;
             }
             Step::Look(node) => {
-                wait::poll_once(&shell, node);
+                wait::poll_once(shell, node);
             }
             Step::Receive(node) => {
                 while let Some(message) = ports[node].try_receive() {
@@ -141,7 +141,7 @@ fn take(model: &'static Model, steps: &[Step], is_watched: bool) -> (String, u64
         }
     }
     (0..2 * NODES).for_each(|node| {
-        wait::poll_once(&shell, node % NODES);
+        wait::poll_once(shell, node % NODES);
     });
     let in_parts = shell.cluster().activity_of_domains() - before;
     let mut counted = stats(&lab);
@@ -149,7 +149,7 @@ fn take(model: &'static Model, steps: &[Step], is_watched: bool) -> (String, u64
     counted.nodes.iter_mut().for_each(|node| node.shortcuts.clear());
     let counted = format!("{counted:?} {received:?}");
     if let Some(watch) = watch {
-        observers::end(&shell, &watch);
+        observers::end(shell, &watch);
     }
     (counted, in_parts)
 }
@@ -201,7 +201,7 @@ fn run_ring(lab: &Lab, guests: &[Arc<ClusterGuest>], count: u64, also: impl Fn()
                             while way.launched[end] < count && way.launch(end) {}
                             way.receive(end);
                         }
-                        wait::poll_once(&shell, node);
+                        wait::poll_once(shell, node);
                         if !was_done
                             && mine.iter().all(|(way, end)| ways[*way].lock().received[*end] == count)
                         {
@@ -230,7 +230,7 @@ fn meeting_domains_lose_no_message_and_do_not_deadlock() {
             stats(&lab);
         });
         until("an empty network", || {
-            (0..NODES).all(|node| !wait::poll_once(&shell, node).more)
+            (0..NODES).all(|node| !wait::poll_once(shell, node).more)
                 && !shell.lock_all().common.network.frames.is_moving()
         });
         let stats = stats(&lab);
@@ -260,7 +260,7 @@ fn disjoint_pairs_do_not_lock_other_nodes() {
         let shell = lab.daemon().shell();
         let ways = [[0, 1], [3, 2]].map(|nodes| Way::new(&guests, nodes));
         (0..NODES).for_each(|node| {
-            wait::poll_once(&shell, node);
+            wait::poll_once(shell, node);
         });
         let (before, in_parts) = (shell.lock_all().common.lock_counts, shell.cluster().activity_of_domains());
         std::thread::scope(|scope| {
@@ -269,9 +269,9 @@ fn disjoint_pairs_do_not_lock_other_nodes() {
                     let begin = Instant::now();
                     while way.received[1] < COUNT {
                         while way.launched[0] < COUNT && way.launch(0) {}
-                        wait::poll_once(&shell, way.nodes[0]);
+                        wait::poll_once(shell, way.nodes[0]);
                         way.receive(1);
-                        wait::poll_once(&shell, way.nodes[1]);
+                        wait::poll_once(shell, way.nodes[1]);
                         assert!(begin.elapsed() < TIMEOUT);
                     }
                 });
@@ -307,12 +307,12 @@ fn frame_to_a_locked_node_is_deferred_and_arrives() {
         let shell = lab.daemon().shell();
         let mut way = Way::new(&guests, [1, 0]);
         (0..NODES).for_each(|node| {
-            wait::poll_once(&shell, node);
+            wait::poll_once(shell, node);
         });
         assert!(way.launch(0));
         let other = shell.cluster().lock_one(0);
         std::thread::scope(|scope| {
-            scope.spawn(|| wait::poll_once(&shell, 1));
+            scope.spawn(|| wait::poll_once(shell, 1));
             until("a deferred frame", || !shell.cluster().lock_one(1)[1].unsent.is_empty());
             drop(other);
         });
@@ -329,7 +329,7 @@ fn poll_after_a_global_lock_takes_only_its_own_node() {
         let locked = shell.lock_all();
         let before = locked.common.lock_counts.polls;
         std::thread::scope(|scope| {
-            scope.spawn(|| wait::poll_once(&shell, 0));
+            scope.spawn(|| wait::poll_once(shell, 0));
             // The thread most likely waits by then. If it does not, it finds domains allowed at once.
             std::thread::sleep(Duration::from_millis(50));
             shell.cluster().open(&locked);

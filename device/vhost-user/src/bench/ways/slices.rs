@@ -113,7 +113,7 @@ fn connected<const PAIRS: usize>() -> Result<(Lab, [Pair; PAIRS]), BenchError> {
         let nodes = [2 * number, 2 * number + 1];
         let guests = [lab.guest(nodes[0])?, lab.guest(nodes[1])?];
         let [from, to] = connect_ports([&guests[0], &guests[1]], 1024)?;
-        nodes.iter().for_each(|node| wait::start_polling(&lab.daemon().shell(), *node));
+        nodes.iter().for_each(|node| wait::start_polling(lab.daemon().shell(), *node));
         Ok(Pair { nodes, from, to })
     };
     let pairs = (0..PAIRS).map(pair).collect::<Result<Vec<_>, _>>()?;
@@ -180,7 +180,7 @@ impl Pair {
         while begin.elapsed() < duration && latencies.len() < SAMPLES {
             let sent = Instant::now();
             let launched = self.from.try_launch(&PAYLOAD, [1, 2], 0);
-            wait::poll_once(&shell, self.nodes[0]);
+            wait::poll_once(shell, self.nodes[0]);
             let received = self.to.try_receive();
             let took = sent.elapsed();
             if !launched || received.is_none() {
@@ -219,7 +219,7 @@ impl Pair {
                 break;
             }
         }
-        wait::poll_once(&shell, self.nodes[0]);
+        wait::poll_once(shell, self.nodes[0]);
         let before = self.to.taken();
         self.to.receive_all(|received| {
             std::hint::black_box(received);
@@ -230,7 +230,7 @@ impl Pair {
 
     fn release(&mut self, shell: &Shell) {
         if self.to.release_lazily() {
-            wait::poll_once(&shell, self.nodes[1]);
+            wait::poll_once(shell, self.nodes[1]);
         }
     }
 }

@@ -48,7 +48,7 @@ impl PartialOrd for InFlight {
 }
 
 /// All frames in flight.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FramesInFlight {
     moving: InOrder<InFlight>,
     /// Delayed by a fault until another frame overtakes them, or until the fabric is idle.
@@ -58,12 +58,6 @@ pub struct FramesInFlight {
     order: u64,
     /// A frame in flight borrows its payload.
     pub has_borrowed: bool,
-}
-
-impl Default for FramesInFlight {
-    fn default() -> Self {
-        Self { moving: InOrder::new(), held: Vec::new(), seen: 0, order: 0, has_borrowed: false }
-    }
 }
 
 impl FramesInFlight {

@@ -182,14 +182,14 @@ fn doorbell_word(seed: Option<u64>, has_bug: bool) -> Result<(), String> {
     for number in 0..8 {
         assert!(a.launch_raw(64, &[number; 10]) > 0);
         // The doorbell wakes the device, which then polls for its grace period.
-        let mut is_awake = wait::serve_doorbell(&shell, 0).more;
+        let mut is_awake = wait::serve_doorbell(shell, 0).more;
         let looked_before = wants_doorbell(&guests[0]);
         while is_awake {
-            is_awake = wait::serve_doorbell(&shell, 0).more;
+            is_awake = wait::serve_doorbell(shell, 0).more;
         }
         assert!(a.launch_raw(64, &[number; 10]) > 0);
         let rings = if has_bug { looked_before } else { wants_doorbell(&guests[0]) };
-        while rings && wait::serve_doorbell(&shell, 0).more {}
+        while rings && wait::serve_doorbell(shell, 0).more {}
         received += std::iter::from_fn(|| b.try_receive()).count();
         b.release_lazily();
         if received as u64 != 2 * (number + 1) {

@@ -137,9 +137,9 @@ impl Pair {
         let target = Target { port: Address { node: 1, port: to.port().number() }, portal: 0 };
         let part = Part { region, offset: 0, bytes };
         let shell = lab.daemon().shell();
-        wait::start_polling(&shell, 0);
-        wait::start_polling(&shell, 1);
-        wait::poll_once(&shell, 1);
+        wait::start_polling(shell, 0);
+        wait::start_polling(shell, 1);
+        wait::poll_once(shell, 1);
         Ok(Self { lab, from, to, target, part })
     }
 
@@ -147,7 +147,7 @@ impl Pair {
     fn short(&mut self, puts: u64) -> Result<u64, BenchError> {
         work::repeat(puts, "the stream of puts", || {
             self.put(0)?;
-            wait::poll_once(&self.lab.daemon().shell(), 1);
+            wait::poll_once(self.lab.daemon().shell(), 1);
             Ok(1)
         })
     }
@@ -157,7 +157,7 @@ impl Pair {
         let mut region = 0;
         work::repeat(kib, "the stream of puts", || {
             self.put(region % LONG_REGIONS * self.part.bytes)?;
-            wait::poll_once(&self.lab.daemon().shell(), 1);
+            wait::poll_once(self.lab.daemon().shell(), 1);
             region += 1;
             Ok(self.part.bytes / 1024)
         })
@@ -170,7 +170,7 @@ impl Pair {
             let sent = Instant::now();
             self.put(0)?;
             latencies.push(sent.elapsed().as_nanos() as u64);
-            wait::poll_once(&self.lab.daemon().shell(), 1);
+            wait::poll_once(self.lab.daemon().shell(), 1);
         }
         Ok(latencies)
     }
@@ -191,7 +191,7 @@ impl Pair {
         for region in 0..LONG_REGIONS {
             self.put(region * self.part.bytes)?;
         }
-        wait::poll_once(&self.lab.daemon().shell(), 1);
+        wait::poll_once(self.lab.daemon().shell(), 1);
         Ok(LONG_REGIONS * self.part.bytes)
     }
 
@@ -201,7 +201,7 @@ impl Pair {
         let put = Put::new(self.target, Part { offset, ..self.part }).remote_offset(offset);
         let launched = self.from.try_launch(&put).is_some();
         for _ in 0..MAX_POLLS {
-            wait::poll_once(&shell, 0);
+            wait::poll_once(shell, 0);
             if let Some(event) = self.to.try_event() {
                 let is_put = launched && event.kind == Kind::Put;
                 return is_put.then_some(()).ok_or(STALLED);
