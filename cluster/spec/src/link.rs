@@ -257,4 +257,33 @@ mod tests {
         assert!(late.check().unwrap_err().to_string().contains("at most 1000000000"));
         assert_eq!(Faults { loss: 1.0, delay_ns: Faults::MAX_DELAY_NS, ..Faults::default() }.check(), Ok(()));
     }
+
+    #[test]
+    fn each_key_sets_its_own_fault_of_the_model() {
+        let none = fabric::faults::Faults::NONE;
+        let chance = Chance::from_probability(0.25);
+        let expected = [
+            ("loss", fabric::faults::Faults { loss: chance, ..none }),
+            ("duplicate", fabric::faults::Faults { duplicate: chance, ..none }),
+            ("reorder", fabric::faults::Faults { reorder: chance, ..none }),
+            ("corrupt", fabric::faults::Faults { corrupt: chance, ..none }),
+            ("bit_errors", fabric::faults::Faults { bit_errors: Rarity::from_probability(0.25), ..none }),
+            ("delay_ns", fabric::faults::Faults { delay: Span::from_ns(7), ..none }),
+            ("partition", fabric::faults::Faults { partition: true, ..none }),
+        ];
+        assert_eq!(Faults::TABLE.len(), expected.len());
+        for fault in Faults::TABLE {
+            let value = match (fault.value)(&Faults::default()) {
+                FaultValue::Probability(_) => FaultValue::Probability(0.25),
+                FaultValue::DelayNs(_) => FaultValue::DelayNs(7),
+                FaultValue::Switch(_) => FaultValue::Switch(true),
+            };
+            let mut change = FaultsChange::default();
+            (fault.set)(&mut change, value);
+            let faults = Faults::default().changed(&change);
+            assert_eq!((fault.value)(&faults), value, "{}", fault.key);
+            let (_, model) = expected.iter().find(|(key, _)| *key == fault.key).expect("a row for each key");
+            assert_eq!(faults.to_model(), *model, "{}", fault.key);
+        }
+    }
 }

@@ -103,6 +103,7 @@ impl Source {
     fn parse_problem(&self, error: &toml::de::Error) -> Problem {
         let offset = error.span().map(|span| span.start);
         let what = error.message().trim().to_owned();
+        let key = offset.and_then(|offset| self.path_at(offset)).unwrap_or_default();
         let names: Vec<&str> = what.split('`').skip(1).step_by(2).collect();
         let remedy = match names.split_first() {
             Some((wrong, known)) if what.starts_with("unknown") => match nearest(wrong, known) {
@@ -113,14 +114,13 @@ impl Source {
                 }
                 None => format!("remove `{wrong}`; `niclab schema` describes every key"),
             },
+            // `[link]` where the file may have several links.
+            _ if what == "invalid type: map, expected a sequence" => {
+                format!("write `[[{key}]]` before each entry; `niclab schema` describes every key")
+            }
             _ => "correct the value; `niclab schema` describes every key".to_owned(),
         };
-        Problem {
-            place: offset.map(|offset| self.place(offset)),
-            key: offset.and_then(|offset| self.path_at(offset)).unwrap_or_default(),
-            what,
-            remedy,
-        }
+        Problem { place: offset.map(|offset| self.place(offset)), key, what, remedy }
     }
 
     fn place(&self, offset: usize) -> Place {
@@ -243,6 +243,13 @@ mod tests {
         assert_eq!(place_of("nodes"), Some((1, 1)));
         assert_eq!(place_of("node[1].memory_mib"), Some((8, 1)));
         assert_eq!(place_of("nic.ultra.x.y"), Some((11, 7)));
+    }
+
+    #[test]
+    fn single_table_for_an_array_names_the_double_brackets() {
+        let refused =
+            Source::from_text("t", "[link]\nloss = 0.1\n").parse::<crate::ClusterFile>().unwrap_err();
+        assert!(refused.to_string().contains("write `[[link]]` before each entry"), "{refused}");
     }
 
     #[test]
