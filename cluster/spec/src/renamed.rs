@@ -14,6 +14,10 @@ pub const KEYS: [(&str, &str); 7] = [
     ("unkind_seed", "adversarial_seed"),
 ];
 
+/// Counts of nodes in reports: the old name and the new one.
+const COUNTS: [(&str, &str); 3] =
+    [("message_series", "batched"), ("lent", "borrowed"), ("ethernet_series", "ethernet_batched")];
+
 /// Options of commands: the old name and the new one.
 pub const OPTIONS: [(&str, &str); 3] = [
     ("--unkind", "--adversarial"),
@@ -46,7 +50,7 @@ pub fn warning(names: &[(&str, &str)], name: &str) -> Option<String> {
 
 /// Counts of an earlier report under their new names.
 pub(crate) fn rename_counts(counts: &mut std::collections::BTreeMap<String, u64>) {
-    for (old, new) in KEYS {
+    for (old, new) in KEYS.into_iter().chain(COUNTS) {
         if let Some(count) = counts.remove(old) {
             counts.insert(new.to_owned(), count);
         }

@@ -254,10 +254,10 @@ pub struct NodeFigures {
     /// Number of polls of this node by the daemon. They cost only wall time.
     pub polls: u64,
     /// Frames that this node's NIC sent and that the daemon delivered on the fast path. Of `cluster.sent_frames`:
-    /// `unencoded` frames went from page to memory in one pass, without being encoded; `message_series` of these were
-    /// priced together, because their messages were equal; `lent` frames had data that stayed in the sender's memory
-    /// until it was copied once. Of `ethernet.sent_frames`: `ethernet_series` equal frames were priced together. The
-    /// fast path gives the same counts and model time in less wall time. Live only.
+    /// `batched` frames went from page to memory in one pass, one or several at a time, without being encoded;
+    /// `borrowed` frames had data that stayed in the sender's memory until it was copied once. Of
+    /// `ethernet.sent_frames`: `ethernet_batched` equal frames were priced together. The fast path gives the same
+    /// counts and model time in less wall time. Live only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shortcuts: BTreeMap<String, u64>,
     /// Interrupts that the device raised, by cause. Causes of the Ethernet function begin with `ethernet_`.

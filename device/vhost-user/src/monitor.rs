@@ -485,16 +485,14 @@ fn node_figures(locked: &LockedNodes<'_>, number: usize, name: &str) -> NodeFigu
             ("ethernet_receive", state.receive_interrupts),
             ("ethernet_transmit", state.transmit_interrupts),
         ]));
-        figures.shortcuts.append(&mut named([("ethernet_series", state.series_frames)]));
+        figures.shortcuts.append(&mut named([("ethernet_batched", state.batched)]));
         figures.violations.append(&mut named(state.violations.iter().map(|(name, count)| (*name, *count))));
     }
     if let Some(node) = locked.nodes.get(number) {
         figures.link_events = link_events(node.port.counters());
-        figures.shortcuts.append(&mut named([
-            ("unencoded", node.card.counts.fast_path),
-            ("message_series", node.card.counts.batched),
-            ("lent", node.lent_frames),
-        ]));
+        figures
+            .shortcuts
+            .append(&mut named([("batched", node.card.counts.batched), ("borrowed", node.borrowed_frames)]));
     }
     figures
 }

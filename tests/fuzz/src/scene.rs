@@ -15,12 +15,13 @@ use niclab_device::config;
 use niclab_device::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
 use niclab_device::memory::DmaMemory;
 use niclab_device::shell::card::host_port::HostPort;
+use niclab_device::shell::card_frame::CardFrame;
 use niclab_device::shell::cluster::Cluster;
-use niclab_device::shell::lent::Carried;
+use niclab_device::shell::dispatch::outputs::Sent;
 use niclab_device::shell::locks::LockedNodes;
 use niclab_device::shell::pages::Pages;
 use niclab_device::vring::Vring;
-use niclab_model::fabric::ethernet::{ETHER_TYPE_CLUSTER, Header, mac_of_node};
+use niclab_model::fabric::ethernet::{Concern, ETHER_TYPE_CLUSTER, Header, mac_of_node};
 use niclab_model::nic::{FrameBytes, Nic};
 use niclab_model::parts::descriptor_ring::dec2114x::{BYTES, CHAINED, END_OF_RING, OWN};
 use niclab_model::time::Time;
@@ -207,8 +208,9 @@ impl Scene {
     pub fn inject(&mut self, frame: FrameBytes) {
         let mut locked = self.lock_all();
         let LockedNodes { nodes, common } = &mut locked;
-        let frame = Carried::Whole(frame.into());
-        common.network.keep(nodes, Time::ZERO.into(), 1, frame, None);
+        let frame = CardFrame::Owned(frame.into());
+        let sent = Sent { ready: Time::ZERO.into(), frame, message: None, concern: Concern::Card };
+        common.network.keep(nodes, 1, sent);
         service::serve_pages(&mut locked, 0);
         deadlines::pass_time(&mut locked);
     }

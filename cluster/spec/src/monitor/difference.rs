@@ -139,7 +139,7 @@ mod tests {
         let node = NodeFigures {
             messages_sent: scale,
             doorbells: 2 * scale,
-            shortcuts: [("lent".to_owned(), 2), ("unencoded".to_owned(), scale)].into(),
+            shortcuts: [("borrowed".to_owned(), 2), ("batched".to_owned(), scale)].into(),
             interrupts: [("message".to_owned(), 3 * scale)].into(),
             ports: vec![port(0, 4), port(3, scale)],
             device_faults: [("stale".to_owned(), 2), ("short".to_owned(), scale)].into(),
@@ -176,7 +176,7 @@ mod tests {
         expected.nodes[0].ledger.remove(0);
         expected.nodes[0].ports.remove(0);
         expected.nodes[0].device_faults.remove("stale");
-        expected.nodes[0].shortcuts.remove("lent");
+        expected.nodes[0].shortcuts.remove("borrowed");
         expected.nodes[0].device_fault_log =
             (8..=10).map(|number| DeviceFault { number, ..DeviceFault::default() }).collect();
         expected.model.why_estimate = why_estimate(&expected.nodes);

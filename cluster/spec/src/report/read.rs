@@ -45,6 +45,7 @@ impl Report {
         for node in &mut report.nodes {
             rename_counts(&mut node.nic_counts);
             rename_counts(&mut node.device_faults);
+            rename_counts(&mut node.shortcuts);
         }
         match report.wrong_total() {
             Some(what) => Err(invalid(Problem {

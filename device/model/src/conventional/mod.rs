@@ -14,13 +14,13 @@
 
 use alloc::sync::Arc;
 
-use crate::fabric::series::SeriesFrame;
+use crate::fabric::batch::BatchFrame;
 use crate::parts::effects::DESCRIPTOR_BYTES;
 use crate::parts::host_interface::{BusTransfer, HostInterface};
 use crate::platform::ledger::{Crossing, Ledger};
 use crate::platform::node_bus::NodeBus;
 use crate::platform::profile::Profile;
-use crate::time::Time;
+use crate::time::{Passage, Time};
 
 /// A node's conventional NIC.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ impl Conventional {
     /// doorbell. Each frame gets the instant when the host began it, and when it is ready for the link.
     pub fn transmit_all(
         &mut self,
-        frames: &mut [SeriesFrame],
+        frames: &mut [BatchFrame],
         bytes: u64,
         doorbells: u64,
         latest: &mut Time,
@@ -75,18 +75,18 @@ impl Conventional {
                 let fetched = interface.carry(&mut fetches, told).end;
                 let read = interface.carry(&mut reads, fetched).end;
                 interface.carry(&mut returns, read);
-                *frame = SeriesFrame { launched: begun, at: Some(read) };
+                *frame = BatchFrame { launched: begun, passage: Some(read.into()) };
             }
             *latest = begun;
             let ledger = interface.ledger_mut();
-            [sends, copies].iter().for_each(|series| ledger.enter(series));
-            [rings, fetches, reads, returns].iter().for_each(|series| interface.enter_transfers(series));
+            [sends, copies].iter().for_each(|charged| ledger.enter(charged));
+            [rings, fetches, reads, returns].iter().for_each(|charged| interface.enter_transfers(charged));
         });
     }
 
     /// [`Self::receive`] of frames of the same length, with the same sums and instants, each at its own instant; a
     /// frame without one was dropped. Each frame is a message, complete when the receiving program has it.
-    pub fn receive_all(&mut self, frames: &mut [SeriesFrame], bytes: u64, node: &mut NodeBus) {
+    pub fn receive_all(&mut self, frames: &mut [BatchFrame], bytes: u64, node: &mut NodeBus) {
         let receive_ps = self.interface.profile().host.receive_ps;
         self.on(node, |interface| {
             let mut fetches = interface.transfers(BusTransfer::DescriptorFetch, DESCRIPTOR_BYTES);
@@ -94,7 +94,7 @@ impl Conventional {
             let mut returns = interface.transfers(BusTransfer::DescriptorWriteBack, DESCRIPTOR_BYTES);
             let mut takes = interface.works(Crossing::HostReceive, bytes, receive_ps);
             let mut copies = interface.copies(bytes);
-            for at in frames.iter_mut().filter_map(|frame| frame.at.as_mut()) {
+            for Passage { tail: at, .. } in frames.iter_mut().filter_map(|frame| frame.passage.as_mut()) {
                 let fetched = interface.carry(&mut fetches, *at).end;
                 let stored = interface.carry(&mut writes, fetched).end;
                 let visible = interface.carry(&mut returns, stored).end;
@@ -102,10 +102,9 @@ impl Conventional {
                 *at = interface.occupy(&mut copies, taken);
             }
             let ledger = interface.ledger_mut();
-            [takes, copies].iter().for_each(|series| ledger.enter(series));
-            let took = frames.iter().filter_map(|frame| Some(frame.at?.since(frame.launched)));
-            ledger.complete_all(took);
-            [fetches, writes, returns].iter().for_each(|series| interface.enter_transfers(series));
+            [takes, copies].iter().for_each(|charged| ledger.enter(charged));
+            ledger.complete_all(frames.iter().filter_map(BatchFrame::latency));
+            [fetches, writes, returns].iter().for_each(|charged| interface.enter_transfers(charged));
         });
     }
 
@@ -302,21 +301,21 @@ mod tests {
             (frames, bytes, doorbells) in (0..70_usize, 14..1_515_u64, 0..5_u64),
             latest in 0..20_000_000_u64,
         ) {
-            let [mut single, mut series] = twins(profile, is_on, &past);
-            let (mut single_latest, mut series_latest) = (Time::from_ps(latest), Time::from_ps(latest));
+            let [mut single, mut batch] = twins(profile, is_on, &past);
+            let (mut single_latest, mut batch_latest) = (Time::from_ps(latest), Time::from_ps(latest));
             let one_by_one: alloc::vec::Vec<_> = (0..frames as u64)
                 .map(|number| {
                     let launched = single.1.clock().max(single_latest);
                     single_latest = launched;
                     let at = single.0.transmit(launched, bytes, number < doorbells, &mut single.1);
-                    SeriesFrame { launched, at: Some(at) }
+                    BatchFrame { launched, passage: Some(at.into()) }
                 })
                 .collect();
-            let mut together = vec![SeriesFrame::default(); frames];
-            series.0.transmit_all(&mut together, bytes, doorbells, &mut series_latest, &mut series.1);
+            let mut together = vec![BatchFrame::default(); frames];
+            batch.0.transmit_all(&mut together, bytes, doorbells, &mut batch_latest, &mut batch.1);
             prop_assert_eq!(together, one_by_one);
-            prop_assert_eq!(series_latest, single_latest);
-            prop_assert_eq!((series.0.ledger(), series.1), (single.0.ledger(), single.1));
+            prop_assert_eq!(batch_latest, single_latest);
+            prop_assert_eq!((batch.0.ledger(), batch.1), (single.0.ledger(), single.1));
         }
 
         #[test]
@@ -327,22 +326,22 @@ mod tests {
             frames in prop::collection::vec((0..9_000_000_u64, prop::option::weighted(0.9, 0..10_000_000_u64)), 0..70),
             bytes in 14..1_515_u64,
         ) {
-            let [mut single, mut series] = twins(profile, is_on, &past);
-            let frame = |&(launched, at): &(u64, Option<u64>)| SeriesFrame {
+            let [mut single, mut batch] = twins(profile, is_on, &past);
+            let frame = |&(launched, at): &(u64, Option<u64>)| BatchFrame {
                 launched: Time::from_ps(launched),
-                at: at.map(Time::from_ps),
+                passage: at.map(|at| Time::from_ps(at).into()),
             };
             let mut together: alloc::vec::Vec<_> = frames.iter().map(frame).collect();
             let mut one_by_one = together.clone();
-            for SeriesFrame { launched, at } in &mut one_by_one {
-                let Some(at) = at else { continue };
+            for BatchFrame { launched, passage } in &mut one_by_one {
+                let Some(Passage { tail: at, .. }) = passage else { continue };
                 *at = single.0.receive(*at, bytes, &mut single.1);
                 let message = TraceTag { node: 0, port: 0, number: 0, launched: *launched, bytes: bytes as u32 };
                 single.0.ledger_mut().complete(&message, *at);
             }
-            series.0.receive_all(&mut together, bytes, &mut series.1);
+            batch.0.receive_all(&mut together, bytes, &mut batch.1);
             prop_assert_eq!(together, one_by_one);
-            prop_assert_eq!((series.0.ledger(), series.1), (single.0.ledger(), single.1));
+            prop_assert_eq!((batch.0.ledger(), batch.1), (single.0.ledger(), single.1));
         }
     }
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::fabric::PortCounters;
 use crate::fabric::ethernet::{HEADER_BYTES, tag_bytes};
 use crate::fabric::faults::{Draws, Faults, Mishap};
-use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Series, Sums};
+use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Transactions};
 use crate::random::Random;
 use crate::time::{Passage, Span, Time};
 
@@ -314,37 +314,11 @@ impl Link {
         let head = stage.start + self.config.latency;
         (Some(Arrival { head, tail: stage.end, held, corrupt: None }), draws)
     }
-
-    /// Passes an untagged intact frame from the node over a fault-free link.
-    #[inline(always)]
-    pub(super) fn pass_sound_to_switch(
-        &mut self,
-        ready: Passage,
-        bytes: usize,
-        counters: &mut PortCounters,
-        ledger: &mut Ledger,
-    ) -> Option<Arrival> {
-        debug_assert!(!self.is_faulty, "a faulty link applies its faults to each frame");
-        self.pass::<false>(ready, FrameLength::untagged(bytes), counters, ledger).0
-    }
-
-    /// Passes an untagged intact frame from the switch over a fault-free link.
-    #[inline(always)]
-    pub(super) fn pass_sound_to_node(
-        &mut self,
-        ready: Passage,
-        bytes: usize,
-        counters: &mut PortCounters,
-        ledger: &mut Ledger,
-    ) -> Option<Arrival> {
-        debug_assert!(!self.is_faulty, "a faulty link applies its faults to each frame");
-        self.pass::<true>(ready, FrameLength::untagged(bytes), counters, ledger).0
-    }
 }
 
 /// One direction of a link while a batch of frames of one length passes: as [`Link::pass`] for each, without faults
 /// ([`Link::is_sound_for`]).
-pub(super) struct LinkSeries<'a> {
+pub(super) struct LinkBatch<'a> {
     direction: &'a mut Direction,
     serialization: Span,
     gap: Span,
@@ -354,10 +328,10 @@ pub(super) struct LinkSeries<'a> {
     busy_until: Time,
     came: u64,
     dropped: u64,
-    series: Series,
+    transactions: Transactions,
 }
 
-impl<'a> LinkSeries<'a> {
+impl<'a> LinkBatch<'a> {
     /// A batch from the node.
     pub(super) fn to_switch(link: &'a mut Link, bytes: usize, ledger: &Ledger) -> Self {
         Self::new(link, bytes, false, ledger)
@@ -382,7 +356,7 @@ impl<'a> LinkSeries<'a> {
             busy_until: direction.wire.busy_until(),
             came: 0,
             dropped: 0,
-            series: ledger.series(Crossing::Serialization, cost),
+            transactions: ledger.transactions(Crossing::Serialization, cost),
             direction,
         }
     }
@@ -402,7 +376,7 @@ impl<'a> LinkSeries<'a> {
         }
         let start = ready.head.max(self.busy_until);
         let occupancy = self.serialization.max(ready.tail.since(start));
-        let stage = self.series.cross_for(&mut self.busy_until, ready.head, occupancy);
+        let stage = self.transactions.cross_for(&mut self.busy_until, ready.head, occupancy);
         self.busy_until = self.busy_until.max(stage.released + self.gap);
         if self.queue_frames.is_some() && stage.start > ready.head {
             self.direction.waiting.push_back(stage.start);
@@ -411,39 +385,12 @@ impl<'a> LinkSeries<'a> {
         Some(Arrival { head: stage.start + self.latency, tail: stage.end, held, corrupt: None })
     }
 
-    /// When it becomes idle.
-    #[inline(always)]
-    pub(super) const fn busy_until(&self) -> Time {
-        self.busy_until
-    }
-
-    /// The sums of its frames so far.
-    #[inline(always)]
-    pub(super) const fn sums(&self) -> Sums {
-        self.series.sums()
-    }
-
-    /// Whether frames wait in a bounded queue: later frames may find it full.
-    #[inline(always)]
-    pub(super) fn is_waited_for(&self) -> bool {
-        self.queue_frames.is_some() && !self.direction.waiting.is_empty()
-    }
-
-    /// Repeats the frames since `earlier` `times` times; the last of them is `later` after the last frame so far
-    /// ([`steady`](crate::platform::steady)).
-    #[inline(always)]
-    pub(super) fn pass_again(&mut self, earlier: &Sums, times: u64, later: Span) {
-        self.busy_until += later;
-        self.came += times;
-        self.series.cross_again(earlier, times);
-    }
-
     /// Records the batch.
     pub(super) fn enter(self, counters: &mut PortCounters, ledger: &mut Ledger) {
         self.direction.wire.hold_until(self.busy_until);
         self.direction.draws.skip_frames(self.came);
         counters.dropped_queue += self.dropped;
-        ledger.enter(&self.series);
+        ledger.enter(&self.transactions);
     }
 }
 

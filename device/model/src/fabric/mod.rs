@@ -1,18 +1,18 @@
 //! The network: one switch, and a link with seeded faults to each node.
 //!
+//! * [`batch`]: equal frames from one port to another, priced together;
 //! * [`ethernet`]: the header that every frame has;
 //! * [`faults`]: the faults of a link, sampled from a seed;
 //! * [`link`]: one direction of a link: bandwidth, latency, queue;
-//! * [`series`]: batches: equal frames from one port to another, priced together;
 //! * [`switch`]: the address table.
 //!
-//! [`Fabric::forward`] takes a frame by reference and returns its receivers and arrival times; a shell keeps the
-//! bytes. The fabric stores no frames: it represents queues by the instants at which frames leave them.
+//! [`Fabric::forward`] reads the head of a frame and returns its receivers and arrival times; a shell keeps the bytes.
+//! The fabric stores no frames: it represents queues by the instants at which frames leave them.
 
+pub mod batch;
 pub mod ethernet;
 pub mod faults;
 pub mod link;
-pub mod series;
 mod stretch;
 pub mod switch;
 
@@ -25,6 +25,7 @@ use crate::fabric::faults::Faults;
 use crate::fabric::link::{Arrival, Arrivals, FrameLength, Link, LinkConfig, LinkError};
 use crate::fabric::stretch::Stretch;
 use crate::fabric::switch::{Outlet, Switch};
+use crate::nic::frame::FrameHead;
 use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, StageRecord};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
@@ -47,21 +48,6 @@ pub struct Delivery {
 
 /// The port to which a frame's own routing leads; none for a frame with only an Ethernet header.
 pub type Routing = fn(&[u8]) -> Option<u16>;
-
-/// The network's view of a packet that was never encoded.
-#[derive(Clone, Copy, Debug)]
-pub struct PacketInfo {
-    /// When its first byte and its last byte are ready for the link.
-    pub ready: Passage,
-    /// The destination port.
-    pub to: u16,
-    /// Whether it has its own routing, for networks without Ethernet headers.
-    pub is_routed: bool,
-    /// Bytes of the frame, with an Ethernet header.
-    pub bytes: usize,
-    /// The message that it carries.
-    pub message: Option<TraceTag>,
-}
 
 /// The transits of a frame that entered the switch. Most frames go to one node.
 pub type Transits = SmallVec<[Transit; 4]>;
@@ -233,55 +219,46 @@ pub struct Fabric {
     switching: Switching,
 }
 
-/// A route that the switch knows without learning, and without the state of other ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KnownWay {
-    /// The destination port.
-    pub to: u16,
-    /// Whether the frame's own routing leads there.
-    pub is_routed: bool,
-}
-
 impl Switching {
-    /// The destination of a frame whose route is known from the start: by its own routing, or from one card to
+    /// The destination port of a frame whose route is known from the start: by its own routing, or from one card to
     /// another. The look-up changes nothing, and forwarding needs only the sender's port and the receiver's.
     #[inline]
-    pub fn known_way(&self, frame: &[u8]) -> Option<KnownWay> {
+    pub fn known_route(&self, frame: &[u8]) -> Option<u16> {
         let header = Frame::new_checked(frame)?;
-        match self.routing.and_then(|routing| routing(frame)) {
-            Some(to) => Some(KnownWay { to, is_routed: true }),
-            None => Some(KnownWay { to: self.switch.known_way(&header)?, is_routed: false }),
-        }
+        self.routing.and_then(|routing| routing(frame)).or_else(|| self.switch.known_route(&header))
     }
 
     /// [`Fabric::forward`] on these ports.
     #[inline]
-    pub fn forward(
+    pub fn forward<'a>(
         &mut self,
         ports: &mut impl Ports,
         ready: impl Into<Passage>,
         from: u16,
-        frame: &[u8],
+        frame: impl Into<FrameHead<'a>>,
         message: Option<TraceTag>,
         deliveries: &mut Deliveries,
     ) {
+        let frame = frame.into();
         self.enter_link(ports, ready.into(), from, frame, message, |ports, transit| {
-            leave(ports, &transit, frame.len(), message, deliveries);
+            leave(ports, &transit, frame.frame_bytes, message, deliveries);
         });
     }
 
     /// [`Fabric::enter`] on these ports.
     #[inline]
-    pub fn enter(
+    pub fn enter<'a>(
         &mut self,
         ports: &mut impl Ports,
         ready: impl Into<Passage>,
         from: u16,
-        frame: &[u8],
+        frame: impl Into<FrameHead<'a>>,
         message: Option<TraceTag>,
         transits: &mut Transits,
     ) {
-        self.enter_link(ports, ready.into(), from, frame, message, |_, transit| transits.push(transit));
+        self.enter_link(ports, ready.into(), from, frame.into(), message, |_, transit| {
+            transits.push(transit)
+        });
     }
 
     #[inline]
@@ -290,18 +267,19 @@ impl Switching {
         ports: &mut P,
         ready: Passage,
         from: u16,
-        frame: &[u8],
+        frame: FrameHead<'_>,
         message: Option<TraceTag>,
         mut behind_switch: impl FnMut(&mut P, Transit),
     ) {
         let Some(port) = ports.port(from) else { return };
-        let Some(header) = Frame::new_checked(frame) else {
+        let FrameHead { bytes: head, frame_bytes } = frame;
+        let Some(header) = Frame::new_checked(head) else {
             port.counters.dropped_short += 1;
             return;
         };
-        let routed = self.routing.and_then(|routing| routing(frame));
+        let routed = self.routing.and_then(|routing| routing(head));
         let off_wire = if routed.is_some() { HEADER_BYTES as u8 } else { 0 };
-        let length = FrameLength::of(frame, frame.len() - usize::from(off_wire));
+        let length = FrameLength::of(head, frame_bytes - usize::from(off_wire));
         let entering = port.enter(ready, length, message);
         // A dropped frame needs no route.
         if entering[0].is_none() {
@@ -328,56 +306,6 @@ impl Switching {
                 }
             }
         }
-    }
-
-    /// [`Switching::forward`] for a packet that was never encoded, or a frame with a known route
-    /// ([`Switching::known_way`]): from card to card, by the cards' own addresses, or by the frame's own routing if
-    /// the network uses it. `from` is the port of the sending card.
-    #[inline]
-    pub fn forward_packet(
-        &self,
-        ports: &mut impl Ports,
-        from: u16,
-        frame: PacketInfo,
-        deliveries: &mut Deliveries,
-    ) {
-        let PacketInfo { ready, to, is_routed, bytes: frame_bytes, message } = frame;
-        let Some(port) = ports.port(from) else { return };
-        let off_wire = if is_routed && self.routing.is_some() { HEADER_BYTES as u8 } else { 0 };
-        let length = FrameLength::untagged(frame_bytes.saturating_sub(off_wire.into()));
-        for entering in port.enter(ready, length, message).into_iter().flatten() {
-            if let Some(transit) = self.cross_switch(ports, entering, from, to, (length, off_wire)) {
-                leave(ports, &transit, frame_bytes, message, deliveries);
-            }
-        }
-    }
-
-    /// Bytes on the wire of a frame of `bytes`, which may have its own routing.
-    #[inline]
-    const fn on_wire(&self, bytes: usize, is_routed: bool) -> usize {
-        let off_wire = if is_routed && self.routing.is_some() { HEADER_BYTES } else { 0 };
-        bytes.saturating_sub(off_wire)
-    }
-
-    /// As [`Self::forward_packet`], from one port to another over fault-free links: the packet arrives once, or is
-    /// dropped.
-    #[inline]
-    pub fn pass_packet(&self, from: &mut Port, to: &mut Port, frame: &PacketInfo) -> Option<Passage> {
-        let &PacketInfo { ready, is_routed, bytes, message, .. } = frame;
-        let bytes = self.on_wire(bytes, is_routed);
-        let Port { link, counters, ledger } = from;
-        counters.frames_in += 1;
-        counters.bytes_in += bytes as u64;
-        ledger.attribute(message);
-        let entering = link.pass_sound_to_switch(ready, bytes, counters, ledger)?;
-        let entered = self.entered(&entering, bytes, &mut to.link);
-        let (ready, tail) = self.cross(&entering, entered, bytes, ledger);
-        let Port { link, counters, ledger } = to;
-        ledger.attribute(message);
-        let arrived = link.pass_sound_to_node(Passage { head: ready, tail }, bytes, counters, ledger)?;
-        counters.frames_out += 1;
-        counters.bytes_out += bytes as u64;
-        Some(Passage { head: arrived.head, tail: arrived.tail })
     }
 
     /// When a frame begins to cross the switch, towards this link.
@@ -520,11 +448,11 @@ impl Fabric {
     /// shell that processes events in model time then splits the two steps: [`Self::enter`], and [`Self::leave`] in
     /// the order of model time.
     #[inline]
-    pub fn forward(
+    pub fn forward<'a>(
         &mut self,
         ready: impl Into<Passage>,
         from: u16,
-        frame: &[u8],
+        frame: impl Into<FrameHead<'a>>,
         message: Option<TraceTag>,
         deliveries: &mut Deliveries,
     ) {
@@ -533,11 +461,11 @@ impl Fabric {
 
     /// The first half of [`Self::forward`]: over the sender's link and through the switch.
     #[inline]
-    pub fn enter(
+    pub fn enter<'a>(
         &mut self,
         ready: impl Into<Passage>,
         from: u16,
-        frame: &[u8],
+        frame: impl Into<FrameHead<'a>>,
         message: Option<TraceTag>,
         transits: &mut Transits,
     ) {

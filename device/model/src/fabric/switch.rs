@@ -49,7 +49,7 @@ impl Switch {
 
     /// The output of a frame from card to card, from which the switch learns nothing.
     #[inline]
-    pub(super) fn known_way(&self, frame: &Frame<'_>) -> Option<u16> {
+    pub(super) fn known_route(&self, frame: &Frame<'_>) -> Option<u16> {
         self.card_port(&frame.source())?;
         self.card_port(&frame.destination())
     }

@@ -3,9 +3,9 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
+use super::batch::{BatchFrame, BatchLength, PortPairs as _};
 use super::ethernet::{BROADCAST, Header, Mac, mac_of_node};
 use super::*;
-use crate::platform::steady::Run;
 use crate::random::Chance;
 
 const NS: u64 = 1_000;
@@ -76,8 +76,8 @@ fn a_tag_extends_the_longest_frame_by_its_own_bytes() {
         };
         let mut fabric = fabric(PLAIN, Forwarding::CutThrough, 0);
         for (bytes, is_carried) in [(longest, true), (longest + 1, false)] {
-            let as_series = fabric.switching.series_way(&mut fabric.ports.own, 0, &tagged(bytes));
-            assert_eq!(as_series, is_carried.then_some(2), "{bytes} bytes with {} tags", tags.len());
+            let in_batch = fabric.switching.batch_route(&mut fabric.ports.own, 0, (&*tagged(bytes)).into());
+            assert_eq!(in_batch, is_carried.then_some(2), "{bytes} bytes with {} tags", tags.len());
             let deliveries = send(&mut fabric, 0, 0, &tagged(bytes));
             assert_eq!(receivers(&deliveries), if is_carried { vec![2] } else { vec![] }, "{bytes} bytes");
         }
@@ -115,7 +115,7 @@ fn slow_source_holds_every_link_until_its_last_byte() {
         let mut deliveries = Deliveries::new();
         // 200 bytes; the last is ready after a microsecond.
         let ready = Passage { head: Time::ZERO, tail: at(1_000) };
-        fabric.forward(ready, 0, &unicast(0, 2, 200), None, &mut deliveries);
+        fabric.forward(ready, 0, &*unicast(0, 2, 200), None, &mut deliveries);
         assert_eq!(deliveries[0].at, at(last_ns), "{forwarding:?}");
         let first_ns = if forwarding == Forwarding::CutThrough { 100 + 90 + 100 } else { last_ns - 200 };
         assert_eq!(deliveries[0].head, at(first_ns), "{forwarding:?}");
@@ -297,36 +297,6 @@ fn afflict_all(fabric: &mut Fabric) {
     }
 }
 
-/// Passes packets in runs: equally spaced packets form one run.
-fn pass_in_runs(
-    switching: &Switching,
-    ports: (&mut Port, &mut Port),
-    kind: (usize, bool),
-    readies: &[Passage],
-    last: Option<TraceTag>,
-) -> Vec<Passage> {
-    let (mut coming, mut done) = (Vec::<Run>::new(), Vec::new());
-    for &passage in readies {
-        if let Some(run) = coming.last_mut() {
-            let (last, by) = (run.last().passage, passage.head.since(run.passage.head));
-            let next = |last: Passage, by| Passage { head: last.head + by, tail: last.tail + by };
-            if run.count == 1 && next(last, by) == passage {
-                run.by = by;
-            }
-            if next(last, run.by) == passage {
-                run.count += 1;
-                continue;
-            }
-        }
-        coming.push(Run { count: 1, passage, ..Run::default() });
-    }
-    switching.pass_packets(ports, kind, &coming, &mut done, last);
-    let each = |run: &Run| {
-        (0..run.count).map(|number| Run { count: number + 1, ..*run }.last().passage).collect::<Vec<_>>()
-    };
-    done.iter().flat_map(each).collect()
-}
-
 proptest! {
     #[test]
     fn faults_of_a_seed_do_not_depend_on_other_traffic(
@@ -418,138 +388,76 @@ fn link() -> impl Strategy<Value = LinkConfig> {
 }
 
 proptest! {
+    /// Includes frames whose head leaves before the tail is ready, as of cards that forward words as they come, and
+    /// frames with routing of their own.
     #[test]
-    fn batch_is_forwarded_as_its_frames_one_by_one(
+    fn batch_passes_as_its_frames_one_by_one(
         links in prop::collection::vec(link(), 3),
-        is_cut_through: bool,
+        (is_cut_through, is_routed) in any::<(bool, bool)>(),
         is_on in prop::bool::weighted(0.9),
         past in prop::collection::vec((0..3_u16, 0..3_u16, 0..9_000_u64, 14..2_200_usize), 0..8),
         bytes in 14..1_600_usize,
-        steps in prop::collection::vec(0..1_500_u64, 0..70),
+        steps in prop::collection::vec((0..1_500_u64, prop_oneof![2 => Just(0), 1 => 0..1_500_u64]), 0..70),
     ) {
         let forwarding = if is_cut_through { Forwarding::CutThrough } else { Forwarding::StoreAndForward };
         let config = FabricConfig { links, forwarding, switch_fall_through: Span::from_ns(90), seed: 5 };
-        let [mut single, mut series] = [(); 2].map(|()| Fabric::new(&config).unwrap());
-        for fabric in [&mut single, &mut series] {
+        let [mut single, mut batch] = [(); 2].map(|()| Fabric::new(&config).unwrap());
+        for fabric in [&mut single, &mut batch] {
             fabric.ledgers_mut().for_each(|ledger| ledger.set_on(is_on));
             for &(from, to, at_ns, bytes) in &past {
                 send(fabric, at_ns, from, &unicast(from, to, bytes));
             }
+            fabric.switching.routing = is_routed.then_some(|_| Some(1));
         }
         let (from, to) = (2, 1);
         let frame = unicast(from, to, bytes);
         let mut at = Time::from_ps(5_000 * NS);
-        let readies: Vec<Time> = steps.iter().map(|step| { at += Span::from_ns(*step); at }).collect();
+        let ready = |&(step, longer): &(u64, u64)| {
+            at += Span::from_ns(step);
+            Passage { head: at, tail: at + Span::from_ns(longer) }
+        };
+        let readies: Vec<Passage> = steps.iter().map(ready).collect();
         let first = TraceTag { node: from, port: 0, number: 0, launched: Time::ZERO, bytes: 0 };
         let tag = |number: usize| TraceTag { number: number as u64, ..first };
-        let Fabric { ports, switching } = &mut series;
-        let fits = config.links[2].mtu_bytes.min(config.links[1].mtu_bytes) as usize + HEADER_BYTES >= bytes;
-        let way = switching.series_way(&mut ports.own, from, &frame);
-        prop_assert_eq!(way, fits.then_some(to));
-        if way.is_none() || readies.is_empty() {
+        let Fabric { ports, switching } = &mut batch;
+        let on_wire = if is_routed { bytes - HEADER_BYTES } else { bytes };
+        let fits = config.links[2].mtu_bytes.min(config.links[1].mtu_bytes) as usize + HEADER_BYTES >= on_wire;
+        let route = switching.batch_route(&mut ports.own, from, (&*frame).into());
+        prop_assert_eq!(route, (fits && !is_routed).then_some(to), "frames with their own routing go alone");
+        let (near, far) = ports.own.pair(from, to).unwrap();
+        let length = BatchLength { bytes, is_routed };
+        let room = switching.batch_room(near, far, length);
+        prop_assert!(fits || room == 0);
+        if !fits || readies.is_empty() {
             return Ok(());
         }
-        let mut frames: Vec<_> = readies
-            .iter()
-            .map(|&ready| series::SeriesFrame { launched: Time::ZERO, at: Some(ready) })
-            .collect();
-        switching.forward_series(&mut ports.own, (from, to), bytes, &mut frames, Some(tag(readies.len())));
+        let frame_at = |&ready: &Passage| BatchFrame { launched: Time::ZERO, passage: Some(ready) };
+        let mut frames: Vec<_> = readies.iter().map(frame_at).collect();
+        switching.forward_batch((near, far), length, &mut frames, Some(tag(readies.len())));
+        prop_assert!(frames.iter().take(room).all(|frame| frame.passage.is_some()), "there was room for {}", room);
         let mut deliveries = Deliveries::new();
         for (place, &ready) in readies.iter().enumerate() {
             deliveries.clear();
-            single.forward(ready, from, &frame, Some(tag(place + 1)), &mut deliveries);
-            prop_assert_eq!(frames[place].at, deliveries.first().map(|delivery| delivery.at));
+            single.forward(ready, from, &*frame, Some(tag(place + 1)), &mut deliveries);
+            let passage = deliveries.first().map(|&Delivery { head, at: tail, .. }| Passage { head, tail });
+            prop_assert_eq!(frames[place].passage, passage);
         }
-        prop_assert_eq!(alloc::format!("{:?}", series.all()), alloc::format!("{:?}", single.all()));
-        prop_assert_eq!(alloc::format!("{:?}", series.switching), alloc::format!("{:?}", single.switching));
+        prop_assert_eq!(alloc::format!("{:?}", batch.all()), alloc::format!("{:?}", single.all()));
+        prop_assert_eq!(alloc::format!("{:?}", batch.switching), alloc::format!("{:?}", single.switching));
     }
-
-    /// Includes frames whose head leaves before the tail is ready, as of cards that forward words as they come.
-    #[test]
-    fn batch_of_packets_passes_as_its_packets_one_by_one(
-        links in prop::collection::vec(link(), 2),
-        is_cut_through: bool,
-        (is_on, is_routed) in (prop::bool::weighted(0.9), any::<bool>()),
-        past in prop::collection::vec((0..2_u16, 0..2_u16, 0..9_000_u64, 14..1_200_usize), 0..8),
-        bytes in 14..1_600_usize,
-        steps in prop::collection::vec(
-            (0..1_500_u64, 0..1_500_u64, prop_oneof![2 => Just(1), 1 => 2..16_usize]),
-            0..12,
-        ),
-    ) {
-        let steps = steps.iter().flat_map(|&(step, longer, times)| core::iter::repeat_n((step, longer), times));
-        let forwarding = if is_cut_through { Forwarding::CutThrough } else { Forwarding::StoreAndForward };
-        let config = FabricConfig { links, forwarding, switch_fall_through: Span::from_ns(90), seed: 5 };
-        let routing: Option<Routing> = is_routed.then_some(|_| None);
-        let [mut single, mut series] = [(); 2].map(|()| Fabric::new(&config).unwrap().routed_by(routing));
-        for fabric in [&mut single, &mut series] {
-            fabric.ledgers_mut().for_each(|ledger| ledger.set_on(is_on));
-            for &(from, to, at_ns, bytes) in &past {
-                send(fabric, at_ns, from, &unicast(from, to, bytes));
-            }
-        }
-        let mut at = Time::from_ps(5_000 * NS);
-        let readies = steps.take(40).map(|(step, longer)| {
-            at += Span::from_ns(step);
-            Passage { head: at, tail: at + Span::from_ns(longer) }
-        });
-        let readies: Vec<Passage> = readies.collect();
-        let tag = |number: usize| TraceTag { node: 0, port: 0, number: number as u64, launched: Time::ZERO, bytes: 0 };
-        let Fabric { ports, switching } = &mut series;
-        let [from, to] = ports.own.as_mut_slice() else { return Ok(()) };
-        let most = switching.packets_in_batch(from, to, (bytes, is_routed));
-        let on_wire = if is_routed { bytes - HEADER_BYTES } else { bytes };
-        let fits = config.links.iter().all(|link| link.mtu_bytes as usize + HEADER_BYTES >= on_wire);
-        prop_assert!(fits || most == 0);
-        let count = readies.len().min(most);
-        if count == 0 {
-            return Ok(());
-        }
-        let passages = pass_in_runs(switching, (from, to), (bytes, is_routed), &readies[..count], Some(tag(count)));
-        let Fabric { ports, switching } = &mut single;
-        let [from, to] = ports.own.as_mut_slice() else { return Ok(()) };
-        for (number, (&ready, passage)) in readies.iter().zip(&passages).enumerate() {
-            let frame = PacketInfo { ready, to: 1, is_routed, bytes, message: Some(tag(number + 1)) };
-            prop_assert_eq!(switching.pass_packet(from, to, &frame), Some(*passage));
-        }
-        prop_assert_eq!(alloc::format!("{:?}", series.all()), alloc::format!("{:?}", single.all()));
-    }
-}
-
-#[test]
-fn equally_spaced_packets_in_steady_state_form_one_run() {
-    let runs = |by_ns: u64, queue_frames: u32, is_met: bool| {
-        let mut fabric = fabric(LinkConfig { queue_frames, ..PLAIN }, Forwarding::CutThrough, 3);
-        if is_met {
-            send(&mut fabric, 5_000, 2, &unicast(2, 1, 100));
-        }
-        let Fabric { ports, switching } = &mut fabric;
-        let [from, to, ..] = ports.own.as_mut_slice() else { return Vec::new() };
-        let passage = Passage::from(Time::from_ps(5_000 * NS));
-        let coming = [Run { count: 20, by: Span::from_ns(by_ns), passage, ..Run::default() }];
-        let mut done = Vec::new();
-        switching.pass_packets((from, to), (100, false), &coming, &mut done, None);
-        done.iter().map(|run| run.count).collect()
-    };
-    assert_eq!(runs(150, 0, false), [1, 19], "the links were idle before the first");
-    assert_eq!(runs(150, 40, false), [1, 19], "no frame waits in the queue");
-    assert_eq!(runs(100, 0, false), [1, 19], "packets at the rate of the links");
-    assert_eq!(runs(100, 0, true), [1, 19], "each waits as long as the one before it");
-    assert_eq!(runs(100, 40, true), [1; 20], "a bounded queue must count waiting frames");
-    assert_eq!(runs(99, 0, false), [1; 20], "each waits longer than the one before it");
 }
 
 #[test]
 fn frames_that_must_go_alone_form_no_batch() {
-    let way = |fabric: &mut Fabric, from: u16, frame: &[u8]| {
-        fabric.switching.series_way(&mut fabric.ports.own, from, frame)
+    let route = |fabric: &mut Fabric, from: u16, frame: &[u8]| {
+        fabric.switching.batch_route(&mut fabric.ports.own, from, frame.into())
     };
     let plain = || fabric(PLAIN, Forwarding::CutThrough, 3);
-    assert_eq!(way(&mut plain(), 0, &unicast(0, 2, 60)), Some(2));
-    assert_eq!(way(&mut plain(), 0, &unicast(0, 0, 60)), None, "to itself");
-    assert_eq!(way(&mut plain(), 0, &frame(BROADCAST, mac_of_node(0), 60)), None, "to all");
-    assert_eq!(way(&mut plain(), 0, &unicast(0, 2, 1_515)), None, "too long");
-    assert_eq!(way(&mut plain(), 0, &[0; HEADER_BYTES - 1]), None, "no header");
+    assert_eq!(route(&mut plain(), 0, &unicast(0, 2, 60)), Some(2));
+    assert_eq!(route(&mut plain(), 0, &unicast(0, 0, 60)), None, "to itself");
+    assert_eq!(route(&mut plain(), 0, &frame(BROADCAST, mac_of_node(0), 60)), None, "to all");
+    assert_eq!(route(&mut plain(), 0, &unicast(0, 2, 1_515)), None, "too long");
+    assert_eq!(route(&mut plain(), 0, &[0; HEADER_BYTES - 1]), None, "no header");
     type Change = fn(&mut Fabric, u16);
     let changes: [(&str, Change); 3] = [
         ("link down", |fabric, port| assert!(fabric.set_link_up(port, false))),
@@ -562,7 +470,7 @@ fn frames_that_must_go_alone_form_no_batch() {
         for port in [0, 2] {
             let mut fabric = plain();
             change(&mut fabric, port);
-            assert_eq!(way(&mut fabric, 0, &unicast(0, 2, 60)), None, "{what} at {port}");
+            assert_eq!(route(&mut fabric, 0, &unicast(0, 2, 60)), None, "{what} at {port}");
         }
     }
 }

@@ -555,9 +555,9 @@ impl<N: Nic + ?Sized> Nic for FaultyNic<N> {
             match self.nic.poll_output()? {
                 // The host does not see these: a later write announces the data.
                 output @ (Output::Frame { .. }
-                | Output::LentFrame { .. }
+                | Output::BorrowedFrame { .. }
                 | Output::DmaFrame { .. }
-                | Output::DmaLent { .. }
+                | Output::DmaBorrowed { .. }
                 | Output::DmaRead { .. }
                 | Output::WindowRead { .. }) => {
                     return Some(output);

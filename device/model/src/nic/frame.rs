@@ -21,14 +21,29 @@ pub struct Piece<'a> {
     pub bytes: Range<usize>,
 }
 
-/// The head of a frame whose data lies elsewhere. The receiver cannot read the data through it, and keeps nothing of
-/// the frame.
+/// The head of a frame, for code that needs no more, or whose data lies elsewhere.
 #[derive(Clone, Copy, Debug)]
-pub struct LentHead<'a> {
-    /// All of the frame before the data, without check words.
+pub struct FrameHead<'a> {
+    /// The first bytes of the frame, with all headers. Of a frame whose data lies elsewhere: all bytes before the
+    /// data, without check words.
     pub bytes: &'a [u8],
     /// Bytes of the whole frame.
     pub frame_bytes: usize,
+}
+
+impl<'a> From<&'a SharedFrame> for FrameHead<'a> {
+    #[inline]
+    fn from(frame: &'a SharedFrame) -> Self {
+        Self::from(&**frame)
+    }
+}
+
+impl<'a> From<&'a [u8]> for FrameHead<'a> {
+    /// The head of a frame that is here completely.
+    #[inline]
+    fn from(frame: &'a [u8]) -> Self {
+        Self { bytes: frame, frame_bytes: frame.len() }
+    }
 }
 
 /// Data of a received frame.
@@ -37,7 +52,7 @@ pub enum Data<'a> {
     /// The frame contains it.
     Here(Piece<'a>),
     /// It is borrowed: its byte range in the frame.
-    Lent(Range<usize>),
+    Borrowed(Range<usize>),
 }
 
 impl Data<'_> {
@@ -46,7 +61,7 @@ impl Data<'_> {
     pub const fn bytes(&self) -> &Range<usize> {
         match self {
             Self::Here(piece) => &piece.bytes,
-            Self::Lent(bytes) => bytes,
+            Self::Borrowed(bytes) => bytes,
         }
     }
 

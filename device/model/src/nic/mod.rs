@@ -6,13 +6,12 @@
 
 pub mod adversarial;
 pub mod alone;
+pub mod batch;
 pub mod fault_injector;
 pub mod frame;
 pub mod hand_over;
 pub mod host_values;
-pub mod packet;
 pub mod registry;
-pub mod series;
 pub mod statistics;
 pub mod windows;
 mod wrapper;
@@ -26,11 +25,10 @@ use core::ops::Range;
 use smallvec::SmallVec;
 
 use crate::nic::adversarial::Adversarial;
+use crate::nic::batch::Batching;
 use crate::nic::fault_injector::FaultInjector;
-use crate::nic::frame::{LentHead, SharedFrame};
+use crate::nic::frame::{FrameHead, SharedFrame};
 use crate::nic::hand_over::{HandOver, HandOverError, Progress};
-use crate::nic::packet::{EffectQueue, InlinePacket};
-use crate::nic::series::InSeries;
 use crate::platform::ledger::Ledger;
 use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
@@ -98,14 +96,6 @@ pub enum Input<'a> {
         /// The message that [`Output::Frame`] named.
         message: Option<TraceTag>,
     },
-    /// A packet that was never encoded arrived from the link. `now` is the arrival of its last byte. Only models with
-    /// an effect queue ([`Nic::effect_queue`]) get packets, and only of their own protocol.
-    InlinePacket {
-        /// The packet.
-        packet: &'a InlinePacket,
-        /// Arrival of its first byte.
-        head: Time,
-    },
     /// The answer to [`Output::DmaRead`] or [`Output::WindowRead`].
     DmaData {
         /// Token of the output.
@@ -115,24 +105,24 @@ pub enum Input<'a> {
         /// Whether all ranges are the guest's memory.
         is_whole: bool,
     },
-    /// The other answer to [`Output::DmaRead`], for a card that [`Nic::lends`]. All of the bytes are the host's
+    /// The other answer to [`Output::DmaRead`], for a card that [`Nic::borrows`]. All of the bytes are the host's
     /// memory, and may stay there until they are stored at their destination. The card sends them by
-    /// [`Output::LentFrame`], which the shell polls next.
-    Lent {
+    /// [`Output::BorrowedFrame`], which the shell polls next.
+    Borrowed {
         /// Token of the output.
         token: u64,
         /// The output's `into`.
         into: FrameBytes,
     },
-    /// As [`Input::Frame`], for a card that [`Nic::lends`]: a valid frame whose data still lies where its sender read
-    /// it. The card names the bytes to store by [`Output::DmaLent`] at once: the frame is gone after this input's
+    /// As [`Input::Frame`], for a card that [`Nic::borrows`]: a valid frame whose data still lies where its sender read
+    /// it. The card names the bytes to store by [`Output::DmaBorrowed`] at once: the frame is gone after this input's
     /// outputs.
-    LentFrame {
+    BorrowedFrame {
         /// The frame before the data, without check words.
-        lent: LentHead<'a>,
+        frame: FrameHead<'a>,
         /// Arrival of its first byte.
         head: Time,
-        /// The message that [`Output::LentFrame`] named.
+        /// The message that [`Output::BorrowedFrame`] named.
         message: Option<TraceTag>,
     },
     /// The time that [`Nic::poll_timeout`] named has come.
@@ -331,8 +321,8 @@ pub enum Output {
         /// receiver's behaviour must follow from the frame alone.
         message: Option<TraceTag>,
     },
-    /// As [`Output::Frame`], for a frame whose data is the bytes of the last [`Input::Lent`].
-    LentFrame {
+    /// As [`Output::Frame`], for a frame whose data is the bytes of the last [`Input::Borrowed`].
+    BorrowedFrame {
         /// When its first byte is ready for the link.
         at: Time,
         /// When its last byte is.
@@ -342,8 +332,8 @@ pub enum Output {
         /// The message that it carries, as for [`Output::Frame`].
         message: Option<TraceTag>,
     },
-    /// As [`Output::DmaFrame`], for the frame of the current [`Input::LentFrame`].
-    DmaLent {
+    /// As [`Output::DmaFrame`], for the frame of the current [`Input::BorrowedFrame`].
+    DmaBorrowed {
         /// When the last byte is visible to the host.
         at: Time,
         /// Which bytes of the frame.
@@ -392,8 +382,8 @@ impl Output {
             Self::DmaWrite { at, .. }
             | Self::DmaFrame { at, .. }
             | Self::DmaRead { at, .. }
-            | Self::LentFrame { at, .. }
-            | Self::DmaLent { at, .. }
+            | Self::BorrowedFrame { at, .. }
+            | Self::DmaBorrowed { at, .. }
             | Self::WindowRead { at, .. }
             | Self::Frame { at, .. }
             | Self::Interrupt { at, .. }
@@ -409,8 +399,8 @@ impl Output {
             Self::DmaWrite { message, .. }
             | Self::DmaFrame { message, .. }
             | Self::DmaRead { message, .. }
-            | Self::LentFrame { message, .. }
-            | Self::DmaLent { message, .. }
+            | Self::BorrowedFrame { message, .. }
+            | Self::DmaBorrowed { message, .. }
             | Self::WindowRead { message, .. }
             | Self::Frame { message, .. }
             | Self::Interrupt { message, .. } => *message,
@@ -424,8 +414,8 @@ impl Output {
             Self::DmaWrite { at, .. }
             | Self::DmaFrame { at, .. }
             | Self::DmaRead { at, .. }
-            | Self::LentFrame { at, .. }
-            | Self::DmaLent { at, .. }
+            | Self::BorrowedFrame { at, .. }
+            | Self::DmaBorrowed { at, .. }
             | Self::WindowRead { at, .. }
             | Self::Frame { at, .. }
             | Self::Interrupt { at, .. }
@@ -451,15 +441,9 @@ pub trait Nic: Observed {
     /// The next effect, or none. The shell drains the effects after every [`Nic::handle`].
     fn poll_output(&mut self) -> Option<Output>;
 
-    /// The card's side of the fast path ([`packet`]), for a model that sends and receives packets. Such a model never
-    /// has pending work ([`Nic::poll_work`]). The queue and [`Nic::poll_output`] hold the same effects.
-    fn effect_queue(&mut self) -> Option<&mut EffectQueue> {
-        None
-    }
-
-    /// The card's side of [`series`], for a model that has an effect queue and also takes posts and messages in
-    /// batches.
-    fn in_series(&mut self) -> Option<&mut dyn InSeries> {
+    /// The card's side of [`batch`], for a model that takes posts and messages in batches. Such a model never has pending
+    /// work ([`Nic::poll_work`]).
+    fn batching(&mut self) -> Option<&mut dyn Batching> {
         None
     }
 
@@ -513,11 +497,11 @@ pub trait Nic: Observed {
         0
     }
 
-    /// Whether the card accepts borrowed data: [`Input::Lent`], and frames with borrowed data. The function writes a
+    /// Whether the card accepts borrowed data: [`Input::Borrowed`], and frames with borrowed data. The function writes a
     /// frame's check words after the shell has copied the data behind its head, for a receiver or an observer that
     /// keeps the frame. A model that forwards and stores payload unchanged returns it. A model that reads the payload
     /// returns `None`, and always gets complete frames.
-    fn lends(&self) -> Option<Finish> {
+    fn borrows(&self) -> Option<Finish> {
         None
     }
 

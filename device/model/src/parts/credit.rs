@@ -90,28 +90,6 @@ impl Window {
         self.sent
     }
 
-    /// Number of packets, from the next one on, whose credit had arrived by `at`.
-    #[inline]
-    pub fn opened_by(&self, at: Time) -> u32 {
-        if self.arrivals.is_empty() {
-            // Without credit flow control.
-            return u32::MAX;
-        }
-        let arrived = self.arrivals.iter().take_while(|&&(_, arrived)| arrived <= at).last();
-        arrived.map_or(0, |&(limit, _)| ahead(limit, self.sent))
-    }
-
-    /// Counts `packets` consecutive sent packets. Returns when the credit of the last one arrived.
-    pub fn count_all_sent(&mut self, packets: u32) -> Time {
-        self.sent = self.sent.wrapping_add(packets).wrapping_sub(1);
-        while self.arrivals.front().is_some_and(|&(limit, _)| ahead(limit, self.sent) == 0) {
-            self.arrivals.pop_front();
-        }
-        let opened = self.opened();
-        self.count_sent();
-        opened
-    }
-
     /// When the credit of the next packet arrived, so that the packet may leave.
     #[inline]
     pub fn opened(&self) -> Time {
@@ -292,7 +270,7 @@ impl Grant {
     }
 
     /// Accepts `count` consecutive packets, from the expected one on, which fill one slice each.
-    pub fn on_series(&mut self, count: u32) {
+    pub fn on_batch(&mut self, count: u32) {
         self.received = self.received.wrapping_add(count);
         self.held += count;
     }
@@ -587,34 +565,6 @@ mod tests {
     }
 
     proptest! {
-        /// Packets that are counted together equal those counted one by one, and the credit of the stated number had
-        /// arrived.
-        #[test]
-        fn counting_packets_together_equals_one_by_one(
-            limits in prop::collection::vec((0..100_u64, 1..9_u32), 1..8),
-            begin in prop_oneof![Just(0_u32), u32::MAX - 20..=u32::MAX],
-            (at, sent) in (0..100_u64, 0..12_u32),
-        ) {
-            let mut window = Window { connection: 1, sent: begin, limit: begin, ..Window::new() };
-            for &(at, more) in &limits {
-                let limit = window.limit.wrapping_add(more);
-                window.on_limit(Time::from_ps(at), 1, limit, MOST);
-            }
-            (0..sent.min(window.room())).for_each(|_| { window.count_sent(); });
-            let (room, at) = (window.room(), Time::from_ps(at));
-            let opened = window.opened_by(at);
-            let mut one_by_one = window.clone();
-            for count in 1..=room {
-                let opens = one_by_one.opened();
-                prop_assert_eq!(opens <= at, count <= opened);
-                one_by_one.count_sent();
-                let mut together = window.clone();
-                prop_assert_eq!(together.count_all_sent(count), opens);
-                prop_assert_eq!(&together, &one_by_one);
-            }
-            prop_assert!(opened <= room || room == 0);
-        }
-
         /// For any losses and reordering: at most the reserved slices are filled, and every packet is accepted at most
         /// once and in order. Once messages arrive reliably, all credit returns.
         #[test]

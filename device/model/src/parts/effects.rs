@@ -1,12 +1,12 @@
 //! Effects of a card's units: queued for the shell, priced and counted.
 
+use alloc::collections::VecDeque;
 use core::ops::Range;
 
 use niclab_abi::control::{Reply, STATUS_OK};
 use niclab_abi::{FromBytes, ToBytes};
 
 use crate::nic::frame::{Data, SharedFrame};
-use crate::nic::packet::{EffectQueue, InlinePacket};
 use crate::nic::{
     Content, Descriptor, DmaWords, FrameBytes, HostRanges, Input, Output, ReplyBytes, ShellCounts,
     WindowRange,
@@ -104,7 +104,7 @@ pub struct Effects<C> {
     /// The shell's counters.
     pub shell_counts: ShellCounts,
     machines: [host_interface::Machine; 4],
-    effect_queue: EffectQueue,
+    queue: VecDeque<Output>,
     prices: WorkPrices,
     /// Powers of two by which bytes of each input and output are divided.
     checked_shift: u32,
@@ -122,7 +122,7 @@ impl<C: Counting> Effects<C> {
             interface,
             counters: C::default(),
             shell_counts: ShellCounts::default(),
-            effect_queue: EffectQueue::default(),
+            queue: VecDeque::new(),
             prices,
             checked_shift: prices.checked_bytes_in_unit.checked_ilog2().unwrap_or(0),
             copied_shift: prices.copied_bytes_in_unit.checked_ilog2().unwrap_or(0),
@@ -146,7 +146,6 @@ impl<C: Counting> Effects<C> {
         if self.prices.checked_bytes_in_unit != u64::MAX {
             let bytes = match input {
                 Input::Frame { frame, .. } => frame.len(),
-                Input::InlinePacket { packet, .. } => packet.bytes,
                 Input::Control { request, .. } => request.len(),
                 Input::DmaData { bytes, .. } => bytes.len(),
                 _ => 0,
@@ -164,12 +163,12 @@ impl<C: Counting> Effects<C> {
     /// The next effect, in the order of the card's decisions.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
-        self.effect_queue.poll()
+        self.queue.pop_front()
     }
 
     /// Drops the effects for a host that is gone.
     pub fn on_host_reset(&mut self) {
-        self.effect_queue.keep_frames();
+        self.queue.retain(|output| matches!(output, Output::Frame { .. } | Output::BorrowedFrame { .. }));
     }
 
     /// Counts an output for which `bytes` bytes are copied.
@@ -229,17 +228,16 @@ impl<C: Counting> Effects<C> {
         self.interface.enter_passes(&mut self.machines[machine as usize], passes);
     }
 
-    /// Whether a batch is possible: the ledger records no single stages, the shell takes packets, and no effect is
-    /// pending.
+    /// Whether a batch is possible: the ledger records no single stages, and no effect is pending.
     #[inline]
-    pub fn takes_series(&self) -> bool {
-        self.effect_queue.is_open() && self.effect_queue.is_empty() && !self.interface.ledger().is_recording()
+    pub fn takes_batch(&self) -> bool {
+        self.queue.is_empty() && !self.interface.ledger().is_recording()
     }
 
     /// Counts the inputs and outputs of a batch: inputs without checked bytes, and one output for each with
     /// `copied_bytes` copied.
     #[inline]
-    pub fn on_series(&mut self, count: usize, copied_bytes: u64) {
+    pub fn on_batch(&mut self, count: usize, copied_bytes: u64) {
         debug_assert!(
             self.prices.checked_bytes_in_unit == u64::MAX,
             "checked inputs are counted by their bytes"
@@ -257,13 +255,10 @@ impl<C: Counting> Effects<C> {
     /// Writes `words` as one DMA transfer. Returns when they are visible.
     #[inline]
     pub fn dma_write(&mut self, ready: Time, address: u64, words: DmaWords, content: Content) -> Time {
-        if self.effect_queue.is_open() {
-            return self.dma_write_words(ready, address, &words, content);
-        }
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(BusTransfer::DmaWrite, ready, words.len() as u64 * WORD_BYTES).end;
         self.spend_output(0);
-        self.effect_queue.push(Output::DmaWrite { at, address, words, content, message });
+        self.queue.push_back(Output::DmaWrite { at, address, words, content, message });
         at
     }
 
@@ -273,7 +268,13 @@ impl<C: Counting> Effects<C> {
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(BusTransfer::DmaWrite, ready, words.len() as u64 * WORD_BYTES).end;
         self.spend_output(0);
-        self.effect_queue.store(at, address, words, content, message);
+        self.queue.push_back(Output::DmaWrite {
+            at,
+            address,
+            words: DmaWords::from_slice(words),
+            content,
+            message,
+        });
         at
     }
 
@@ -288,7 +289,7 @@ impl<C: Counting> Effects<C> {
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(BusTransfer::DmaWrite, ready, bytes.len() as u64).end;
         self.spend_output(bytes.len() as u64);
-        self.effect_queue.push(Output::DmaFrame { at, frame: frame.clone(), bytes, ranges, message });
+        self.queue.push_back(Output::DmaFrame { at, frame: frame.clone(), bytes, ranges, message });
         at
     }
 
@@ -299,12 +300,12 @@ impl<C: Counting> Effects<C> {
         let bytes = first..first + bytes;
         match data {
             Data::Here(piece) => self.dma_frame(ready, piece.frame, bytes, ranges),
-            Data::Lent(_) => {
+            Data::Borrowed(_) => {
                 let message = self.interface.ledger().attributed();
                 let at = self.interface.transfer(BusTransfer::DmaWrite, ready, bytes.len() as u64).end;
-                // Borrowed bytes were counted when they were lent, and are copied once.
+                // Borrowed bytes were counted when they were borrowed, and are copied once.
                 self.spend_output(0);
-                self.effect_queue.push(Output::DmaLent { at, bytes, ranges, message });
+                self.queue.push_back(Output::DmaBorrowed { at, bytes, ranges, message });
                 at
             }
         }
@@ -337,7 +338,7 @@ impl<C: Counting> Effects<C> {
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(transfer, ready, bytes).end;
         self.spend_output(bytes);
-        self.effect_queue.push(Output::DmaRead { at, token, ranges, into, message });
+        self.queue.push_back(Output::DmaRead { at, token, ranges, into, message });
         at
     }
 
@@ -345,7 +346,7 @@ impl<C: Counting> Effects<C> {
     pub fn window_read(&mut self, at: Time, token: u64, range: WindowRange, into: FrameBytes) {
         let message = self.interface.ledger().attributed();
         self.spend_output(range.bytes.end - range.bytes.start);
-        self.effect_queue.push(Output::WindowRead { at, token, range, into, message });
+        self.queue.push_back(Output::WindowRead { at, token, range, into, message });
     }
 
     /// Returns a descriptor of a ring in host memory. Returns when the host sees it.
@@ -354,7 +355,8 @@ impl<C: Counting> Effects<C> {
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(BusTransfer::DescriptorWriteBack, ready, WORD_BYTES).end;
         self.spend_output(0);
-        self.effect_queue.store(at, address, &[word], Content::Completion { status }, message);
+        let (words, content) = (DmaWords::from_slice(&[word]), Content::Completion { status });
+        self.queue.push_back(Output::DmaWrite { at, address, words, content, message });
         at
     }
 
@@ -372,7 +374,7 @@ impl<C: Counting> Effects<C> {
         let CompletionDue { token, obligation } = due;
         let at = self.interface.transfer(BusTransfer::DescriptorWriteBack, ready, DESCRIPTOR_BYTES).end;
         self.spend_output(0);
-        self.effect_queue.push(Output::Complete { at, token, bytes });
+        self.queue.push_back(Output::Complete { at, token, bytes });
         obligation.fulfil();
         at
     }
@@ -387,23 +389,7 @@ impl<C: Counting> Effects<C> {
     ) {
         let (Passage { head, tail }, frame) = (ready.into(), frame.into());
         self.spend_output(frame.len() as u64);
-        self.effect_queue.push(Output::Frame { at: head, tail, frame, message });
-    }
-
-    /// A slot for the next packet, of `bytes` bytes. None if it must be encoded, and sent by [`Effects::frame`].
-    #[inline]
-    pub fn packet(&mut self, bytes: usize) -> Option<&mut InlinePacket> {
-        let place = self.effect_queue.slot_for_packet();
-        if place.is_some() {
-            self.spent += self.prices.output + (bytes as u64 >> self.copied_shift);
-        }
-        place
-    }
-
-    /// The queue of effects.
-    #[inline]
-    pub const fn effect_queue(&mut self) -> &mut EffectQueue {
-        &mut self.effect_queue
+        self.queue.push_back(Output::Frame { at: head, tail, frame, message });
     }
 
     /// Sends a frame before all effects that were decided meanwhile: it has waited for its data.
@@ -415,11 +401,11 @@ impl<C: Counting> Effects<C> {
     ) {
         let (Passage { head, tail }, frame) = (ready.into(), frame.into());
         self.spend_output(frame.len() as u64);
-        self.effect_queue.push_first(Output::Frame { at: head, tail, frame, message });
+        self.queue.push_front(Output::Frame { at: head, tail, frame, message });
     }
 
-    /// As [`Self::frame_first`], for a frame whose data was just lent.
-    pub fn lent_frame_first(
+    /// As [`Self::frame_first`], for a frame whose data was just borrowed.
+    pub fn borrowed_frame_first(
         &mut self,
         ready: impl Into<Passage>,
         head: FrameBytes,
@@ -427,7 +413,7 @@ impl<C: Counting> Effects<C> {
     ) {
         let Passage { head: at, tail } = ready.into();
         self.spend_output(0);
-        self.effect_queue.push_first(Output::LentFrame { at, tail, head, message });
+        self.queue.push_front(Output::BorrowedFrame { at, tail, head, message });
     }
 
     /// Interrupts the host, for a `CAUSE_` of [`niclab_abi::event`].
@@ -435,14 +421,14 @@ impl<C: Counting> Effects<C> {
         let at = self.interface.interrupt(ready);
         self.card().interrupts += 1;
         self.spend_output(0);
-        self.effect_queue.push(Output::Interrupt { at, cause, port: port as u32, message });
+        self.queue.push_back(Output::Interrupt { at, cause, port: port as u32, message });
     }
 
     /// Answers a control request with these bytes.
     pub fn reply(&mut self, at: Time, due: ReplyDue, bytes: ReplyBytes) {
         let ReplyDue { token, obligation } = due;
         self.spend_output(0);
-        self.effect_queue.push(Output::Reply { at, token, bytes });
+        self.queue.push_back(Output::Reply { at, token, bytes });
         obligation.fulfil();
     }
 

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
-use crate::time::{Span, Time};
+use crate::time::Time;
 
 /// Queues of one RAM (section 3.1: "up to eight queues").
 pub const QUEUES: usize = 8;
@@ -48,13 +48,6 @@ pub struct Packet<T> {
     pub ready: Time,
     /// The owner's data for this packet.
     pub note: T,
-}
-
-/// The packets of a queue that are leaving: their number, and the first of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leaving {
-    count: usize,
-    first: Option<(Time, usize)>,
 }
 
 #[derive(Clone, Debug)]
@@ -193,34 +186,6 @@ impl<T: Copy> FifoRam<T> {
         }
     }
 
-    /// The packets of a queue that are leaving. Packets that find the queue full wait for them.
-    #[inline]
-    pub fn leaving(&self, queue: usize) -> Leaving {
-        let leaving = self.queue(queue).map(|queue| &queue.leaving);
-        Leaving {
-            count: leaving.map_or(0, VecDeque::len),
-            first: leaving.and_then(|leaving| leaving.front().copied()),
-        }
-    }
-
-    /// Whether the packets leaving now equal those leaving `before`, each `by` later: equal packets at distance `by`.
-    #[inline]
-    pub fn leaves_later_by(&self, by: Span, queue: usize, before: &Leaving) -> bool {
-        let (Some(queue), Some((at, words))) = (self.queue(queue), before.first) else { return false };
-        // One has left and one was added, so each packet except the last was there before, one position further back.
-        queue.leaving.len() == before.count
-            && (1..).zip(&queue.leaving).all(|(place, packet)| *packet == (at + by.times(place), words))
-    }
-
-    /// Delays all leaving packets by `by`: repeated packets have left, and each of these has the position of an
-    /// earlier one.
-    #[inline]
-    pub fn leave_later(&mut self, queue: usize, by: Span) {
-        if let Some(queue) = self.queue_mut(queue) {
-            queue.leaving.iter_mut().for_each(|(at, _)| *at += by);
-        }
-    }
-
     fn queue(&self, queue: usize) -> Option<&Queue<T>> {
         self.queues.get(queue)?.as_ref()
     }
@@ -289,45 +254,6 @@ mod tests {
     }
 
     proptest! {
-        /// Equal packets pass a queue at a constant distance, after any earlier packets. Once the steady state is
-        /// detected, extrapolation equals the computation of more packets.
-        #[test]
-        fn extrapolated_queue_equals_one_with_more_packets(
-            past in prop::collection::vec((0..200_u64, 1..5_usize), 0..6),
-            (by, stay, words) in (0..60_u64, 0..200_u64, 1..5_usize),
-            more in 1..20_u64,
-        ) {
-            let mut ram = FifoRam::<()>::new(64);
-            ram.open(3, 20).unwrap();
-            past.iter().for_each(|&(leaves, words)| ram.leave(3, words, at(leaves)));
-            // Equally spaced posts: when each is ready, and when it leaves.
-            let pass = |ram: &mut FifoRam<()>, number: u64| {
-                let room = ram.room_at(3, words, at(number * by));
-                ram.leave(3, words, room + Span::from_ps(stay));
-            };
-            let by = Span::from_ps(by);
-            for number in 0..40 {
-                let (before, list) = (ram.leaving(3), ram.queues[3].as_ref().unwrap().leaving.clone());
-                pass(&mut ram, number);
-                if !ram.leaves_later_by(by, 3, &before) {
-                    continue;
-                }
-                let later: VecDeque<_> = list.iter().map(|&(at, words)| (at + by, words)).collect();
-                prop_assert_eq!(&ram.queues[3].as_ref().unwrap().leaving, &later);
-                let mut one_by_one = ram.clone();
-                (1..=more).for_each(|place| pass(&mut one_by_one, number + place));
-                let mut together = ram.clone();
-                together.leave_later(3, by.times(more));
-                prop_assert_eq!(alloc::format!("{:?}", together), alloc::format!("{:?}", one_by_one));
-            }
-            // The initial packets have left, and a queue that is large enough reaches a steady state.
-            (40..200).for_each(|number| pass(&mut ram, number));
-            let before = ram.leaving(3);
-            pass(&mut ram, 200);
-            let is_steady = ram.leaves_later_by(by, 3, &before);
-            prop_assert!(is_steady || by < Span::from_ps(10) || stay >= 4 * by.as_ps());
-        }
-
         /// Compared with one plain list for each queue: no word is lost, reordered or changed, and sizes stay within
         /// bounds.
         #[test]

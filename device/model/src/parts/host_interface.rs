@@ -5,7 +5,7 @@
 
 use alloc::sync::Arc;
 
-use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Series, Stage, Sums};
+use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Stage, Transactions};
 use crate::platform::node_bus::NodeBus;
 use crate::platform::profile::{BusPrices, MachineCycles, Passing, Price, Profile, WORD_BYTES};
 use crate::time::{Passage, Span, Time};
@@ -107,7 +107,7 @@ pub struct Passed {
 #[derive(Debug)]
 pub struct Transfers {
     transfer: BusTransfer,
-    series: Series,
+    transactions: Transactions,
     /// From a transfer's start until its first word arrives.
     first_word: Span,
     per_word: Span,
@@ -127,19 +127,6 @@ impl Transfers {
         let last = come.tail + self.per_word;
         come.head.max(last.before(self.occupancy)).min(come.tail)
     }
-
-    /// The sums so far.
-    #[inline(always)]
-    pub const fn sums(&self) -> Sums {
-        self.series.sums()
-    }
-
-    /// Repeats the transfers since `earlier` `times` times ([`steady`](crate::platform::steady)), without moving the
-    /// busy times.
-    #[inline(always)]
-    pub const fn carry_again(&mut self, earlier: &Sums, times: u64) {
-        self.series.cross_again(earlier, times);
-    }
 }
 
 /// A machine while consecutive packets of one length pass it, each as in [`HostInterface::pass`].
@@ -156,7 +143,7 @@ pub struct Passes {
     /// From before the first word until after the last.
     span: Span,
     busy_until: Time,
-    series: Series,
+    transactions: Transactions,
 }
 
 impl Passes {
@@ -164,42 +151,17 @@ impl Passes {
     #[inline(always)]
     pub fn pass(&mut self, come: Passage) -> Passed {
         let &mut Self { is_whole, has_words, before, all, pace, closing, span, .. } = self;
-        let (busy_until, series) = (&mut self.busy_until, &mut self.series);
+        let (busy_until, transactions) = (&mut self.busy_until, &mut self.transactions);
         if is_whole {
-            let stage = series.cross(busy_until, come.tail);
+            let stage = transactions.cross(busy_until, come.tail);
             return Passed { stage, opened: stage.end, words: stage.end.into(), pace: Span::ZERO };
         }
         let opened = come.head.max(*busy_until) + before;
         let last = (opened + all).max(come.tail + pace);
         let first = if has_words { last.min(opened + pace) } else { last };
         *busy_until = (*busy_until).max((last + closing).before(span));
-        let stage = series.cross(busy_until, come.head);
+        let stage = transactions.cross(busy_until, come.head);
         Passed { stage, opened, words: Passage { head: first, tail: last }, pace }
-    }
-
-    /// When the machine becomes idle.
-    #[inline(always)]
-    pub const fn busy_until(&self) -> Time {
-        self.busy_until
-    }
-
-    /// The sums of its packets so far.
-    #[inline(always)]
-    pub const fn sums(&self) -> Sums {
-        self.series.sums()
-    }
-
-    /// Repeats the packets since `earlier` `times` times ([`steady`](crate::platform::steady)), without moving the
-    /// busy time.
-    #[inline(always)]
-    pub const fn pass_again(&mut self, earlier: &Sums, times: u64) {
-        self.series.cross_again(earlier, times);
-    }
-
-    /// Extends the machine's busy time by `longer`, for repeated packets.
-    #[inline(always)]
-    pub fn keep_busy_longer(&mut self, longer: Span) {
-        self.busy_until += longer;
     }
 }
 
@@ -343,37 +305,10 @@ impl HostInterface {
         let cost = cost_of(price, bytes);
         Transfers {
             transfer,
-            series: self.ledger.series(transfer.crossing(), cost),
+            transactions: self.ledger.transactions(transfer.crossing(), cost),
             first_word: price.occupancy(WORD_BYTES) + price.latency(),
             per_word: Span::from_ps(price.per_word_ps),
             occupancy: cost.occupancy,
-        }
-    }
-
-    /// When the host and the bus direction of these transfers become idle.
-    #[inline(always)]
-    pub fn busy_until(&self, transfers: &Transfers) -> [Time; 2] {
-        let is_outward = transfers.transfer.is_outward() && self.profile.bus.full_duplex;
-        [self.node.host, if is_outward { self.node.outward } else { self.node.inward }]
-    }
-
-    /// Whether the host is not waiting for an instant ([`NodeBus::wait_until`]): it starts its next operation once it
-    /// is free.
-    #[inline]
-    pub fn is_host_on_its_own(&self) -> bool {
-        self.node.clock() == self.node.host
-    }
-
-    /// Extends the busy times of the host and of these transfers' bus direction by `longer`, for repeated work
-    /// ([`steady`](crate::platform::steady)).
-    #[inline(always)]
-    pub fn keep_busy_longer(&mut self, transfers: &Transfers, longer: Span) {
-        let is_outward = transfers.transfer.is_outward();
-        let NodeBus { host, inward, outward, begun, .. } = &mut self.node;
-        *host += longer;
-        *(if is_outward && self.profile.bus.full_duplex { outward } else { inward }) += longer;
-        if is_outward {
-            *begun += longer;
         }
     }
 
@@ -381,52 +316,52 @@ impl HostInterface {
     /// in the ledger.
     #[inline(always)]
     pub fn carry(&mut self, transfers: &mut Transfers, ready: Time) -> Stage {
-        let Transfers { transfer, series, .. } = transfers;
+        let Transfers { transfer, transactions, .. } = transfers;
         let is_outward = transfer.is_outward() && self.profile.bus.full_duplex;
         let direction = if is_outward { &mut self.node.outward } else { &mut self.node.inward };
-        let stage = series.cross(direction, ready);
+        let stage = transactions.cross(direction, ready);
         self.moved(*transfer, &stage);
         stage
     }
 
     /// Records a batch of transfers.
     pub fn enter_transfers(&mut self, transfers: &Transfers) {
-        self.ledger.enter(&transfers.series);
+        self.ledger.enter(&transfers.transactions);
     }
 
     /// Records a batch of host software.
-    pub fn enter_works(&mut self, works: &Series) {
+    pub fn enter_works(&mut self, works: &Transactions) {
         self.ledger.enter(works);
     }
 
     /// Begins a batch of pieces of the host's software that take `ps` each.
     #[inline]
-    pub const fn works(&self, crossing: Crossing, bytes: u64, ps: u64) -> Series {
-        self.ledger.series(crossing, Cost::once(bytes, Span::from_ps(ps)))
+    pub const fn works(&self, crossing: Crossing, bytes: u64, ps: u64) -> Transactions {
+        self.ledger.transactions(crossing, Cost::once(bytes, Span::from_ps(ps)))
     }
 
     /// Begins a batch of copies in host memory.
     #[inline]
-    pub fn copies(&self, bytes: u64) -> Series {
+    pub fn copies(&self, bytes: u64) -> Transactions {
         self.works(Crossing::HostCopy, bytes, self.profile.host.copy_per_byte_ps.saturating_mul(bytes))
     }
 
     /// Begins a batch of the host's software before messages ([`Self::host_send`]).
     #[inline]
-    pub fn sends(&self, bytes: u64) -> Series {
+    pub fn sends(&self, bytes: u64) -> Transactions {
         self.works(Crossing::HostSend, bytes, self.profile.host.send_ps)
     }
 
     /// Begins a batch of the host's software after messages ([`Self::host_receive`]).
     #[inline]
-    pub fn receives(&self, bytes: u64) -> Series {
+    pub fn receives(&self, bytes: u64) -> Transactions {
         self.works(Crossing::HostReceive, bytes, self.profile.host.receive_ps)
     }
 
     /// Charges the next piece of a batch. Returns its end.
     #[inline(always)]
-    pub fn occupy(&mut self, series: &mut Series, ready: Time) -> Time {
-        series.cross(&mut self.node.host, ready).end
+    pub fn occupy(&mut self, transactions: &mut Transactions, ready: Time) -> Time {
+        transactions.cross(&mut self.node.host, ready).end
     }
 
     /// When the host can begin its next operation.
@@ -533,14 +468,14 @@ impl HostInterface {
             closing,
             span,
             busy_until: resource.busy_until(),
-            series: self.ledger.series(Crossing::NiCycles, Cost::once(bytes, span)),
+            transactions: self.ledger.transactions(Crossing::NiCycles, Cost::once(bytes, span)),
         }
     }
 
     /// Records a batch of packets that a machine has passed.
     pub fn enter_passes(&mut self, machine: &mut Machine, passes: &Passes) {
         machine.rest_until(passes.busy_until);
-        self.ledger.enter(&passes.series);
+        self.ledger.enter(&passes.transactions);
     }
 
     #[inline(never)]
@@ -730,15 +665,15 @@ mod tests {
             let dma_write = Price { burst_bytes: 0, ..PRICE };
             let bus = BusPrices { pio_write: PRICE, dma_write, ..BusPrices::default() };
             let passing = if is_whole { Passing::StoreAndForward } else { Passing::CutThrough };
-            let [mut single, mut series] = [(); 2].map(|()| {
+            let [mut single, mut batch] = [(); 2].map(|()| {
                 let mut card = HostInterface::new(Profile { ni: ni.clone(), bus, ..Profile::default() });
                 card.ledger_mut().set_on(is_on);
                 (card.machine("a", "machine"), card)
             });
             let bytes = words * WORD_BYTES;
-            let mut passes = series.1.passes(&series.0, passing, bytes);
+            let mut passes = batch.1.passes(&batch.0, passing, bytes);
             let mut transfers = [BusTransfer::PioWrite, BusTransfer::DmaWrite]
-                .map(|transfer| series.1.transfers(transfer, bytes));
+                .map(|transfer| batch.1.transfers(transfer, bytes));
             let mut begin = 0;
             for (later, longer) in packets {
                 begin += later;
@@ -752,14 +687,14 @@ mod tests {
                     let transfer = transfers.transfer;
                     let ready = single.1.earliest(transfer, come, bytes);
                     prop_assert_eq!(transfers.earliest(come), ready);
-                    let (here, there) = (single.1.transfer(transfer, ready, bytes), series.1.carry(transfers, ready));
+                    let (here, there) = (single.1.transfer(transfer, ready, bytes), batch.1.carry(transfers, ready));
                     prop_assert_eq!(here, there);
                     prop_assert_eq!(transfers.words_of(&there), single.1.words_of(transfer, &here));
                 }
             }
-            series.1.enter_passes(&mut series.0, &passes);
-            transfers.iter().for_each(|transfers| series.1.enter_transfers(transfers));
-            prop_assert_eq!(alloc::format!("{series:?}"), alloc::format!("{single:?}"));
+            batch.1.enter_passes(&mut batch.0, &passes);
+            transfers.iter().for_each(|transfers| batch.1.enter_transfers(transfers));
+            prop_assert_eq!(alloc::format!("{batch:?}"), alloc::format!("{single:?}"));
         }
 
         /// Consecutive machines, packets of any length, words at any rate: first and last word match a machine that

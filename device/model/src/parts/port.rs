@@ -72,36 +72,6 @@ impl RequesterPage {
         self.freed.front().map_or(now, |&(_, visible)| now.max(visible))
     }
 
-    /// Number of posts, from the next one on, that take effect when the shell sees them
-    /// ([`RequesterPage::launched_at`]), if that is at `now` or later, and no line is written before.
-    #[inline]
-    pub fn not_held(&self, now: Time) -> u64 {
-        let mut counted = 0;
-        for &(next, visible) in &self.freed {
-            if visible > now {
-                return (counted + u64::from(SLOTS)).saturating_sub(self.line.launched);
-            }
-            counted = next;
-        }
-        u64::MAX
-    }
-
-    /// Number of posts up to and including the next one with a status line.
-    #[inline]
-    pub const fn until_line(&self) -> u64 {
-        STATUS_LINE_INTERVAL as u64 - self.line.launched % STATUS_LINE_INTERVAL as u64
-    }
-
-    /// Counts `launches` posts, none of them held ([`RequesterPage::not_held`]). Returns whether the status line is
-    /// due after the last.
-    #[inline]
-    pub fn count_launches(&mut self, launches: u64) -> bool {
-        self.line.launched += launches.saturating_sub(1);
-        // The entry that the last post needs includes the earlier ones.
-        let _ = self.launched_at(Time::END);
-        self.count_launch().1
-    }
-
     /// Counts a post. Returns its number, and whether the status line is due.
     pub const fn count_launch(&mut self) -> (u64, bool) {
         self.line.launched += 1;
@@ -326,15 +296,6 @@ impl ReceiveQueue {
         }
     }
 
-    /// Number of slices, from the next one on, that can be stored before the host is charged for its register.
-    #[inline]
-    pub const fn until_release(&self) -> u64 {
-        match self.release_interval {
-            0 => u64::MAX,
-            interval => (interval - 1).saturating_sub(self.stored - self.release_priced),
-        }
-    }
-
     /// Raises an interrupt at `visible` if the armed slice is stored, and disarms.
     #[inline]
     pub fn wake<C: Counting>(
@@ -536,26 +497,6 @@ mod tests {
         assert!(matches!(effects.poll(), Some(Output::Interrupt { cause: CAUSE_ARMED, port: 3, .. })));
     }
 
-    /// Checks that posts within `not_held` are not held and the next one is, and that counting them together equals
-    /// counting one by one.
-    fn hold_launches_together(page: &RequesterPage, now: Time) -> Result<(), TestCaseError> {
-        let (mut one_by_one, unheld) = (page.clone(), page.not_held(now));
-        for count in 1..=unheld.min(40) {
-            prop_assert_eq!(one_by_one.launched_at(now), now);
-            let (_, is_due) = one_by_one.count_launch();
-            let interval = u64::from(STATUS_LINE_INTERVAL);
-            prop_assert_eq!(is_due, (count + page.line.launched).is_multiple_of(interval));
-            let mut together = page.clone();
-            prop_assert_eq!(together.count_launches(count), is_due);
-            let behind_first_line = count.checked_sub(page.until_line());
-            prop_assert_eq!(is_due, behind_first_line.is_some_and(|more| more.is_multiple_of(interval)));
-            prop_assert_eq!(alloc::format!("{:?}", together), alloc::format!("{:?}", one_by_one));
-        }
-        let is_held = one_by_one.launched_at(now) > now;
-        prop_assert!(unheld > 40 || is_held || one_by_one.freed.is_empty(), "no line counts the next post");
-        Ok(())
-    }
-
     proptest! {
         /// A post never takes effect before the program could know that its slot is free, and otherwise when the shell
         /// sees it.
@@ -581,7 +522,6 @@ mod tests {
                     continue;
                 }
                 let free = free.filter(|_| needed > 0).unwrap_or(Time::ZERO);
-                hold_launches_together(&page, now)?;
                 // However early a shell sees the post.
                 prop_assert_eq!(page.launched_at(Time::ZERO), free);
                 prop_assert_eq!(page.launched_at(now), now.max(free));
@@ -602,12 +542,9 @@ mod tests {
             for (stores, released) in steps {
                 now = Time::from_ps(now.as_ps() + 1_000_000);
                 if stores && queue.has_room(1) {
-                    let is_register_due = queue.until_release() == 0;
-                    let due = queue.releases_due.len();
                     let next = queue.next_places().next();
                     prop_assert_eq!(store(&mut queue), next);
                     queue.on_consumed(now, &mut effects);
-                    prop_assert_eq!(queue.releases_due.len() > due, is_register_due);
                 }
                 let is_possible = (queue.released..=queue.stored).contains(&released);
                 let register = Register::Released(released);

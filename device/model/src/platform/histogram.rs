@@ -36,17 +36,6 @@ impl Histogram {
         self.count_in_place(value, 1);
     }
 
-    /// Adds one number `times` times.
-    #[inline]
-    pub fn enter_times(&mut self, value: u64, times: u64) {
-        if times > 0 {
-            self.least = if self.count == 0 { value } else { self.least.min(value) };
-            self.greatest = self.greatest.max(value);
-            self.count += times;
-            self.count_run(value, times);
-        }
-    }
-
     /// Adds these numbers.
     #[inline]
     pub fn enter_all(&mut self, values: impl Iterator<Item = u64>) {
@@ -266,16 +255,6 @@ mod tests {
             together.enter_all(core::iter::empty());
             together.enter_all(first.iter().copied());
             together.enter_all(second.iter().copied());
-            prop_assert_eq!(together, of(&[first, second].concat()));
-        }
-
-        #[test]
-        fn adding_n_times_equals_n_additions(first in values(), second in values()) {
-            let mut together = of(&first);
-            for run in second.chunk_by(|one, other| one == other) {
-                together.enter_times(run[0].wrapping_add(1), 0);
-                together.enter_times(run[0], run.len() as u64);
-            }
             prop_assert_eq!(together, of(&[first, second].concat()));
         }
 

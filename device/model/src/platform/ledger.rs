@@ -250,49 +250,17 @@ struct Recorder {
 /// Transactions of one kind, one for each event of a batch, which are recorded together at the end: the same sums as
 /// if each had been charged alone ([`Ledger::charge_at`]).
 #[derive(Debug)]
-pub struct Series {
+pub struct Transactions {
     crossing: Crossing,
     cost: Cost,
     is_on: bool,
-    sums: Sums,
-}
-
-/// The sums of a batch's transactions so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
     crossed: u64,
-    /// Sum of the prices minus count times [`Series::price`]; it wraps.
+    /// Sum of the prices minus count times [`Transactions::price`]; it wraps.
     price_beside_ps: u64,
     waited_ps: u64,
 }
 
-impl Sums {
-    /// Adds the difference to `earlier` `times` times.
-    #[inline(always)]
-    const fn add_again(&mut self, earlier: &Self, times: u64) {
-        const fn add(sum: u64, earlier: u64, times: u64) -> u64 {
-            sum.wrapping_add(sum.wrapping_sub(earlier).wrapping_mul(times))
-        }
-        self.crossed = add(self.crossed, earlier.crossed, times);
-        self.price_beside_ps = add(self.price_beside_ps, earlier.price_beside_ps, times);
-        self.waited_ps = add(self.waited_ps, earlier.waited_ps, times);
-    }
-}
-
-impl Series {
-    /// The sums so far.
-    #[inline(always)]
-    pub const fn sums(&self) -> Sums {
-        self.sums
-    }
-
-    /// Repeats the transactions since `earlier` `times` times: each waits and occupies its resource equally long
-    /// ([`steady`](crate::platform::steady)).
-    #[inline(always)]
-    pub const fn cross_again(&mut self, earlier: &Sums, times: u64) {
-        self.sums.add_again(earlier, times);
-    }
-
+impl Transactions {
     /// The price of each transaction with the batch's occupancy, before the end of model time.
     const fn price(&self) -> u64 {
         self.cost.occupancy.as_ps().wrapping_add(self.cost.latency.as_ps())
@@ -320,10 +288,9 @@ impl Series {
         if end == Time::END {
             beside = beside.wrapping_sub(cut_off(start, occupancy, latency));
         }
-        let Sums { crossed, price_beside_ps, waited_ps } = &mut self.sums;
-        *crossed += 1;
-        *price_beside_ps = price_beside_ps.wrapping_add(beside);
-        *waited_ps = waited_ps.wrapping_add(start.as_ps() - ready.as_ps());
+        self.crossed += 1;
+        self.price_beside_ps = self.price_beside_ps.wrapping_add(beside);
+        self.waited_ps = self.waited_ps.wrapping_add(start.as_ps() - ready.as_ps());
         Stage { crossing, start, released, end }
     }
 }
@@ -484,23 +451,18 @@ impl Ledger {
 
     /// Begins a batch of transactions with the same price.
     #[inline]
-    pub const fn series(&self, crossing: Crossing, cost: Cost) -> Series {
-        Series {
-            crossing,
-            cost,
-            is_on: self.is_on,
-            sums: Sums { crossed: 0, price_beside_ps: 0, waited_ps: 0 },
-        }
+    pub const fn transactions(&self, crossing: Crossing, cost: Cost) -> Transactions {
+        Transactions { crossing, cost, is_on: self.is_on, crossed: 0, price_beside_ps: 0, waited_ps: 0 }
     }
 
-    /// Records a batch that was begun with [`Self::series`].
+    /// Records a batch that was begun with [`Self::transactions`].
     #[inline]
-    pub fn enter(&mut self, series: &Series) {
-        let &Series { crossing, cost, sums: Sums { crossed, price_beside_ps, waited_ps }, .. } = series;
+    pub fn enter(&mut self, transactions: &Transactions) {
+        let &Transactions { crossing, cost, crossed, price_beside_ps, waited_ps, .. } = transactions;
         self.lines[crossing as usize].add(&Line {
             count: cost.count.wrapping_mul(crossed),
             bytes: cost.bytes.wrapping_mul(crossed),
-            price_ps: series.price().wrapping_mul(crossed).wrapping_add(price_beside_ps),
+            price_ps: transactions.price().wrapping_mul(crossed).wrapping_add(price_beside_ps),
             waited_ps,
         });
     }
@@ -511,16 +473,6 @@ impl Ledger {
     pub fn complete_all(&mut self, took: impl Iterator<Item = Span>) {
         if self.is_on {
             self.latency.enter_all(took.map(Span::as_ps));
-        }
-        self.current = None;
-    }
-
-    /// Messages are complete; each element of `took` has a number of messages and their latency. Later transactions
-    /// belong to no message.
-    #[inline]
-    pub fn complete_runs(&mut self, took: impl Iterator<Item = (Span, usize)>) {
-        if self.is_on {
-            took.for_each(|(took, times)| self.latency.enter_times(took.as_ps(), times as u64));
         }
         self.current = None;
     }
@@ -596,7 +548,7 @@ mod tests {
             one_by_one.set_on(is_on);
             together.set_on(is_on);
             let cost = Cost { count: 3, bytes: 7, occupancy: span(occupancy), latency: span(latency) };
-            let mut series = together.series(Crossing::NiCycles, cost);
+            let mut transactions = together.transactions(Crossing::NiCycles, cost);
             let (mut busy, mut busy_together) = (Time::from_ps(begin), Time::from_ps(begin));
             let mut ready = Time::from_ps(begin);
             for (later, longer) in crossings {
@@ -604,10 +556,10 @@ mod tests {
                 let occupancy = longer.map_or(cost.occupancy, |longer| cost.occupancy + span(longer));
                 let cost = Cost { occupancy, ..cost };
                 let stage = one_by_one.charge_at(Crossing::NiCycles, Place::Host, &mut busy, ready, cost);
-                prop_assert_eq!(series.cross_for(&mut busy_together, ready, occupancy), stage);
+                prop_assert_eq!(transactions.cross_for(&mut busy_together, ready, occupancy), stage);
                 prop_assert_eq!(busy_together, busy);
             }
-            together.enter(&series);
+            together.enter(&transactions);
             prop_assert_eq!(together, one_by_one);
         }
 

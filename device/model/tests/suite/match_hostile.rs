@@ -309,8 +309,8 @@ impl Guard {
                 }
                 other @ (Output::Complete { .. }
                 | Output::WindowRead { .. }
-                | Output::LentFrame { .. }
-                | Output::DmaLent { .. }) => panic!("{other:?}"),
+                | Output::BorrowedFrame { .. }
+                | Output::DmaBorrowed { .. }) => panic!("{other:?}"),
                 Output::Reply { bytes, .. } => {
                     replies += 1;
                     self.on_reply(requested, &bytes);

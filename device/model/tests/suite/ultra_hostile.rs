@@ -151,8 +151,8 @@ impl Guard {
                 other @ (Output::DmaFrame { .. }
                 | Output::DmaRead { .. }
                 | Output::WindowRead { .. }
-                | Output::LentFrame { .. }
-                | Output::DmaLent { .. }
+                | Output::BorrowedFrame { .. }
+                | Output::DmaBorrowed { .. }
                 | Output::Complete { .. }) => {
                     panic!("{other:?}")
                 }

@@ -296,7 +296,7 @@ impl<T: Transport> CardHost<T> {
                     let data = Input::DmaData { token, bytes, is_whole: pushed.is_some() };
                     self.nic.handle(at, data, &mut self.bus);
                 }
-                Output::LentFrame { .. } | Output::DmaLent { .. } => {
+                Output::BorrowedFrame { .. } | Output::DmaBorrowed { .. } => {
                     checker.fail(Check::RightMemory, || {
                         "the card returned borrowed memory that the host never lent".to_owned()
                     });

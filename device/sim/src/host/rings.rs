@@ -279,8 +279,8 @@ impl RingHost {
                 Output::Reply { bytes, .. } => self.replies.push_back(FrameBytes::from_slice(&bytes)),
                 Output::WindowRead { .. }
                 | Output::Complete { .. }
-                | Output::LentFrame { .. }
-                | Output::DmaLent { .. } => {
+                | Output::BorrowedFrame { .. }
+                | Output::DmaBorrowed { .. } => {
                     let node = self.node;
                     checker.fail(Check::RightMemory, || {
                         format!("node {node}: a card with rings must not emit {output:?}")

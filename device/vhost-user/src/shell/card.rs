@@ -59,8 +59,7 @@ pub struct Card {
 
 impl Card {
     /// A card without a connection.
-    pub fn new(mut nic: AnyNic, pages: Pages, ports: u32) -> Self {
-        nic.effect_queue().into_iter().for_each(|effect_queue| effect_queue.set_open(true));
+    pub fn new(nic: AnyNic, pages: Pages, ports: u32) -> Self {
         Self {
             nic,
             host: HostPort::new(pages),
@@ -120,8 +119,7 @@ impl Card {
     /// The complete state of the card, except for the number of messages on each path: for comparison.
     #[cfg(test)]
     pub fn whole(&mut self) -> String {
-        let CardCounts { fast_path, batched, extrapolated, .. } = &mut self.counts;
-        let paths = [fast_path, batched, extrapolated].map(std::mem::take);
+        let batched = std::mem::take(&mut self.counts.batched);
         let Self { nic, counts, order, open, work_seen, host, .. } = &*self;
         let model = nic.whole().map_or_else(String::new, |whole| format!("{whole:#?}"));
         let ports: Vec<u64> = (0..self.ports()).map(|port| nic.delivered(port)).collect();
@@ -129,7 +127,7 @@ impl Card {
             (nic.ledger(), nic.statistics(&self.shell_counts()), nic.counters(), nic.unordered(), ports);
         let own = (counts, &host.violations, order, open, work_seen, &host.events, self.is_stalled);
         let whole = format!("{model}\n{seen:#?}\n{own:#?}");
-        [self.counts.fast_path, self.counts.batched, self.counts.extrapolated] = paths;
+        self.counts.batched = batched;
         whole
     }
 
@@ -326,17 +324,6 @@ impl Card {
         self.is_cut_reported = is_cut;
         self.host.events.withdraw(CAUSE_LINK, u32::from(!is_cut));
         self.host.raise(CAUSE_LINK, is_cut.into(), self.nic.fault_injector_mut());
-    }
-
-    /// Applies the first effect of the model, if that is a store. False otherwise.
-    #[inline]
-    pub fn inline_write(&mut self, latest: &mut Time) -> bool {
-        let Some(effect_queue) = self.nic.effect_queue() else { return false };
-        let Some(inline_write) = effect_queue.inline_write() else { return false };
-        *latest = inline_write.at.max(*latest);
-        self.host.write(inline_write.address, inline_write.words());
-        effect_queue.clear_first();
-        true
     }
 
     /// The host is gone, or resets its device: its ports are closed. `was_stopped`: the device was stopped before.

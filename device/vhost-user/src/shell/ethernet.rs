@@ -8,8 +8,8 @@
 //! so each waits for the other. No node sends earlier than another node has sent already. A guest's protocol stack
 //! computes and waits in its own time, so model time is an estimate here.
 
+mod batch;
 mod sending;
-mod series;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use smallvec::SmallVec;
 use vhost_user_backend::VringT;
 use virtio_queue::QueueT;
 
+use self::batch::Collected;
 use self::sending::Sender;
-use self::series::Collected;
 use super::budget::{Budget, FRAME_NS, frame_ns};
 use super::card::{Traffic, Violations, violation};
 use super::network::Network;
@@ -104,7 +104,7 @@ pub struct PortState {
     /// Frames to MAC endpoints have left work pending.
     pub owes_settling: bool,
     /// Frames that it sent in batches.
-    pub series_frames: u64,
+    pub batched: u64,
     backlogs: Backlogs,
     /// The front end has stopped the device, which may continue: frames to it wait in the backlogs.
     is_stopped: bool,
@@ -123,7 +123,7 @@ impl PortState {
             violations: Violations::default(),
             for_stations: VecDeque::new(),
             owes_settling: false,
-            series_frames: 0,
+            batched: 0,
             backlogs: Backlogs::default(),
             is_stopped: false,
             priced: 0,
@@ -183,8 +183,6 @@ pub struct Ethernet {
     was_holding: bool,
     deliveries: Deliveries,
     latest_sent: Time,
-    /// Frames go one by one, never in batches.
-    goes_singly: bool,
 }
 
 impl Ethernet {
@@ -197,13 +195,7 @@ impl Ethernet {
             was_holding: false,
             deliveries: Deliveries::new(),
             latest_sent: Time::ZERO,
-            goes_singly: false,
         }
-    }
-
-    /// Sends equal frames in batches, as by default, or one by one, so that tests can compare.
-    pub fn set_series(&mut self, is_on: bool) {
-        self.goes_singly = !is_on;
     }
 
     /// Doorbells rung on all queues of a node since the daemon started.
@@ -241,14 +233,16 @@ impl Ethernet {
     }
 
     /// Sends frames of `node` from the transmit queue of a pair, within the budget. True if there are more.
+    /// `takes_batches`: equal frames may go in batches.
     pub fn transmit(
         &mut self,
         (node, pair): (usize, usize),
+        takes_batches: bool,
         network: &mut Network,
         budget: &mut Budget,
         nodes: &mut Nodes<'_>,
     ) -> bool {
-        let Self { functions, states, held, deliveries, latest_sent, goes_singly, .. } = self;
+        let Self { functions, states, held, deliveries, latest_sent, .. } = self;
         let queue = transmit_queue(pair);
         let doorbells = functions.get_mut(node).map_or(0, |function| function.take_doorbells(queue));
         let Some(function) = functions.get(node) else { return false };
@@ -274,12 +268,12 @@ impl Ethernet {
             latest_sent,
             concern: Concern::Host,
             doorbells,
-            takes_series: !*goes_singly,
-            sent_as_series: 0,
+            takes_batches,
+            batched: 0,
         };
         let (mut chain, mut collected) = (Chain::new(), Collected::default());
         while !budget.is_spent() {
-            if sender.send_series(&function.memory, &mut burst, budget, &mut collected) {
+            if sender.send_batch(&function.memory, &mut burst, budget, &mut collected) {
                 continue;
             }
             // Before the chain is checked. (The attack: a guest offers invalid chains without end.)
@@ -302,11 +296,11 @@ impl Ethernet {
             }
         }
         sender.receivers.finish();
-        let (doorbells, sent_as_series) = (sender.doorbells, sender.sent_as_series);
+        let (doorbells, batched) = (sender.doorbells, sender.batched);
         drop(sender);
         let mut owner = states.get_mut(node).zip(nodes.bus_mut(node));
         if let Some((state, bus)) = &mut owner {
-            state.series_frames += sent_as_series;
+            state.batched += batched;
             state.doorbells(doorbells, bus);
         }
         if burst.publish() == Interrupt::Wanted

@@ -16,9 +16,9 @@ use niclab_model::time::{Passage, Span, Time};
 
 use super::budget::{LAUNCH_NS, frame_ns};
 use super::card::Card;
+use super::dispatch::outputs::Sent;
 use super::dispatch::{mac_endpoints, outputs, resume, spend_work};
 use super::ethernet::ForStations;
-use super::lent::Carried;
 use super::locks::LockedNodes;
 use super::locks::programs::{Due, Event, FrameInFlight, Lockstep, Program, State};
 use super::pages::grants::{self, Did, Report};
@@ -169,11 +169,9 @@ fn give_input(
             let read_at = locked.nodes.bus(node).map_or(at, |bus| bus.clock().max(at));
             let at = if is_record { read_at } else { at };
             lockstep.push(at, number, number, Event::Show { address, words, is_record });
-        } else if let Some((passage, Carried::Whole(frame), message)) =
-            outputs::apply(locked, node, output, None)
-        {
-            let concern = Concern::of(&frame);
-            let frame = FrameInFlight { frame, message, passage, concern };
+        } else if let Some(sent) = outputs::apply(locked, node, output, None) {
+            let Sent { ready: passage, frame, message, concern } = sent;
+            let frame = FrameInFlight { frame: frame.into_owned(), message, passage, concern };
             lockstep.push(passage.head, number, number, Event::Depart(frame));
         }
     }

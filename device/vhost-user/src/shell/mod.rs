@@ -5,7 +5,7 @@
 //! * [`card`]: one node's model with its pages, queues and counts, and cards whose device is stopped. Its parts:
 //!   [`pages`] (the BAR), [`control`], [`events`], [`descriptors`], [`adversary`], and [`rules`], which drivers must
 //!   follow;
-//! * [`network`]: the switch and frames in flight; [`ethernet`]: the Ethernet functions; [`lent`]: borrowed payload;
+//! * [`network`]: the switch and frames in flight; [`ethernet`]: the Ethernet functions; [`card_frame`]: borrowed payload;
 //! * [`node`]: what each node's lock protects; [`budget`]: how long a thread holds locks; [`time_limit`];
 //! * [`locks`]: what a thread holds while it serves nodes;
 //! * [`dispatch`]: runs models to completion;
@@ -19,6 +19,7 @@ pub mod adversarial;
 pub mod adversary;
 pub mod budget;
 pub mod card;
+pub mod card_frame;
 pub mod cluster;
 pub mod control;
 pub mod descriptors;
@@ -28,7 +29,6 @@ pub mod events;
 pub mod firmware_reload;
 pub mod idle;
 pub mod ledgers;
-pub mod lent;
 pub mod locks;
 pub mod lockstep;
 pub mod network;

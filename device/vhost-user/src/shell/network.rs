@@ -3,21 +3,17 @@
 mod in_flight;
 mod in_order;
 
+use niclab_model::fabric::batch::{BatchFrame, BatchLength, PortPairs};
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::faults::Faults;
-use niclab_model::fabric::series::{PortPairs, SeriesFrame};
-use niclab_model::fabric::{
-    self, Deliveries, Delivery, KnownWay, PacketInfo, Port, Ports, Switching, Transit, Transits,
-};
-use niclab_model::nic::frame::{LentHead, SharedFrame};
-use niclab_model::nic::packet::InlinePacket;
-use niclab_model::nic::series::{Series, Way};
+use niclab_model::fabric::{self, Deliveries, Delivery, Port, Ports, Switching, Transit, Transits};
+use niclab_model::nic::frame::{FrameHead, SharedFrame};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 
 use self::in_flight::{FramesInFlight, InFlight};
-use super::lent::{Carried, LentFrame};
-use crate::ethernet::frame::MAX_FRAME_BYTES;
+use super::card_frame::CardFrame;
+use super::dispatch::outputs::Sent;
 use crate::ethernet::header::LinkHeader;
 use crate::watch::taps::Taps;
 
@@ -33,8 +29,6 @@ pub struct Network {
     /// Frames in flight.
     pub frames: FramesInFlight,
     deliveries: Deliveries,
-    /// A header, and zeros up to the longest frame: the fabric takes a frame's length from a slice of it.
-    blank: Vec<u8>,
     latest: Time,
     /// The observers.
     pub taps: Taps,
@@ -50,7 +44,6 @@ impl Network {
             switching,
             frames: FramesInFlight::default(),
             deliveries: Deliveries::new(),
-            blank: vec![0; MAX_FRAME_BYTES],
             latest: Time::ZERO,
             taps: Taps::default(),
         }
@@ -68,37 +61,10 @@ impl Network {
         }
     }
 
-    /// The route of a frame, if it is known from the start.
+    /// The destination of a frame, if it is known from the start.
     #[inline]
-    pub fn known_way(&self, frame: &[u8]) -> Option<KnownWay> {
-        self.switching.known_way(frame)
-    }
-
-    /// Prices a packet from one card to another, while no other frame is in flight and no link is faulty. Returns its
-    /// only arrival. None if a link or its queue drops it.
-    #[inline]
-    pub fn pass(&mut self, from: &mut Port, to: &mut Port, packet: &InlinePacket) -> Option<Passage> {
-        let &InlinePacket { ready, to: number, is_routed, bytes, message, .. } = packet;
-        let frame = PacketInfo { ready, to: number, is_routed, bytes, message };
-        let passage = self.switching.pass_packet(from, to, &frame)?;
-        self.latest = self.latest.max(passage.tail);
-        Some(passage)
-    }
-
-    /// Max packets of `way` that cross from one port to another as a batch: see [`Switching::packets_in_batch`].
-    #[inline]
-    pub fn packets_in_batch(&self, from: &Port, to: &Port, way: &Way) -> usize {
-        self.switching.packets_in_batch(from, to, (way.bytes, way.is_routed))
-    }
-
-    /// Prices a batch of packets, as [`Network::pass`] prices each.
-    #[inline]
-    pub fn pass_series(&mut self, from: &mut Port, to: &mut Port, series: &mut Series) {
-        let kind = (series.way.bytes, series.way.is_routed);
-        let (coming, done) = series.runs.begin_stage();
-        self.switching.pass_packets((from, to), kind, coming, done, series.last);
-        let tails = done.iter().map(|run| run.last().passage.tail);
-        self.latest = tails.fold(self.latest, Time::max);
+    pub fn known_route(&self, frame: &[u8]) -> Option<u16> {
+        self.switching.known_route(frame)
     }
 
     /// Its state as text, so that tests can compare two networks.
@@ -136,62 +102,47 @@ impl Network {
         self.is_any_faulty
     }
 
-    /// Sends a frame of a model. If it has one intact arrival and no other frame is in flight, returns the arrival, and
-    /// keeps no copy of the frame. Otherwise puts all its arrivals in flight.
+    /// Sends a frame of the card of node `from`. If it has one intact arrival and no other frame is in flight, returns
+    /// frame and arrival. Otherwise puts all its arrivals in flight.
     #[inline]
-    pub fn send(
-        &mut self,
-        ports: &mut impl Ports,
-        ready: Passage,
-        from: u16,
-        frame: &SharedFrame,
-        message: Option<TraceTag>,
-        concern: Concern,
-    ) -> Option<Delivery> {
+    pub fn send(&mut self, ports: &mut impl Ports, from: u16, sent: Sent) -> Option<(Delivery, CardFrame)> {
+        let Sent { ready, frame, message, concern } = sent;
         if concern == Concern::All {
             // The node's own Ethernet function receives a MAC endpoint's broadcast without crossing the link.
             let own = Delivery { to: from, head: ready.head, at: ready.tail, corrupt: None };
-            self.push(&own, Carried::Whole(frame.clone()), message, Concern::Host, false);
+            let frame = CardFrame::Owned(frame.to_owned_frame());
+            self.push(&own, frame, message, Concern::Host, false);
         }
         let reordered = self.reordered(ports);
         self.deliveries.clear();
         if self.taps.is_any() {
-            self.taps.forward(
-                (&mut self.switching, ports),
-                ready,
-                from,
-                frame,
-                message,
-                &mut self.deliveries,
-            );
+            let shown = frame.to_owned_frame();
+            let network = (&mut self.switching, &mut *ports);
+            self.taps.forward(network, ready, from, &shown, message, &mut self.deliveries);
         } else {
-            self.switching.forward(ports, ready, from, frame, message, &mut self.deliveries);
+            self.switching.forward(ports, ready, from, frame.head(), message, &mut self.deliveries);
         }
         // Without faults on any link, a single arrival is intact and not delayed.
         if let (&[only], None) = (self.deliveries.as_slice(), reordered) {
             if self.frames.is_idle() {
                 self.latest = self.latest.max(only.at);
-                return Some(only);
+                return Some((only, frame));
             }
-            self.push(&only, Carried::Whole(frame.clone()), message, concern, false);
+            self.push(&only, frame, message, concern, false);
             return None;
         }
         let is_late = reordered != self.reordered(ports);
         // The duplicate of a delayed frame is not delayed.
         let late = self.deliveries.iter().map(|delivery| delivery.at).max();
+        let frame = frame.into_owned();
         for delivery in std::mem::take(&mut self.deliveries) {
             let (mut copy, mut concern) = (frame.clone(), concern);
             if let Some(bit) = delivery.corrupt {
                 copy.flip(bit);
                 concern = concern.damaged();
             }
-            self.push(
-                &delivery,
-                Carried::Whole(copy),
-                message,
-                concern,
-                is_late && Some(delivery.at) == late,
-            );
+            let is_held = is_late && Some(delivery.at) == late;
+            self.push(&delivery, CardFrame::Owned(copy), message, concern, is_held);
         }
         None
     }
@@ -199,79 +150,16 @@ impl Network {
     /// Whether frames may borrow payload of guests: no observer sees them, and no fault delays, changes or duplicates
     /// them.
     #[inline]
-    pub fn may_lend(&self) -> bool {
+    pub fn may_borrow(&self) -> bool {
         !self.taps.is_any() && !self.is_any_faulty()
     }
 
-    /// Sends a frame with borrowed payload, while [`Network::may_lend`]; on the route `way`, if that is known. As
-    /// [`Network::send`], it returns the frame with its single arrival, or puts the frame in flight.
+    /// As [`Network::send`], but puts all arrivals in flight.
     #[inline]
-    pub fn send_lent(
-        &mut self,
-        ports: &mut impl Ports,
-        ready: Passage,
-        from: u16,
-        frame: Box<LentFrame>,
-        way: Option<KnownWay>,
-        message: Option<TraceTag>,
-    ) -> Option<(Delivery, Box<LentFrame>)> {
-        let LentHead { bytes: head, frame_bytes } = frame.head();
-        self.deliveries.clear();
-        if let Some(KnownWay { to, is_routed }) = way {
-            let frame = PacketInfo { ready, to, is_routed, bytes: frame_bytes, message };
-            self.switching.forward_packet(ports, from, frame, &mut self.deliveries);
-        } else {
-            if let Some(start) = self.blank.get_mut(..head.len()) {
-                start.copy_from_slice(head);
-            }
-            let padded = self.blank.get(..frame_bytes).unwrap_or_default();
-            self.switching.forward(ports, ready, from, padded, message, &mut self.deliveries);
-        }
-        match self.deliveries.as_slice() {
-            &[only] if self.frames.is_idle() => {
-                self.latest = self.latest.max(only.at);
-                return Some((only, frame));
-            }
-            &[only] => {
-                self.frames.has_borrowed = true;
-                self.push(&only, Carried::Lent(frame), message, Concern::Card, false);
-            }
-            [] => {}
-            // The node does not exist, so the switch floods the frame.
-            _ => {
-                let frame = frame.into_owned();
-                for delivery in std::mem::take(&mut self.deliveries) {
-                    self.push(&delivery, Carried::Whole(frame.clone()), message, Concern::Card, false);
-                }
-            }
-        }
-        None
-    }
-
-    /// Sends a frame of a model, and puts its arrivals in flight.
-    #[inline]
-    pub fn keep(
-        &mut self,
-        ports: &mut impl Ports,
-        ready: Passage,
-        from: u16,
-        frame: Carried,
-        message: Option<TraceTag>,
-    ) {
-        let frame = match frame {
-            Carried::Whole(frame) => frame,
-            Carried::Lent(frame) => {
-                let way = self.known_way(frame.head().bytes);
-                if let Some((delivery, frame)) = self.send_lent(ports, ready, from, frame, way, message) {
-                    self.frames.has_borrowed = true;
-                    self.push(&delivery, Carried::Lent(frame), message, Concern::Card, false);
-                }
-                return;
-            }
-        };
-        let concern = Concern::of(&frame);
-        if let Some(delivery) = self.send(ports, ready, from, &frame, message, concern) {
-            self.push(&delivery, Carried::Whole(frame), message, concern, false);
+    pub fn keep(&mut self, ports: &mut impl Ports, from: u16, sent: Sent) {
+        let Sent { message, concern, .. } = sent;
+        if let Some((delivery, frame)) = self.send(ports, from, sent) {
+            self.push(&delivery, frame, message, concern, false);
         }
     }
 
@@ -279,7 +167,7 @@ impl Network {
     pub fn push(
         &mut self,
         delivery: &Delivery,
-        frame: Carried,
+        frame: CardFrame,
         message: Option<TraceTag>,
         concern: Concern,
         is_held: bool,
@@ -311,10 +199,7 @@ impl Network {
         deliveries: &mut Deliveries,
     ) {
         deliveries.clear();
-        if let Some(start) = self.blank.first_chunk_mut() {
-            *start = *header;
-        }
-        let frame = self.blank.get(..bytes).unwrap_or_default();
+        let frame = FrameHead { bytes: header, frame_bytes: bytes };
         self.switching.forward(ports, at, from, frame, message, deliveries);
         for delivery in deliveries.iter() {
             self.latest = self.latest.max(delivery.at);
@@ -353,35 +238,37 @@ impl Network {
         deliveries
     }
 
-    /// The node to which Ethernet frames of `bytes` with this header go as a batch: see [`Switching::series_way`].
+    /// The node to which Ethernet frames of `bytes` with this header go as a batch: see [`Switching::batch_route`].
     #[inline]
-    pub fn series_way(
+    pub fn batch_route(
         &mut self,
         ports: &mut impl PortPairs,
         from: u16,
         header: &LinkHeader,
         bytes: usize,
     ) -> Option<u16> {
-        if let Some(start) = self.blank.first_chunk_mut() {
-            *start = *header;
-        }
-        self.switching.series_way(ports, from, self.blank.get(..bytes)?)
+        self.switching.batch_route(ports, from, FrameHead { bytes: header, frame_bytes: bytes })
     }
 
-    /// Prices a batch of Ethernet frames from one node to another: see [`Switching::forward_series`].
+    /// Max frames that cross from one port to another as a batch: see [`Switching::batch_room`].
     #[inline]
-    pub fn forward_series(
+    pub fn batch_room(&self, from: &Port, to: &Port, length: BatchLength) -> usize {
+        self.switching.batch_room(from, to, length)
+    }
+
+    /// Prices a batch of frames from one port to another: see [`Switching::forward_batch`].
+    #[inline]
+    pub fn forward_batch(
         &mut self,
-        ports: &mut impl PortPairs,
-        way: (u16, u16),
-        bytes: usize,
-        frames: &mut [SeriesFrame],
+        ports: (&mut Port, &mut Port),
+        length: BatchLength,
+        frames: &mut [BatchFrame],
         last: Option<TraceTag>,
     ) {
-        self.switching.forward_series(ports, way, bytes, frames, last);
+        self.switching.forward_batch(ports, length, frames, last);
         // A link keeps the order, so the last frame arrives last.
-        let latest = frames.iter().rev().find_map(|frame| frame.at);
-        self.latest = self.latest.max(latest.unwrap_or_default());
+        let latest = frames.iter().rev().find_map(|frame| frame.passage);
+        self.latest = self.latest.max(latest.unwrap_or_default().tail);
     }
 
     /// [`Network::forward`] of an Ethernet frame with all its bytes, which observers see.
@@ -428,7 +315,13 @@ mod tests {
 
     fn send(network: &mut Network, ports: &mut Vec<Port>) {
         let frame = SharedFrame::from(&[0xff; 64][..]);
-        assert!(network.send(ports, Time::ZERO.into(), 0, &frame, None, Concern::Card).is_none());
+        let sent = Sent {
+            ready: Time::ZERO.into(),
+            frame: CardFrame::Owned(frame),
+            message: None,
+            concern: Concern::Card,
+        };
+        assert!(network.send(ports, 0, sent).is_none());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A node, and the lock that protects it.
 
-use niclab_model::fabric::series::PortPairs;
+use niclab_model::fabric::batch::PortPairs;
 use niclab_model::fabric::{Port, Ports};
 use niclab_model::nic::Output;
 use niclab_model::platform::node_bus::NodeBus;
@@ -29,7 +29,7 @@ pub struct Node {
     /// outputs.
     pub unsent: VecDeque<Output>,
     /// Frames sent with borrowed payload.
-    pub lent_frames: u64,
+    pub borrowed_frames: u64,
     /// The first node of the lock domain that left work in flight at this node.
     pub left_by: Option<usize>,
 }
@@ -37,7 +37,15 @@ pub struct Node {
 impl Node {
     /// A node at its link, with nothing in flight.
     pub const fn new(card: Card, bus: NodeBus, port: Port) -> Self {
-        Self { card, bus, port, latest: Time::ZERO, unsent: VecDeque::new(), lent_frames: 0, left_by: None }
+        Self {
+            card,
+            bus,
+            port,
+            latest: Time::ZERO,
+            unsent: VecDeque::new(),
+            borrowed_frames: 0,
+            left_by: None,
+        }
     }
 }
 

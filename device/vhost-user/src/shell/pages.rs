@@ -12,7 +12,7 @@ use niclab_abi::bar::{
     RECEIVED_KNOWN, SLOT_LAUNCH_WORD, SLOT_RECEIVED_WORD, SLOT_WORDS, SLOTS, TAG_WORDS, Window, slot_of,
 };
 use niclab_abi::{ABI_VERSION, MAGIC, PAGE_BYTES, ToBytes};
-use niclab_model::nic::series::Series;
+use niclab_model::nic::batch::Batch;
 use niclab_model::nic::windows;
 use niclab_model::nic::{PageStore, Register};
 
@@ -245,12 +245,12 @@ impl Pages {
         self.launch(port).map(|(_, launch)| launch as u32)
     }
 
-    /// Copies the next posts of a port with the same code into `series`, until it is full, and leaves them in their
+    /// Copies the next posts of a port with the same code into `batch`, until it is full, and leaves them in their
     /// page: [`Pages::pass_over`] takes them. Returns how many of them say that the program had consumed exactly
     /// `received` slices.
     #[inline]
-    pub fn copy_series(&self, code: u32, received: u32, series: &mut Series) -> u64 {
-        let (port, words) = (series.way.port, series.way.words.clone());
+    pub fn copy_batch(&self, code: u32, received: u32, batch: &mut Batch) -> u64 {
+        let (port, words) = (batch.route.port, batch.route.words.clone());
         let Some(view) = self.ports.get(port as usize) else { return 0 };
         let page = self.bar.page(self.bar.requester_page(port));
         let received = RECEIVED_KNOWN | u64::from(received);
@@ -263,7 +263,7 @@ impl Pages {
             if launch != u64::from(code) | u64::from(sequence) << LAUNCH_SEQUENCE_SHIFT {
                 break;
             }
-            let Some(member) = series.place() else { break };
+            let Some(member) = batch.add() else { break };
             let (fours, rest) = slot.get(words.clone()).unwrap_or_default().as_chunks::<4>();
             let (fours_to, _) = member.words.as_chunks_mut::<4>();
             for (words, places) in fours_to.iter_mut().zip(fours) {

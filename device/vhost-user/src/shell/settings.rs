@@ -35,14 +35,14 @@ pub fn set_device_faults(locked: &mut LockedNodes<'_>, node: usize, faults: &Dev
     }
 }
 
-/// Lets frames borrow guest memory, as they do by default, or copies all payload: for comparison.
-pub fn set_borrowing(locked: &mut LockedNodes<'_>, is_on: bool) {
-    locked.common.copies_all = !is_on;
+/// Lets frames go in batches and borrow guest memory, as they do by default, or not: for comparison.
+pub fn set_fast_path(locked: &mut LockedNodes<'_>, is_on: bool) {
+    locked.common.goes_alone = !is_on;
 }
 
 /// Frames so far with borrowed payload.
 pub fn borrowed_frames(locked: &LockedNodes<'_>) -> u64 {
-    locked.nodes.iter().map(|(_, node)| node.lent_frames).sum()
+    locked.nodes.iter().map(|(_, node)| node.borrowed_frames).sum()
 }
 
 /// Checks the pages of all nodes for posts without a doorbell, and takes none. Only nodes with rules are checked.

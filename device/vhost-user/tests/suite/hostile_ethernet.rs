@@ -150,7 +150,7 @@ fn frame_that_changes_after_its_check_is_not_forged() {
 fn checked_head_of_a_frame_is_the_head_that_arrives() {
     let (lab, memory, [mut sender, mut receiver]) = shared_memory();
     let sent = frame(lab.mac(0), lab.mac(1), 100);
-    for is_series in [true, false] {
+    for is_batch in [true, false] {
         let area = memory.allocate(8_192, 64).unwrap();
         let places = [area + 64, area + 4_096];
         let mut frames_at = Vec::new();
@@ -162,7 +162,7 @@ fn checked_head_of_a_frame_is_the_head_that_arrives() {
             receiver.receive.add(&[buffer]).unwrap();
             let pieces = [READ(place, HEADER_BYTES), READ(at, sent.len())];
             let whole = [READ(place, HEADER_BYTES + sent.len())];
-            sender.transmit.add(if is_series { &whole[..] } else { &pieces[..] }).unwrap();
+            sender.transmit.add(if is_batch { &whole[..] } else { &pieces[..] }).unwrap();
             frames_at.push(at + 2 + HEADER_BYTES as u64);
         }
         receiver.receive.show().unwrap();
@@ -171,9 +171,9 @@ fn checked_head_of_a_frame_is_the_head_that_arrives() {
             until("the frame", || receiver.receive.poll_used().unwrap().is_some());
             let mut head = [0_u8; 14];
             memory.slice(at, head.len()).unwrap().copy_to(&mut head);
-            assert_eq!(head, sent[..14], "series: {is_series}");
+            assert_eq!(head, sent[..14], "batch: {is_batch}");
         }
-        let in_series = lab.daemon().shell().lock_all().common.ethernet.states[0].series_frames;
-        assert_eq!(in_series, 2, "only the first two frames are a batch");
+        let batched = lab.daemon().shell().lock_all().common.ethernet.states[0].batched;
+        assert_eq!(batched, 2, "only the first two frames are a batch");
     }
 }

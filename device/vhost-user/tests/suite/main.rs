@@ -4,16 +4,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 mod adversarial;
+mod borrowed;
 mod common;
 mod deadlines;
 mod descriptors;
 mod device_faults;
 mod ethernet;
+mod ethernet_batches;
 mod front_end;
 mod hand_over;
 mod hostile;
 mod hostile_ethernet;
-mod lent;
 mod lockstep;
 mod matching;
 mod monitor;
@@ -22,7 +23,6 @@ mod pending;
 mod queues;
 mod report;
 mod rules;
-mod series;
 mod stations;
 mod stops;
 mod turns;

@@ -93,7 +93,6 @@ impl Gamma {
             }
             Input::Control { token, request } => control::on_control(self, now, token, request),
             // A card without an effect queue receives no inline packets.
-            Input::InlinePacket { .. } => {}
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             Input::Timeout => {
                 self.transmit.on_timeout(now, &self.config, &mut self.effects);
@@ -108,7 +107,7 @@ impl Gamma {
             }
             Input::HostReset => control::on_host_reset(self, now),
             // The card gets no borrowed payload.
-            Input::Lent { .. } | Input::LentFrame { .. } => {}
+            Input::Borrowed { .. } | Input::BorrowedFrame { .. } => {}
             // The host passes all work in descriptors.
             Input::PageStore(_) | Input::Register { .. } | Input::Descriptor(_) => {}
         }

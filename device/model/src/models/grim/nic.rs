@@ -396,10 +396,9 @@ impl Grim {
             Input::Register { port, register } => self.on_register(now, port as usize, register),
             Input::Control { token, request } => control::on_control(self, now, token, request),
             // A card without an effect queue receives no inline packets.
-            Input::InlinePacket { .. } => {}
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             // The card gets no borrowed payload.
-            Input::Lent { .. } | Input::LentFrame { .. } => {}
+            Input::Borrowed { .. } | Input::BorrowedFrame { .. } => {}
             // The host passes all work in pages.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
             Input::Timeout => self.on_timeout(now),

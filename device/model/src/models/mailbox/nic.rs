@@ -422,10 +422,9 @@ impl Mailbox {
             }
             Input::Control { token, request } => control::on_control(self, now, token, request),
             // This model has no effect queue, so the shell never gives it packets by the fast path.
-            Input::InlinePacket { .. } => {}
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             // This model never reads host memory.
-            Input::DmaData { .. } | Input::Lent { .. } | Input::LentFrame { .. } => {}
+            Input::DmaData { .. } | Input::Borrowed { .. } | Input::BorrowedFrame { .. } => {}
             // This model's host interface consists of pages alone.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
             Input::Timeout => while self.repeat(now) {},

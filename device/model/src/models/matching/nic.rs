@@ -80,15 +80,14 @@ impl Match {
             Input::Frame { frame, message, .. } => {
                 self.transport.on_frame(now, frame, message, &mut self.ends);
             }
-            Input::LentFrame { lent, message, .. } => {
-                self.transport.on_lent_frame(now, lent, message, &mut self.ends);
+            Input::BorrowedFrame { frame, message, .. } => {
+                self.transport.on_borrowed_frame(now, frame, message, &mut self.ends);
             }
             Input::DmaData { token, bytes, is_whole } => self.on_data(now, token, bytes, is_whole),
-            Input::Lent { token, into } => self.transport.on_lent(token, into, &mut self.ends),
+            Input::Borrowed { token, into } => self.transport.on_borrowed(token, into, &mut self.ends),
             Input::Register { port, register } => self.on_register(now, port as usize, register),
             Input::Control { token, request } => control::on_control(self, now, token, request),
             // A card without an effect queue receives no inline packets.
-            Input::InlinePacket { .. } => {}
             Input::ShellCounts(counts) => self.ends.effects.shell_counts = counts,
             // This model's host interface consists of pages alone.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
@@ -353,7 +352,7 @@ impl Nic for Match {
     }
 
     #[inline]
-    fn lends(&self) -> Option<Finish> {
+    fn borrows(&self) -> Option<Finish> {
         Some(seal)
     }
 

@@ -26,7 +26,7 @@ use crate::models::matching::wire::{
     FIRST_HEAD_BYTES, Frame, Header, Kind, Link, MORE_HEAD_BYTES, Operation, WireError, head, seal,
 };
 use crate::nic::FrameBytes;
-use crate::nic::frame::{Data, LentHead, Piece, SharedFrame};
+use crate::nic::frame::{Data, FrameHead, Piece, SharedFrame};
 use crate::parts::effects::Machine;
 use crate::parts::fragments::{Cutter, Joiner};
 use crate::parts::go_back_n::{self, GoBackN};
@@ -359,13 +359,13 @@ impl Transport {
     }
 
     /// The data of a read may stay in guest memory while the frame is in flight.
-    pub(super) fn on_lent(&mut self, token: u64, into: FrameBytes, user: &mut impl MessageUser) {
+    pub(super) fn on_borrowed(&mut self, token: u64, into: FrameBytes, user: &mut impl MessageUser) {
         let read = self.reads.iter().position(|(read, _)| *read == token);
         let Some((_, reading)) = read.and_then(|read| self.reads.remove(read)) else {
-            debug_assert!(false, "only data that follows a head is lent");
+            debug_assert!(false, "only data that follows a head is borrowed");
             return;
         };
-        user.effects().lent_frame_first(reading.at, into, reading.message);
+        user.effects().borrowed_frame_first(reading.at, into, reading.message);
     }
 
     /// A region's memory does not belong to the guest any more. The message ends with what was sent so far.
@@ -459,15 +459,22 @@ impl Transport {
     }
 
     /// A valid frame from the network, whose data is elsewhere.
-    pub(super) fn on_lent_frame(
+    pub(super) fn on_borrowed_frame(
         &mut self,
         now: Time,
-        lent: LentHead<'_>,
+        frame: FrameHead<'_>,
         message: Option<TraceTag>,
         user: &mut impl MessageUser,
     ) {
-        let LentHead { bytes, frame_bytes } = lent;
-        self.on_parsed(now, Frame::parse_sound(bytes, frame_bytes), frame_bytes, Data::Lent, message, user);
+        let FrameHead { bytes, frame_bytes } = frame;
+        self.on_parsed(
+            now,
+            Frame::parse_sound(bytes, frame_bytes),
+            frame_bytes,
+            Data::Borrowed,
+            message,
+            user,
+        );
     }
 
     /// A frame of `frame_bytes` bytes; `data` gives the location of the bytes in a range of it.

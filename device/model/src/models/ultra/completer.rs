@@ -1,7 +1,7 @@
 //! The completer: RX machine, port authorization table, FIFO RAM, Store machine (section 3.2), and the slices of the
 //! receive queues (section 3.4).
 
-mod series;
+mod batch;
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,7 +16,6 @@ use crate::models::ultra::counters::Effects;
 use crate::models::ultra::requester::Requester;
 use crate::models::ultra::wire::{Address, Header, Kind, Packet, WireError};
 use crate::nic::Register;
-use crate::nic::packet::InlinePacket;
 use crate::parts::credit::{Answer, Grant, Refusal};
 use crate::parts::effects::{Machine, WORD_BYTES};
 use crate::parts::fifo::{FifoError, FifoRam};
@@ -282,25 +281,6 @@ impl Completer {
             }
             Err(WireError::Foreign) => effects.counters.card.foreign_frames += 1,
             Err(WireError::Crc { .. }) => effects.counters.card.damaged += 1,
-            Err(_) => effects.counters.card.malformed += 1,
-        }
-    }
-
-    /// The same for a packet of the fast path, which was not encoded.
-    #[inline]
-    pub(super) fn on_inline_packet(
-        &mut self,
-        come: (Time, Time),
-        packet: &InlinePacket,
-        requester: &mut Requester,
-        effects: &mut Effects,
-    ) {
-        let words = packet.words();
-        match Header::of_words(packet.head, words.len()) {
-            Ok(header) => {
-                let (words, message) = (words.iter().copied(), packet.message.as_ref());
-                self.on_packet(come, &header, words, message, requester, effects);
-            }
             Err(_) => effects.counters.card.malformed += 1,
         }
     }

@@ -42,7 +42,6 @@ pub mod counters;
 pub mod descriptor;
 pub mod nic;
 pub mod requester;
-mod standing;
 mod testbed;
 pub mod wire;
 

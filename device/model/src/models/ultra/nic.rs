@@ -11,8 +11,7 @@ use crate::models::ultra::config::{Config, ConfigError, FlowControl, PORTS};
 use crate::models::ultra::counters::{Counters, Effects};
 use crate::models::ultra::requester::Requester;
 use crate::models::ultra::wire::{Address, MAX_WORDS};
-use crate::nic::packet::EffectQueue;
-use crate::nic::series::{InSeries, Series, Way};
+use crate::nic::batch::{Batch, BatchRoute, Batching};
 use crate::nic::{Input, Nic, Observed, Statistics};
 use crate::parts::card::{nic_of_effects, observed_of_effects};
 use crate::parts::control::{self, Answer, ControlError, Controlled};
@@ -197,17 +196,13 @@ impl Ultra {
                 effects.attribute(message);
                 self.completer.on_frame((head, now), frame, message.as_ref(), requester, effects);
             }
-            Input::InlinePacket { head, packet } => {
-                effects.attribute(packet.message);
-                self.completer.on_inline_packet((head, now), packet, requester, effects);
-            }
             Input::Register { port, register } => {
                 self.completer.on_register(now, port as usize, register, requester, effects);
             }
             Input::Control { token, request } => control::on_control(self, now, token, request),
             Input::ShellCounts(counts) => effects.shell_counts = counts,
             // This model never reads host memory.
-            Input::DmaData { .. } | Input::Lent { .. } | Input::LentFrame { .. } => {}
+            Input::DmaData { .. } | Input::Borrowed { .. } | Input::BorrowedFrame { .. } => {}
             // This model's host interface consists of pages alone.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
             Input::Timeout => while requester.on_timeout(now, effects) {},
@@ -220,12 +215,7 @@ impl Nic for Ultra {
     nic_of_effects!(effects);
 
     #[inline]
-    fn effect_queue(&mut self) -> Option<&mut EffectQueue> {
-        Some(self.effects.effect_queue())
-    }
-
-    #[inline]
-    fn in_series(&mut self) -> Option<&mut dyn InSeries> {
+    fn batching(&mut self) -> Option<&mut dyn Batching> {
         Some(self)
     }
 
@@ -250,24 +240,24 @@ impl Nic for Ultra {
     }
 }
 
-impl InSeries for Ultra {
-    fn way(&self, port: u32, code: u32) -> Option<Way> {
-        if self.effects.takes_series() { self.requester.way(port, code) } else { None }
+impl Batching for Ultra {
+    fn route(&self, port: u32, code: u32) -> Option<BatchRoute> {
+        if self.effects.takes_batch() { self.requester.batch_route(port, code) } else { None }
     }
 
-    fn most(&self, way: &Way) -> usize {
-        if self.effects.takes_series() { self.completer.most(way) } else { 0 }
+    fn room(&self, route: &BatchRoute) -> usize {
+        if self.effects.takes_batch() { self.completer.batch_room(route) } else { 0 }
     }
 
-    fn launch(&mut self, series: &mut Series, node: &mut NodeBus) {
+    fn launch(&mut self, batch: &mut Batch, node: &mut NodeBus) {
         self.effects.interface.enter(node);
-        self.requester.on_series(series, &mut self.effects);
+        self.requester.on_batch(batch, &mut self.effects);
         self.effects.interface.leave(node);
     }
 
-    fn arrive(&mut self, series: &mut Series, node: &mut NodeBus) {
+    fn receive(&mut self, batch: &mut Batch, node: &mut NodeBus) {
         self.effects.interface.enter(node);
-        self.completer.on_series(series, &mut self.effects);
+        self.completer.on_batch(batch, &mut self.effects);
         self.effects.interface.leave(node);
     }
 }

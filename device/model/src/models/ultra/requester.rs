@@ -1,13 +1,13 @@
 //! The requester: descriptor look-up table, FIFO RAM with its pointer memory, Load and TX machines (section 3.1).
 
-mod series;
+mod batch;
 
 use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
 use niclab_abi::receive::{MAX_SLICES, REFUSED_NO_ROUTE};
 
 use crate::models::ultra::config::{Config, FlowControl, PORTS};
 use crate::models::ultra::counters::Effects;
-use crate::models::ultra::wire::{Address, Entry, Header, Kind, MAX_WORDS, frame_bytes};
+use crate::models::ultra::wire::{Address, Entry, Header, Kind, MAX_WORDS};
 use crate::nic::PageStore;
 use crate::parts::credit::Window;
 use crate::parts::effects::{Machine, WORD_BYTES};
@@ -382,11 +382,6 @@ fn transmit(
     let passed = effects.pass(Machine::Transmit, passing, loaded, words.len() as u64 * WORD_BYTES);
     let routed = passed.opened.before(passed.pace).max(loaded.head);
     let ready = Passage { head: routed, tail: passed.words.tail };
-    if let Some(packet) = effects.packet(frame_bytes(words.len())) {
-        (packet.ready, packet.message) = (ready, message);
-        entry.leave(packet, kind, connection, number, words);
-    } else {
-        effects.frame(ready, entry.emit(kind, connection, number, words), message);
-    }
+    effects.frame(ready, entry.emit(kind, connection, number, words), message);
     passed
 }

@@ -25,7 +25,6 @@ use thiserror::Error;
 
 use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};
 pub use crate::nic::Address;
-use crate::nic::packet::InlinePacket;
 use crate::nic::{FRAME_BUFFER_BYTES, FrameBytes};
 
 /// Bytes of a FLIT: a word and its check sequence.
@@ -273,22 +272,6 @@ impl Entry {
             | u64::from(connection) << shift::CONNECTION
             | u64::from(number) << shift::NUMBER;
         [routing, header]
-    }
-
-    /// The same packet for the fast path, without encoding it.
-    #[inline]
-    pub fn leave(&self, packet: &mut InlinePacket, kind: Kind, connection: u16, number: u32, words: &[u64]) {
-        packet.to = self.target().node;
-        packet.protocol = PROTOCOL;
-        packet.is_routed = true;
-        packet.bytes = frame_bytes(words.len().min(MAX_WORDS));
-        packet.head = self.head(kind, connection, number, words.len());
-        packet.set_words(words);
-        packet.encode = |packet| {
-            let [routing, _] = packet.head;
-            let of_packet = Self { routing, tupid: 0, header: 0 };
-            of_packet.encode(packet.head, packet.words())
-        };
     }
 
     /// The frame with this head and these words, from the source's node to the target's.

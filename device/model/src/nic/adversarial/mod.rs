@@ -367,9 +367,9 @@ impl<N: Nic + ?Sized> Nic for AdversarialNic<N> {
             match self.nic.poll_output()? {
                 // The host does not see these: a later write announces the data.
                 output @ (Output::Frame { .. }
-                | Output::LentFrame { .. }
+                | Output::BorrowedFrame { .. }
                 | Output::DmaFrame { .. }
-                | Output::DmaLent { .. }
+                | Output::DmaBorrowed { .. }
                 | Output::WindowRead { .. }) => return Some(output),
                 Output::DmaRead { at, token, ranges, into, message } => {
                     self.adversarial.on_read(&ranges);

@@ -352,8 +352,8 @@ impl Wire {
                 Output::Reply { bytes, .. } => host.reply = Some(bytes.to_vec()),
                 other @ (Output::Complete { .. }
                 | Output::DmaRead { .. }
-                | Output::LentFrame { .. }
-                | Output::DmaLent { .. }) => {
+                | Output::BorrowedFrame { .. }
+                | Output::DmaBorrowed { .. }) => {
                     panic!("unexpected output {other:?}")
                 }
             }

@@ -178,8 +178,8 @@ impl Wire {
                 Output::Reply { bytes, .. } => host.reply = Some(bytes.to_vec()),
                 other @ (Output::Complete { .. }
                 | Output::WindowRead { .. }
-                | Output::LentFrame { .. }
-                | Output::DmaLent { .. }) => {
+                | Output::BorrowedFrame { .. }
+                | Output::DmaBorrowed { .. }) => {
                     panic!("unexpected output {other:?}")
                 }
             }

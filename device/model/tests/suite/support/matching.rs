@@ -14,7 +14,7 @@ use niclab_model::fabric::ethernet::HEADER_BYTES;
 use niclab_model::models::matching::wire::Frame;
 use niclab_model::models::matching::{Config, Match};
 use niclab_model::nic::alone::Alone;
-use niclab_model::nic::frame::{LentHead, SharedFrame};
+use niclab_model::nic::frame::{FrameHead, SharedFrame};
 use niclab_model::nic::{HostRange, Input, Nic, Output, PageStore, Register};
 use niclab_model::platform::profile::Profile;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -128,7 +128,7 @@ impl Cluster {
                 }
             }
             Output::DmaFrame { frame, bytes, ranges, .. } => host.store(&frame[bytes], &ranges),
-            Output::DmaLent { bytes, ranges, .. } => host.store(&came.expect("a frame")[bytes], &ranges),
+            Output::DmaBorrowed { bytes, ranges, .. } => host.store(&came.expect("a frame")[bytes], &ranges),
             Output::DmaRead { at, token, ranges, mut into, .. } => {
                 let left = host.reads_until_failure;
                 host.reads_until_failure = left.and_then(|left| left.checked_sub(1));
@@ -142,18 +142,18 @@ impl Cluster {
                 if self.lends && is_whole && head > 0 {
                     host.loan = into[head..].to_vec();
                     into.truncate(head);
-                    host.nic.handle(at, Input::Lent { token, into });
+                    host.nic.handle(at, Input::Borrowed { token, into });
                     self.lent += 1;
                     let next = host.nic.poll_output().expect("a frame");
-                    assert!(matches!(next, Output::LentFrame { .. }), "{next:?} comes next");
+                    assert!(matches!(next, Output::BorrowedFrame { .. }), "{next:?} comes next");
                     return self.carry_out(node, next, None);
                 }
                 host.nic.handle(at, Input::DmaData { token, bytes: into, is_whole });
             }
-            Output::LentFrame { at, head, message, .. } => {
+            Output::BorrowedFrame { at, head, message, .. } => {
                 let mut frame = head;
                 frame.extend_from_slice(&host.loan);
-                host.nic.lends().expect("it was lent something")(&mut frame);
+                host.nic.borrows().expect("it has borrowed")(&mut frame);
                 self.send(at, frame.into(), message);
             }
             Output::Frame { at, frame, message, .. } => self.send(at, frame, message),
@@ -185,8 +185,10 @@ impl Cluster {
         let mut head = frame[..data.start].to_vec();
         // The check word of a borrowed frame is never computed.
         head[HEADER_BYTES + 16..][..8].fill(0);
-        let lent = LentHead { bytes: &head, frame_bytes: frame.len() };
-        self.hosts[to].nic.handle(*at, Input::LentFrame { lent, head: *at, message: *message });
+        let borrowed = FrameHead { bytes: &head, frame_bytes: frame.len() };
+        self.hosts[to]
+            .nic
+            .handle(*at, Input::BorrowedFrame { frame: borrowed, head: *at, message: *message });
         while let Some(output) = self.hosts[to].nic.poll_output() {
             self.carry_out(to, output, Some(frame));
         }

@@ -43,12 +43,8 @@ pub struct CardCounts {
     pub polls: u64,
     /// Slots taken, by port.
     pub launches: Vec<u64>,
-    /// Frames of the model that took the fast path ([`crate::shell::dispatch::fast_path`]).
-    pub fast_path: u64,
-    /// Of these, those in a batch.
+    /// Frames of the model that went in a batch ([`crate::shell::dispatch::batch`]).
     pub batched: u64,
-    /// Of these, those with extrapolated times: each a constant span after the previous one.
-    pub extrapolated: u64,
     /// Control requests that the shell itself refused.
     pub control_refused: u64,
     /// Frames of the model.

@@ -19,10 +19,10 @@ use super::stopped::DeviceState;
 use crate::memory::DmaMemory;
 use crate::ring::{Burst, RingError};
 use crate::shell::adversary::{AdversaryState, KeptReply};
+use crate::shell::card_frame::BorrowedFrame;
 use crate::shell::control::Control;
 use crate::shell::descriptors::{Descriptors, virtqueue};
 use crate::shell::events::Events;
-use crate::shell::lent::LentFrame;
 use crate::shell::pages::Pages;
 use crate::vring::{self, Vring};
 
@@ -123,7 +123,7 @@ impl HostPort {
 
     /// Stores bytes of a borrowed payload into the guest's memory, if its device runs.
     #[inline]
-    pub fn store_borrowed(&mut self, frame: &LentFrame, bytes: &Range<usize>, ranges: &[HostRange]) {
+    pub fn store_borrowed(&mut self, frame: &BorrowedFrame, bytes: &Range<usize>, ranges: &[HostRange]) {
         if self.state.is_running && frame.store(bytes, &self.memory, ranges).is_err() {
             violation(&mut self.violations, "dma_outside_memory");
         }

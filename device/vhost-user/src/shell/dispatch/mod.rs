@@ -5,11 +5,10 @@
 //!
 //! * [`pages`] takes posted slots, registers and descriptors, and feeds them to models;
 //! * [`outputs`] applies what models want done;
-//! * [`fast_path`] and [`batch`] do both in one pass, where nothing intervenes;
+//! * [`batch`] does both in one pass, where nothing intervenes: the fast path;
 //! * [`mac_endpoints`] separates Ethernet functions from cards with a MAC endpoint.
 
 pub mod batch;
-pub mod fast_path;
 pub mod mac_endpoints;
 pub mod outputs;
 pub mod pages;
@@ -18,14 +17,13 @@ use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::Input;
 use niclab_model::nic::adversarial::Adversarial;
 use niclab_model::nic::fault_injector::FaultInjector;
-use niclab_model::nic::frame::SharedFrame;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 
 use super::budget::{Budget, FRAME_NS, frame_ns};
 use super::card::Card;
 use super::card::stopped::HeldFrame;
-use super::lent::{Carried, LentFrame};
+use super::card_frame::CardFrame;
 use super::locks::LockedNodes;
 use super::node::Numbers;
 
@@ -53,7 +51,7 @@ pub fn run_until_idle(locked: &mut LockedNodes<'_>, node: usize) {
     if locked.is_in_lockstep() {
         return outputs::drain(locked, node);
     }
-    locked.common.may_borrow = !locked.common.copies_all;
+    locked.common.may_borrow = !locked.common.goes_alone;
     outputs::drain(locked, node);
     deliver_in_flight(locked);
     locked.common.may_borrow = false;
@@ -74,16 +72,8 @@ fn deliver_in_flight(locked: &mut LockedNodes<'_>) {
         {
             let to = usize::from(arrival.to);
             let passage = Passage { head: arrival.head, tail: arrival.at };
-            match arrival.frame {
-                Carried::Whole(frame) => {
-                    deliver(locked, to, passage, &frame, arrival.message, arrival.concern);
-                    outputs::drain(locked, to);
-                }
-                Carried::Lent(frame) => {
-                    deliver_borrowed(locked, to, passage, &frame, arrival.message);
-                    outputs::drain_with(locked, to, Some(&frame));
-                }
-            }
+            deliver(locked, to, passage, &arrival.frame, arrival.message, arrival.concern);
+            outputs::drain_with(locked, to, Some(&arrival.frame));
         }
         if locked.common.budget.is_spent() {
             return;
@@ -133,44 +123,34 @@ pub fn deliver(
     locked: &mut LockedNodes<'_>,
     to: usize,
     passage: Passage,
-    frame: &SharedFrame,
+    frame: &CardFrame,
     message: Option<TraceTag>,
     concern: Concern,
 ) {
-    locked.common.budget.spend(frame_ns(frame.len()));
+    // A borrowed payload is copied only where it is stored, and the model counts that.
+    let nanoseconds = match frame {
+        CardFrame::Owned(frame) => frame_ns(frame.len()),
+        CardFrame::Borrowed(_) => FRAME_NS,
+    };
+    locked.common.budget.spend(nanoseconds);
     locked.common.activity += 1;
-    if concern != Concern::Card && !mac_endpoints::deliver(locked, to, passage, frame, message, concern) {
+    if concern != Concern::Card
+        && !mac_endpoints::deliver(locked, to, passage, &frame.to_owned_frame(), message, concern)
+    {
         return;
     }
     let Some((card, bus)) = locked.nodes.card_and_bus(to) else { return };
     if let Some(stopped) = card.host.state.holder() {
-        stopped.hold(HeldFrame { passage, frame: frame.clone(), message, concern: Concern::Card });
-    } else {
-        let input = Input::Frame { frame, head: passage.head, message };
-        card.arrive(passage.tail, frame.len(), message, input, bus);
-    }
-}
-
-/// Delivers a frame with borrowed payload at `to`. A stopped device holds a copy.
-#[inline]
-fn deliver_borrowed(
-    locked: &mut LockedNodes<'_>,
-    to: usize,
-    passage: Passage,
-    frame: &LentFrame,
-    message: Option<TraceTag>,
-) {
-    // The payload is copied only where it is stored, and the model counts that.
-    locked.common.budget.spend(FRAME_NS);
-    locked.common.activity += 1;
-    let Some((card, bus)) = locked.nodes.card_and_bus(to) else { return };
-    if let Some(stopped) = card.host.state.holder() {
         let frame = frame.to_owned_frame();
         stopped.hold(HeldFrame { passage, frame, message, concern: Concern::Card });
-    } else {
-        let input = Input::LentFrame { lent: frame.head(), head: passage.head, message };
-        card.arrive(passage.tail, frame.frame_bytes(), message, input, bus);
+        return;
     }
+    let head = passage.head;
+    let input = match frame {
+        CardFrame::Owned(frame) => Input::Frame { frame, head, message },
+        CardFrame::Borrowed(frame) => Input::BorrowedFrame { frame: frame.head(), head, message },
+    };
+    card.arrive(passage.tail, frame.head().frame_bytes, message, input, bus);
 }
 
 /// Spends the work that the model of `node` has done since the last call.

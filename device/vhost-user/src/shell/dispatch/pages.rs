@@ -2,7 +2,7 @@
 
 use niclab_model::nic::DescriptorQueue;
 
-use super::{batch, fast_path, run_until_idle};
+use super::{batch, run_until_idle};
 use crate::shell::budget::{LAUNCH_NS, REQUEST_NS};
 use crate::shell::card::Card;
 use crate::shell::locks::LockedNodes;
@@ -32,8 +32,7 @@ pub fn serve_ports_from(locked: &mut LockedNodes<'_>, node: usize, first: u32, m
         let Some((card, bus)) = open else { continue };
         if card.host.pages.has_registers(port) && card.registers(port, bus) {
             work += 1;
-            let is_clear = fast_path::is_clear(locked);
-            fast_path::run(locked, node, is_clear);
+            run_until_idle(locked, node);
         }
         work += serve_port(locked, node, port, max_slots);
     }
@@ -65,19 +64,18 @@ fn serve_port(locked: &mut LockedNodes<'_>, node: usize, port: u32, max_slots: u
         let Some(card) = locked.nodes.card_mut(node) else { break };
         let Some(launch) = card.take(port) else { break };
         let has_registers = card.host.pages.has_registers(port);
-        let is_clear = *clear.get_or_insert_with(|| fast_path::is_clear(locked));
         // The program stored these registers before it posted the slot.
         if has_registers
             && let Some((card, bus)) = locked.nodes.card_and_bus(node)
             && card.registers(port, bus)
         {
-            fast_path::run(locked, node, is_clear);
+            run_until_idle(locked, node);
         }
         locked.common.budget.spend(LAUNCH_NS);
         taken += 1;
         let Some((card, bus)) = locked.nodes.card_and_bus(node) else { break };
         card.store(launch, bus);
-        fast_path::run(locked, node, is_clear);
+        run_until_idle(locked, node);
     }
     taken
 }

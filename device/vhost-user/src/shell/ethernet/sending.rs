@@ -28,9 +28,9 @@ pub(super) struct Sender<'a, 'b, 'n> {
     /// Doorbells of this burst that are not yet priced. Each belongs to one of the next frames.
     pub(super) doorbells: u64,
     /// Equal frames may go in batches.
-    pub(super) takes_series: bool,
+    pub(super) takes_batches: bool,
     /// Frames that went in batches.
-    pub(super) sent_as_series: u64,
+    pub(super) batched: u64,
 }
 
 impl Sender<'_, '_, '_> {

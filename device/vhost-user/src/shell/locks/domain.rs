@@ -4,12 +4,13 @@
 //! is not available, the thread defers the frame with its sender ([`Node::unsent`]), unlocks the nodes, and locks them
 //! again in order together with the new one ([`LockedNodes::needs_more_locks`]).
 
-use niclab_model::fabric::KnownWay;
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::Output;
+use niclab_model::time::Passage;
 
 use super::{Common, LockedNodes};
 use crate::shell::budget::Budget;
+use crate::shell::dispatch::outputs::Sent;
 use crate::shell::node::Node;
 
 /// The locks that a domain lacks.
@@ -44,7 +45,7 @@ impl LockedNodes<'_> {
     pub fn may_split(&self) -> bool {
         let Common { ethernet, network, lockstep, loading, .. } = &*self.common;
         let is_one_for_all = lockstep.is_some() || loading.is_some() || self.common.has_descriptors;
-        let is_one_for_all = is_one_for_all || self.common.copies_all || self.common.returning > 0;
+        let is_one_for_all = is_one_for_all || self.common.goes_alone || self.common.returning > 0;
         let is_faulty =
             self.common.has_device_faults || self.common.is_adversarial || network.is_any_faulty();
         let is_in_flight = self.common.has_deferred
@@ -101,22 +102,12 @@ impl LockedNodes<'_> {
         if !self.common.is_domain {
             return true;
         }
-        let is_cards = concern == Concern::Card && self.common.more_locks.is_none();
-        let way = if is_cards { self.common.network.known_way(frame) } else { None };
-        self.can_send_to(way)
-    }
-
-    /// Whether a frame on this route can be sent. `None`: its route is not known.
-    #[inline]
-    pub fn can_send_to(&mut self, way: Option<KnownWay>) -> bool {
-        if !self.common.is_domain {
-            return true;
-        }
         // The frames of one card keep their order.
         if self.common.more_locks.is_some() {
             return false;
         }
-        let Some(to) = way.map(|way| usize::from(way.to)) else {
+        let is_cards = concern == Concern::Card;
+        let Some(to) = self.common.network.known_route(frame).filter(|_| is_cards).map(usize::from) else {
             self.common.more_locks = Some(MoreLocks::All);
             return false;
         };
@@ -155,14 +146,9 @@ impl LockedNodes<'_> {
     /// The first such frame (`needed_more` is false) is older than all deferred ones. Later ones follow in order. A
     /// borrowed payload is copied.
     #[cold]
-    pub fn set_aside(&mut self, node: usize, frame: Output, needed_more: bool) {
-        let frame = match frame {
-            Output::LentFrame { at, tail, head, message } => {
-                let Some(loan) = self.common.loan.take() else { return };
-                Output::Frame { at, tail, frame: loan.behind(head).into_owned(), message }
-            }
-            owned => owned,
-        };
+    pub fn set_aside(&mut self, node: usize, sent: Sent, needed_more: bool) {
+        let Sent { ready: Passage { head: at, tail }, frame, message, .. } = sent;
+        let frame = Output::Frame { at, tail, frame: frame.into_owned(), message };
         if let Some(node) = self.nodes.get_mut(node) {
             if needed_more { node.unsent.push_back(frame) } else { node.unsent.push_front(frame) }
         }

@@ -9,7 +9,7 @@ pub mod reload;
 
 use std::sync::Arc;
 
-use niclab_model::nic::series::Series;
+use niclab_model::nic::batch::Batch;
 use niclab_model::time::{EndOfTime, Time};
 use parking_lot::MutexGuard;
 
@@ -18,8 +18,8 @@ use self::programs::Lockstep;
 use self::reload::Loading;
 use super::budget::Budget;
 use super::card::Card;
+use super::card_frame::Loan;
 use super::ethernet::Ethernet;
-use super::lent::Loan;
 use super::network::Network;
 use super::node::{Nodes, Numbers};
 use super::time_limit::TimeLimit;
@@ -72,12 +72,12 @@ pub struct Common {
     pub has_deferred: bool,
     /// Frames may borrow guest memory: nothing stays in flight when the nodes are unlocked.
     pub may_borrow: bool,
-    /// Frames never borrow, so that tests can compare.
-    pub copies_all: bool,
+    /// Frames go one by one and own their payload: no fast path, so that tests can compare.
+    pub goes_alone: bool,
     /// The memory that the next borrowed frame refers to.
     pub loan: Option<Loan>,
     /// Where the posts of a batch are collected.
-    pub series: Series,
+    pub batch: Batch,
     /// Records that model time has reached its end.
     pub time_limit: Arc<TimeLimit>,
 }
@@ -105,9 +105,9 @@ impl Common {
             left_nodes: Numbers::new(),
             has_deferred: false,
             may_borrow: false,
-            copies_all: false,
+            goes_alone: false,
             loan: None,
-            series: Series::default(),
+            batch: Batch::default(),
             time_limit: Arc::clone(time_limit),
         }
     }

@@ -6,7 +6,7 @@ use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Time;
 
 use super::in_order::InOrder;
-use crate::shell::lent::Carried;
+use crate::shell::card_frame::CardFrame;
 
 /// A frame of a model in flight to a node.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct InFlight {
     /// The node.
     pub to: u16,
     /// The frame, with the bit error of a fault.
-    pub frame: Carried,
+    pub frame: CardFrame,
     /// The message that it carries.
     pub message: Option<TraceTag>,
     /// Whether it is for cards, Ethernet functions or MAC endpoints.
@@ -56,8 +56,8 @@ pub struct FramesInFlight {
     /// The order of the latest frame at the previous [`FramesInFlight::release_starved`].
     seen: u64,
     order: u64,
-    /// A frame in flight borrows its payload.
-    pub has_borrowed: bool,
+    /// A frame in flight may borrow its payload.
+    has_borrowed: bool,
 }
 
 impl FramesInFlight {
@@ -65,13 +65,14 @@ impl FramesInFlight {
     pub fn push(
         &mut self,
         delivery: &Delivery,
-        frame: Carried,
+        frame: CardFrame,
         message: Option<TraceTag>,
         concern: Concern,
         is_held: bool,
     ) {
         let &Delivery { to, head, at, .. } = delivery;
         self.order += 1;
+        self.has_borrowed |= matches!(frame, CardFrame::Borrowed(_));
         let next = InFlight { at, head, order: self.order, to, frame, message, concern };
         if is_held {
             self.held.push(next);
@@ -112,7 +113,11 @@ impl FramesInFlight {
     #[inline]
     pub fn own_all(&mut self) {
         if std::mem::take(&mut self.has_borrowed) {
-            self.moving.for_each_mut(|frame| frame.frame.own());
+            self.moving.for_each_mut(|InFlight { frame, .. }| {
+                if let CardFrame::Borrowed(_) = frame {
+                    *frame = CardFrame::Owned(frame.to_owned_frame());
+                }
+            });
         }
     }
 

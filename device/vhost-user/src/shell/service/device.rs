@@ -4,8 +4,8 @@ use niclab_model::fabric::Delivery;
 
 use crate::shell::budget::Budget;
 use crate::shell::card::stopped::{HeldFrame, Stopped};
+use crate::shell::card_frame::CardFrame;
 use crate::shell::dispatch::{outputs, pages, run_until_idle};
-use crate::shell::lent::Carried;
 use crate::shell::locks::LockedNodes;
 use crate::shell::lockstep;
 
@@ -66,6 +66,6 @@ fn release_held(locked: &mut LockedNodes<'_>, node: usize, stopped: Stopped) {
     }
     for HeldFrame { passage, frame, message, concern } in frames {
         let delivery = Delivery { to: node as u16, head: passage.head, at: passage.tail, corrupt: None };
-        locked.common.network.push(&delivery, Carried::Whole(frame), message, concern, false);
+        locked.common.network.push(&delivery, CardFrame::Owned(frame), message, concern, false);
     }
 }

@@ -3,6 +3,7 @@
 use niclab_model::fabric::ethernet::Concern;
 
 use crate::shell::budget::Budget;
+use crate::shell::card_frame::CardFrame;
 use crate::shell::dispatch::{deliver, pages, run_until_idle};
 use crate::shell::ethernet::ForStations;
 use crate::shell::locks::{Common, LockedNodes};
@@ -16,8 +17,8 @@ pub fn transmit(locked: &mut LockedNodes<'_>, node: usize, pair: usize) -> bool 
     if feed_endpoints(locked, node) {
         return true;
     }
-    let Common { ethernet, network, budget, .. } = &mut *locked.common;
-    let more = ethernet.transmit((node, pair), network, budget, &mut locked.nodes);
+    let Common { ethernet, network, budget, goes_alone, .. } = &mut *locked.common;
+    let more = ethernet.transmit((node, pair), !*goes_alone, network, budget, &mut locked.nodes);
     let more = feed_endpoints(locked, node) || more;
     run_endpoints(locked, node) || more
 }
@@ -51,7 +52,14 @@ fn feed_endpoints(locked: &mut LockedNodes<'_>, node: usize) -> bool {
         sender.owes_settling = true;
         if !lockstep::deliver_to_endpoints(locked, &next) {
             let ForStations { to, at, frame, message } = next;
-            deliver(locked, to, at.into(), &frame, Some(message), Concern::Stations(to as u16));
+            deliver(
+                locked,
+                to,
+                at.into(),
+                &CardFrame::Owned(frame),
+                Some(message),
+                Concern::Stations(to as u16),
+            );
             run_until_idle(locked, to);
         }
         if locked.common.budget.is_spent() {

@@ -75,6 +75,7 @@ mod tests {
 
     use niclab_abi::PAGE_BYTES;
     use niclab_abi::bar::{COMPLETER_RELEASED_OFFSET, SLOT_LAUNCH_WORD, launch_word};
+    use niclab_model::fabric::ethernet::Concern;
     use niclab_model::fabric::link::LinkConfig;
     use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
     use niclab_model::nic::Statistics;
@@ -87,8 +88,9 @@ mod tests {
     use smallvec::SmallVec;
 
     use super::*;
+    use crate::shell::card_frame::CardFrame;
     use crate::shell::cluster::Cluster;
-    use crate::shell::dispatch;
+    use crate::shell::dispatch::{self, outputs::Sent};
     use crate::shell::pages::Pages;
 
     /// A card whose program releases a slice and posts while the device polls its pages.
@@ -201,15 +203,21 @@ mod tests {
             frame: SharedFrame::from(&[number; 64][..]),
             message: None,
         };
+        let sent = |number: u8| Sent {
+            ready: Time::ZERO.into(),
+            frame: CardFrame::Owned(SharedFrame::from(&[number; 64][..])),
+            message: None,
+            concern: Concern::Card,
+        };
         // The domain lacks a lock for the first frame. The later ones of the card wait.
-        locked.set_aside(0, frame(1), false);
-        locked.set_aside(0, frame(2), true);
-        locked.set_aside(0, frame(3), true);
+        locked.set_aside(0, sent(1), false);
+        locked.set_aside(0, sent(2), true);
+        locked.set_aside(0, sent(3), true);
         assert_eq!(locked.next_output(0), Some(frame(1)));
         // The next domain sends the first one, and lacks a lock for the second.
-        let second = locked.next_output(0).unwrap();
-        locked.set_aside(0, second, false);
-        locked.set_aside(0, frame(4), true);
+        assert_eq!(locked.next_output(0), Some(frame(2)));
+        locked.set_aside(0, sent(2), false);
+        locked.set_aside(0, sent(4), true);
         assert_eq!([(); 3].map(|()| locked.next_output(0)), [2, 3, 4].map(|number| Some(frame(number))));
     }
 

@@ -72,7 +72,7 @@ struct Seen {
 impl Pair {
     fn new(mtu_bytes: u32, is_lending: bool) -> Self {
         let lab = match_lab(2, mtu_bytes);
-        settings::set_borrowing(&mut lab.daemon().shell().lock_all(), is_lending);
+        settings::set_fast_path(&mut lab.daemon().shell().lock_all(), is_lending);
         let hosts = [0, 1].map(|node| {
             let guest = ClusterGuest::connect(lab.cluster_socket(node).unwrap(), REGION + (1 << 20));
             let port = ListPort::open(&guest.unwrap().into(), 64).unwrap();
@@ -157,7 +157,7 @@ impl Pair {
         }
     }
 
-    fn lent_frames(&self) -> u64 {
+    fn borrowed_frames(&self) -> u64 {
         settings::borrowed_frames(&self.lab.daemon().shell().lock_all())
     }
 }
@@ -182,8 +182,8 @@ proptest! {
             }
         }
         prop_assert_eq!(lending.seen(), copying.seen());
-        prop_assert_eq!(copying.lent_frames(), 0);
-        prop_assert_eq!(lending.lent_frames() > 0, transfers.iter().any(|transfer| transfer.bytes > 0));
+        prop_assert_eq!(copying.borrowed_frames(), 0);
+        prop_assert_eq!(lending.borrowed_frames() > 0, transfers.iter().any(|transfer| transfer.bytes > 0));
     }
 }
 
@@ -218,7 +218,7 @@ fn payload_in_flight_at_the_end_of_a_budget_is_copied() {
     let whole = u64::from(mtu_bytes) + HEADER_BYTES as u64;
     let of_first = whole - FIRST_HEAD_BYTES as u64;
     assert_eq!(old, of_first + (sent_frames - 1) * (whole - MORE_HEAD_BYTES as u64));
-    assert!(pair.lent_frames() > sent_frames);
+    assert!(pair.borrowed_frames() > sent_frames);
 }
 
 /// Number of frames that arrived damaged or out of order at a card, and of frames that it retransmitted.

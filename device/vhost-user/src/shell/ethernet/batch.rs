@@ -4,8 +4,8 @@
 //! have the same class, offloads, route, and price of each transaction. Instants, sums and counts are the same as one
 //! by one ([`Sender::send`]). Frames that a fault may hit, that an observer sees, or that wait, go one by one.
 
+use niclab_model::fabric::batch::{BatchFrame, BatchLength};
 use niclab_model::fabric::ethernet::Concern;
-use niclab_model::fabric::series::SeriesFrame;
 use niclab_model::platform::trace_tag::TraceTag;
 use smallvec::SmallVec;
 
@@ -27,7 +27,7 @@ pub(super) struct Collected<'m> {
     singles: Singles,
     /// The bytes of each frame after the Ethernet header, which is the same for all.
     pieces: Pieces<'m>,
-    frames: SmallVec<[SeriesFrame; MAX_FRAMES]>,
+    frames: SmallVec<[BatchFrame; MAX_FRAMES]>,
     /// The last chain started no batch: the next attempt takes one chain only.
     is_alone: bool,
 }
@@ -72,7 +72,7 @@ impl Sender<'_, '_, '_> {
     /// Sends the next frames of `burst` in batches, within the budget. False if the next chain starts no batch: the
     /// chain stays in the queue.
     #[inline]
-    pub(super) fn send_series<'m>(
+    pub(super) fn send_batch<'m>(
         &mut self,
         memory: &'m DmaMemory,
         burst: &mut Burst<'_>,
@@ -86,11 +86,11 @@ impl Sender<'_, '_, '_> {
             let Some(common) = self.collect(memory, sent, *budget, collected) else { break };
             let Collected { singles, pieces, frames, .. } = &mut *collected;
             let count = pieces.len();
-            self.price_series(&common, count, frames);
-            self.receivers.deliver_series(&common, pieces, frames);
+            self.price_batch(&common, count, frames);
+            self.receivers.deliver_batch(&common, pieces, frames);
             let heads = singles.iter().skip(sent).take(count).map(|single| (single.head, 0));
             burst.push_used_all(heads);
-            self.sent_as_series += count as u64;
+            self.batched += count as u64;
             budget.spend(FRAME_NS * count as u32);
             budget.spend(self.receivers.take_spent());
             sent += count;
@@ -112,7 +112,7 @@ impl Sender<'_, '_, '_> {
         let Collected { singles, pieces, .. } = collected;
         let mut rest = singles.iter().skip(sent);
         let first = Plain::parse(memory, rest.next()?)?;
-        let (to, offload) = self.series_way(&first)?;
+        let (to, offload) = self.batch_route(&first)?;
         let frame_bytes = first.frame_bytes();
         let Plain(Opened { header, link, rest: piece }) = first;
         let common = Common { to, offload, link, frame_bytes };
@@ -134,7 +134,7 @@ impl Sender<'_, '_, '_> {
     }
 
     /// The node to which frames like this one go as a batch, and their offload. None if they go one by one.
-    fn series_way(&mut self, first: &Plain<'_>) -> Option<(usize, Offload)> {
+    fn batch_route(&mut self, first: &Plain<'_>) -> Option<(usize, Offload)> {
         let bytes = first.frame_bytes();
         let Opened { header, link, .. } = &first.0;
         let offload = Offload::decode(header, bytes).ok()?;
@@ -145,29 +145,29 @@ impl Sender<'_, '_, '_> {
             && !self.network.taps.is_any()
             && self.held.is_empty();
         let is_kept = |state: &PortState| state.nic.ledger().is_recording();
-        if !self.takes_series || !is_plain || self.receivers.states.get(self.node).is_none_or(is_kept) {
+        if !self.takes_batches || !is_plain || self.receivers.states.get(self.node).is_none_or(is_kept) {
             return None;
         }
         let nodes = &mut *self.receivers.nodes;
-        let to = usize::from(self.network.series_way(nodes, self.node as u16, link, bytes)?);
+        let to = usize::from(self.network.batch_route(nodes, self.node as u16, link, bytes)?);
         let receives = self.receivers.functions.get(to)?.negotiated.receives(&offload);
         let state = self.receivers.states.get(to)?;
         let takes_now = state.backlogs.is_empty() && !state.is_stopped;
-        let is_series = receives && takes_now && !is_kept(state);
+        let is_batch = receives && takes_now && !is_kept(state);
         // Frames for several pairs are steered one by one.
-        (is_series && self.receivers.receiving_pairs(to).is_single()).then_some((to, offload))
+        (is_batch && self.receivers.receiving_pairs(to).is_single()).then_some((to, offload))
     }
 
     /// Prices the collected batch, from the sender's software to the receiver's.
     #[inline]
-    fn price_series(
+    fn price_batch(
         &mut self,
         &Common { to, frame_bytes: bytes, .. }: &Common,
         count: usize,
-        frames: &mut SmallVec<[SeriesFrame; MAX_FRAMES]>,
+        frames: &mut SmallVec<[BatchFrame; MAX_FRAMES]>,
     ) {
         frames.clear();
-        frames.resize(count, SeriesFrame::default());
+        frames.resize(count, BatchFrame::default());
         let count = count as u64;
         let Receivers { functions, states, nodes, spent_ns, .. } = &mut self.receivers;
         *spent_ns = spent_ns.saturating_add(frame_ns(bytes).saturating_mul(count as u32));
@@ -185,7 +185,10 @@ impl Sender<'_, '_, '_> {
             launched: frames.last().map_or(*self.latest_sent, |last| last.launched),
             bytes: bytes as u32,
         };
-        self.network.forward_series(*nodes, (self.node as u16, to as u16), bytes, frames, Some(last));
+        if let Some((from, to)) = nodes.pair(self.node, to) {
+            let length = BatchLength { bytes, is_routed: false };
+            self.network.forward_batch((&mut from.port, &mut to.port), length, frames, Some(last));
+        }
         // Without a driver a frame costs the host nothing.
         let is_taken = functions.get(to).is_some_and(|function| !function.vrings.is_empty());
         if is_taken && let Some((state, bus)) = states.get_mut(to).zip(nodes.bus_mut(to)) {
@@ -197,10 +200,10 @@ impl Sender<'_, '_, '_> {
 impl<'a> Receivers<'a, '_> {
     /// Delivers the frames of a batch that the network did not drop.
     #[inline]
-    fn deliver_series(&mut self, common: &Common, pieces: &mut Pieces<'_>, frames: &[SeriesFrame]) {
+    fn deliver_batch(&mut self, common: &Common, pieces: &mut Pieces<'_>, frames: &[BatchFrame]) {
         let &Common { to, ref offload, ref link, frame_bytes: bytes } = common;
         let mut fates = frames.iter();
-        pieces.retain(|_| fates.next().is_some_and(|frame| frame.at.is_some()));
+        pieces.retain(|_| fates.next().is_some_and(|frame| frame.passage.is_some()));
         // A batch requires that no frame waits for the guest, and that the guest has turned on at most one pair.
         let put = match self.receiving_pairs(to).single() {
             Some(pair) => {

@@ -95,7 +95,7 @@ impl Bench {
             settle_doorbells(&lab, node, &mut guest);
             guest
         });
-        lab.daemon().shell().lock_all().common.ethernet.set_series(goes_together);
+        lab.daemon().shell().lock_all().common.goes_alone = !goes_together;
         Self { lab, guests, received: Vec::new() }
     }
 
@@ -197,17 +197,8 @@ impl Bench {
         nodes.chain([format!("{network:?}"), format!("{:?}", self.received)]).collect()
     }
 
-    fn series_frames(&self) -> u64 {
-        self.lab
-            .daemon()
-            .shell()
-            .lock_all()
-            .common
-            .ethernet
-            .states
-            .iter()
-            .map(|state| state.series_frames)
-            .sum()
+    fn batched(&self) -> u64 {
+        self.lab.daemon().shell().lock_all().common.ethernet.states.iter().map(|state| state.batched).sum()
     }
 }
 
@@ -246,7 +237,7 @@ proptest! {
             singly.carry_out(step);
             prop_assert_eq!(together.seen(), singly.seen());
         }
-        prop_assert_eq!(singly.series_frames(), 0);
+        prop_assert_eq!(singly.batched(), 0);
     }
 }
 
@@ -260,9 +251,9 @@ fn bursts_of_equal_frames_are_batched_and_counted_so() {
         bench.carry_out(&Step::Transmit { from });
         bench.carry_out(&Step::Receive { at: 1 - from, most: 64, is_seen: true });
     }
-    assert_eq!((bench.series_frames(), bench.received.len()), (102, 102));
+    assert_eq!((bench.batched(), bench.received.len()), (102, 102));
     let figures = stats(&bench.lab, 0);
-    assert_eq!((figures.shortcuts["ethernet_series"], figures.ethernet.sent_frames), (51, 51));
+    assert_eq!((figures.shortcuts["ethernet_batched"], figures.ethernet.sent_frames), (51, 51));
     assert!(
         figures.model_time_ps > 0
             && bench.lab.daemon().shell().lock_all().common.network.latest() > Time::ZERO
@@ -280,7 +271,7 @@ fn incomplete_checksum_stays_incomplete_in_a_batch() {
     let (own, to) = (bench.lab.mac(0), bench.lab.mac(1));
     bench.carry_out(&Step::Queue { from: 0, to: Whom::Node(1), kind: Kind::Summed(100), count: 3 });
     bench.carry_out(&Step::Transmit { from: 0 });
-    assert_eq!(bench.series_frames(), 3);
+    assert_eq!(bench.batched(), 3);
     for number in 0..3 {
         let (offload, received) = bench.guests[1].try_receive().unwrap().unwrap();
         let mut sent = frame(own, to, 100);
