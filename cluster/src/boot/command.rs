@@ -6,13 +6,14 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::Result;
 use niclab_agent::{Exec, ExitStatus, ToGuest};
 use thiserror::Error;
 
+use crate::host::deadline::Deadline;
 use crate::{
     boot::running::{Event, RunningCluster},
     guests::agent::{AgentClient, AgentError, Output},
@@ -90,7 +91,7 @@ struct KeptOutput {
 /// # Errors
 /// [`CommandError`] of the first that fails, or [`crate::boot::running::Failure`] if the cluster ends.
 pub fn run(running: &mut RunningCluster, commands: &[NodeCommand], limit: Duration) -> Result<Vec<String>> {
-    let deadline = Instant::now() + limit;
+    let deadline = Deadline::after(limit);
     let agents: Vec<Arc<AgentClient>> = running.agents().cloned().collect();
     let mut threads = Vec::new();
     let first = NEXT_NUMBER.fetch_add(commands.len(), Ordering::Relaxed);

@@ -1,10 +1,11 @@
 //! Loads the user's own driver into a guest, and waits until the driver is bound to the card.
 
-use std::{fs, io, path::PathBuf, sync::Arc, time::Instant};
+use std::{fs, io, path::PathBuf, sync::Arc};
 
 use niclab_agent::{Exec, ExitStatus, ToGuest, ToHost, message::DATA_BYTES, message::WINDOW_BYTES};
 use thiserror::Error;
 
+use crate::host::deadline::Deadline;
 use crate::{
     guests::{
         agent::{AgentClient, AgentError},
@@ -97,7 +98,7 @@ pub fn load(
     agent: &Arc<AgentClient>,
     node: &NodePlan,
     driver: &DriverPlan,
-    deadline: Instant,
+    deadline: Deadline,
 ) -> Result<(), LoadError> {
     let path = &driver.module.file;
     let module = fs::read(path).map_err(|error| LoadError::Read { path: path.clone(), error })?;

@@ -25,6 +25,7 @@ use niclab_spec::{OnNodeExit, daemon::READY_LINE};
 use rustix::{fs::CWD, process::Signal};
 
 pub use crate::boot::failure::{DownRequest, Failure, KernelPanic};
+use crate::host::deadline::Deadline;
 use crate::{
     boot::{
         driver::{self, LoadError},
@@ -264,14 +265,14 @@ impl RunningCluster {
         (0..self.plan.nodes.len()).for_each(|rank| self.progress.begins(rank, Stage::Memory));
         copy_memories(&self.plan, &self.sender);
         let mut memories: Vec<Option<GuestMemory>> = self.plan.nodes.iter().map(|_| None).collect();
-        let mut deadline = Instant::now() + DAEMON_READY_TIMEOUT;
+        let mut deadline = Deadline::after(DAEMON_READY_TIMEOUT);
         let mut is_daemon_ready = false;
         while self.agents.iter().any(Option::is_none) {
             match self.next_event(deadline)? {
                 Some(Event::DaemonReady) => {
                     is_daemon_ready = true;
                     rules::follow(&self.plan);
-                    deadline = Instant::now() + timeout;
+                    deadline = Deadline::after(timeout);
                 }
                 Some(Event::Memory(rank, memory)) => {
                     let (node, _) = self.node_and_console(rank);
@@ -309,7 +310,7 @@ impl RunningCluster {
     fn start_guests(
         &mut self,
         memories: &mut [Option<GuestMemory>],
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<(), Failure> {
         let before = self.guests.len();
         let healthy = self.agents.iter().flatten().count();
@@ -349,8 +350,8 @@ impl RunningCluster {
     ///
     /// # Errors
     /// [`Failure`] if the event ends the cluster.
-    pub fn next_event(&mut self, deadline: Instant) -> Result<Option<Event>, Failure> {
-        let event = match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+    pub fn next_event(&mut self, deadline: Deadline) -> Result<Option<Event>, Failure> {
+        let event = match deadline.receive(&self.events) {
             Ok(event) => event,
             // This struct holds a sender, so the channel cannot be closed.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(None),
@@ -398,7 +399,7 @@ impl RunningCluster {
             let has_hung_up = agent.as_ref().is_some_and(|agent| agent.has_hung_up());
             if has_hung_up
                 && !self.ended_nodes.contains_key(&rank)
-                && guest.wait_until(Instant::now() + HUNG_UP_TIMEOUT).is_some()
+                && guest.wait_until(Deadline::after(HUNG_UP_TIMEOUT)).is_some()
             {
                 ended.push(guest.name.clone());
             }
@@ -553,7 +554,7 @@ impl RunningCluster {
 
     /// Waits for a guest that was reset, on a thread. Its old agent is dropped. [`Event::Healthy`] reports that the
     /// guest is its node again, with its driver loaded; the receiver then calls [`Self::adopt`].
-    pub fn await_rebooted(&mut self, rank: usize, deadline: Instant) {
+    pub fn await_rebooted(&mut self, rank: usize, deadline: Deadline) {
         let (Some(slot), Some(node)) = (self.agents.get_mut(rank), self.plan.nodes.get(rank)) else { return };
         *slot = None;
         // It boots, even if it was restored from a template before.
@@ -623,14 +624,14 @@ fn remove(folder: ClusterFolder) {
 
 /// Waits for processes to end, sends SIGTERM to the others, and kills those that ignore it.
 fn end_all(processes: &mut [Process], grace: Duration) {
-    let deadline = Instant::now() + grace;
+    let deadline = Deadline::after(grace);
     for process in &mut *processes {
         if process.wait_until(deadline).is_none() {
             log::debug!("sending SIGTERM to {}", process.name);
             process.signal(Signal::TERM);
         }
     }
-    let deadline = Instant::now() + QUIT_TIMEOUT;
+    let deadline = Deadline::after(QUIT_TIMEOUT);
     for process in processes {
         if process.wait_until(deadline).is_none() {
             log::debug!("killing {}", process.name);
@@ -644,7 +645,7 @@ fn monitor_exit(process: &Process, sender: &Sender<Event>) -> Result<(), Failure
     let exit = process.exit_descriptor().map_err(Failure::Prepare)?;
     let (name, sender) = (process.name.clone(), sender.clone());
     thread::spawn(move || {
-        while !wait_readable(&exit, Duration::from_secs(3600)) {}
+        while !wait_readable(&exit, Deadline::after(Duration::from_secs(3600))) {}
         // If the receiver is gone, the cluster is being taken down.
         let _ = sender.send(Event::Ended(name));
     });
@@ -675,7 +676,7 @@ fn copy_memories(plan: &Plan, sender: &Sender<Event>) {
 fn ask_until_healthy(
     rank: usize,
     node: &NodePlan,
-    deadline: Instant,
+    deadline: Deadline,
     progress: &BootProgress,
     sender: &Sender<Event>,
 ) {
@@ -739,7 +740,7 @@ impl From<QmpError> for Unhealthy {
 fn healthy_agent(
     rank: usize,
     node: &NodePlan,
-    deadline: Instant,
+    deadline: Deadline,
     progress: &BootProgress,
 ) -> Result<Arc<AgentClient>, Unhealthy> {
     let stream = AgentClient::reach(&node.agent_socket, deadline)?;
@@ -759,7 +760,7 @@ fn healthy_agent(
         progress.says(rank, format!("your driver {} is being loaded", own.module.name));
         driver::load(&agent, node, own, deadline)?;
     }
-    while Instant::now() < deadline {
+    while !deadline.is_over() {
         match agent.health(HEALTH_TIMEOUT) {
             Ok(health) if health.is_healthy() => {
                 progress.is_healthy(rank);

@@ -7,13 +7,14 @@
 use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc::Sender},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::Result;
 use niclab_agent::{Exec, ToGuest, message::DATA_BYTES};
 use thiserror::Error;
 
+use crate::host::deadline::Deadline;
 use crate::{
     boot::running::{Event, Failure, RunningCluster},
     guests::agent::{AgentClient, AgentError, CommandSender, Output},
@@ -93,7 +94,7 @@ pub fn conduct(
     limit: Duration,
     at_cue: &mut dyn FnMut(&mut RunningCluster, &str) -> Result<()>,
 ) -> Result<Vec<Ended>> {
-    let deadline = Instant::now() + limit;
+    let deadline = Deadline::after(limit);
     let participants = start(running, argv, stdin);
     loop {
         if let Some(ended) = all_over(&participants) {

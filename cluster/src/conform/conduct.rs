@@ -2,7 +2,7 @@
 //! driver: a message sent or received, or an event. So the same seed meets the same program at about the same place,
 //! also on a slow machine, and no moment comes before the program has begun.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use niclab_random::Random;
 use niclab_spec::DeviceFaults;
@@ -12,6 +12,7 @@ use super::{
     laboratory::{Laboratory, Program, TRAFFIC_INTERVAL, Trouble},
     traffic::Moment,
 };
+use crate::host::deadline::Deadline;
 
 /// How often a case kills programs, unbinds drivers or unloads modules.
 const ROUNDS: u32 = 3;
@@ -177,8 +178,8 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
     fn run_until_moment(&mut self, programs: &[Program], longest: Duration) -> Result<(), Trouble> {
         let wanted = u64::from(moment(&mut self.random));
         let before = self.lab.traffic(None)?;
-        let deadline = Instant::now() + longest;
-        while Instant::now() < deadline && self.lab.traffic(None)?.since(before).count() < wanted {
+        let deadline = Deadline::after(longest);
+        while !deadline.is_over() && self.lab.traffic(None)?.since(before).count() < wanted {
             if self.lab.left(programs).is_empty() {
                 break;
             }

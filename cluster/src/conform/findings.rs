@@ -1,12 +1,10 @@
 //! Findings about a driver that come from elsewhere than the command: broken rules from the device, and debug kernels.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use niclab_spec::{monitor::DaemonStats, report::NodeFigures};
 
+use crate::host::deadline::Deadline;
 use crate::{
     boot::running::{Event, Failure, RunningCluster},
     daemon::monitor,
@@ -157,18 +155,18 @@ fn rules(running: &mut RunningCluster, is_answering: bool) -> Vec<Named> {
 /// Drivers that left events without a buffer, and gave none after the command ended.
 fn events_left(running: &mut RunningCluster, stats: &DaemonStats) -> Vec<Named> {
     let limit = EVENTS_LEFT * running.plan().timeout_factor;
-    let deadline = Instant::now() + limit;
+    let deadline = Deadline::after(limit);
     let mut nodes: Vec<NodeFigures> = stats.nodes.clone();
     loop {
         nodes.retain(|node| node.events_waiting > 0);
         if nodes.is_empty() {
             return Vec::new();
         }
-        if Instant::now() >= deadline {
+        if deadline.is_over() {
             break;
         }
         // The end of the cluster is reported elsewhere.
-        match running.next_event(Instant::now() + EVENTS_INTERVAL) {
+        match running.next_event(Deadline::after(EVENTS_INTERVAL)) {
             Ok(Some(Event::Healthy(rank, agent))) => running.adopt(rank, agent),
             Ok(_) => {}
             Err(_) => return Vec::new(),

@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use niclab_agent::{Exec, ExitStatus, ToGuest};
@@ -13,6 +13,7 @@ use niclab_spec::DeviceFaults;
 use rustix::process::Signal;
 use thiserror::Error;
 
+use crate::host::deadline::Deadline;
 use crate::{
     boot::{
         driver,
@@ -212,7 +213,7 @@ impl<'a> Laboratory<'a> {
     /// Handles events until `is_enough` or the deadline. Returns whether it was enough.
     fn until(
         &mut self,
-        deadline: Instant,
+        deadline: Deadline,
         is_enough: impl Fn(&BTreeMap<usize, Result<u8, String>>) -> bool,
     ) -> Result<bool, Failure> {
         while !is_enough(&self.over) {
@@ -228,13 +229,13 @@ impl<'a> Laboratory<'a> {
 
     /// Lets the cluster run for this time.
     pub fn pass(&mut self, time: Duration) -> Result<(), Failure> {
-        self.until(Instant::now() + time, |_| false).map(drop)
+        self.until(Deadline::after(time), |_| false).map(drop)
     }
 
     /// Waits until all programs ended, or one failed, or the limit passed. Returns false at the limit.
     pub fn wait(&mut self, programs: &[Program], limit: Duration) -> Result<bool, Failure> {
         let numbers: Vec<usize> = programs.iter().map(|program| program.number).collect();
-        self.until(Instant::now() + limit, |over| {
+        self.until(Deadline::after(limit), |over| {
             let ended = || numbers.iter().filter_map(|number| over.get(number));
             ended().count() == numbers.len() || ended().any(|result| *result != Ok(0))
         })
@@ -258,10 +259,10 @@ impl<'a> Laboratory<'a> {
         wanted: u64,
         limit: Duration,
     ) -> Result<Traffic, Trouble> {
-        let deadline = Instant::now() + limit;
+        let deadline = Deadline::after(limit);
         loop {
             let done = self.traffic(rank)?.since(before);
-            if done.count() >= wanted || Instant::now() >= deadline {
+            if done.count() >= wanted || deadline.is_over() {
                 return Ok(done);
             }
             if self.wait(programs, TRAFFIC_INTERVAL)? {
@@ -292,7 +293,7 @@ impl<'a> Laboratory<'a> {
         }
         let numbers: Vec<usize> = left.iter().map(|program| program.number).collect();
         let all = |over: &BTreeMap<usize, _>| numbers.iter().all(|number| over.contains_key(number));
-        if self.until(Instant::now() + self.scaled(KILLED), all)? {
+        if self.until(Deadline::after(self.scaled(KILLED)), all)? {
             return Ok(());
         }
         let stuck =
@@ -395,7 +396,7 @@ impl<'a> Laboratory<'a> {
     pub fn load(&mut self, ranks: &[usize]) -> Result<(), Trouble> {
         let numbers = ranks.iter().map(|&rank| self.begin_load(rank)).collect::<Result<Vec<_>, _>>()?;
         let all = |over: &BTreeMap<usize, _>| numbers.iter().all(|number| over.contains_key(number));
-        let is_over = self.until(Instant::now() + self.scaled(STEP), all)?;
+        let is_over = self.until(Deadline::after(self.scaled(STEP)), all)?;
         for (&rank, number) in ranks.iter().zip(&numbers) {
             let step = format!("loading the driver on {}", self.name(rank));
             match self.over.get(number) {
@@ -426,7 +427,7 @@ impl<'a> Laboratory<'a> {
         let number = self.next;
         self.next += 1;
         let (agent, events) = (self.running.agent(rank).cloned(), self.running.sender());
-        let deadline = Instant::now() + self.scaled(STEP);
+        let deadline = Deadline::after(self.scaled(STEP));
         thread::spawn(move || {
             let gone = || "the guest is gone".to_owned();
             let loaded = agent.ok_or_else(gone).and_then(|agent| {
@@ -440,7 +441,7 @@ impl<'a> Laboratory<'a> {
 
     /// Waits until the nodes are healthy: their drivers are bound to the cards.
     fn wait_healthy(&mut self, ranks: &[usize]) -> Result<(), Trouble> {
-        let deadline = Instant::now() + self.scaled(STEP);
+        let deadline = Deadline::after(self.scaled(STEP));
         for &rank in ranks {
             let Some(agent) = self.running.agent(rank).cloned() else { continue };
             loop {
@@ -448,7 +449,7 @@ impl<'a> Laboratory<'a> {
                 if health.as_ref().is_ok_and(niclab_agent::Health::is_healthy) {
                     break;
                 }
-                if Instant::now() >= deadline {
+                if deadline.is_over() {
                     let why = health.map_or_else(|error| error.to_string(), |health| health.to_string());
                     return Err(Trouble::Hang(format!("{} does not become healthy: {why}", self.name(rank))));
                 }
@@ -468,12 +469,12 @@ impl<'a> Laboratory<'a> {
         let argv = ["sh", "-c", RESET].map(str::to_owned);
         let reset = self.start(rank, &argv)?;
         let is_gone = self.wait(std::slice::from_ref(&reset), self.scaled(STEP))?;
-        let deadline = Instant::now() + self.scaled(REBOOT);
+        let deadline = Deadline::after(self.scaled(REBOOT));
         if is_gone {
             self.running.await_rebooted(rank, deadline);
         }
         let is_back = |lab: &Self| lab.running.agents().count() == lab.nodes();
-        while is_gone && !is_back(self) && Instant::now() < deadline {
+        while is_gone && !is_back(self) && !deadline.is_over() {
             self.pass(HEALTH_INTERVAL)?;
         }
         qemu.let_guest_reset(false)?;

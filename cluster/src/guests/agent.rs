@@ -3,6 +3,7 @@
 //! A reader thread passes each message to its command. Windows limit the messages that wait there, so a consumer that
 //! stalls delays only its own command.
 
+use crate::host::deadline::Deadline;
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
@@ -102,7 +103,7 @@ impl AgentClient {
     ///
     /// # Errors
     /// [`AgentError::Silent`] after `deadline`, or [`AgentError::Version`].
-    pub fn connect(socket: &Path, deadline: Instant) -> Result<Arc<Self>, AgentError> {
+    pub fn connect(socket: &Path, deadline: Deadline) -> Result<Arc<Self>, AgentError> {
         Self::over(Self::reach(socket, deadline)?, deadline)
     }
 
@@ -110,11 +111,11 @@ impl AgentClient {
     ///
     /// # Errors
     /// [`AgentError::Silent`] after `deadline`.
-    pub fn reach(socket: &Path, deadline: Instant) -> Result<UnixStream, AgentError> {
+    pub fn reach(socket: &Path, deadline: Deadline) -> Result<UnixStream, AgentError> {
         loop {
             match UnixStream::connect(socket) {
                 Ok(stream) => return Ok(stream),
-                Err(error) if Instant::now() >= deadline => {
+                Err(error) if deadline.is_over() => {
                     return Err(AgentError::Silent(error.to_string()));
                 }
                 Err(_) => thread::sleep(CONNECT_INTERVAL),
@@ -126,7 +127,7 @@ impl AgentClient {
     ///
     /// # Errors
     /// See [`Self::connect`].
-    pub fn over(stream: UnixStream, deadline: Instant) -> Result<Arc<Self>, AgentError> {
+    pub fn over(stream: UnixStream, deadline: Deadline) -> Result<Arc<Self>, AgentError> {
         let silent = |error: io::Error| AgentError::Silent(error.to_string());
         stream.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(silent)?;
         let reader = stream.try_clone().map_err(silent)?;
@@ -152,7 +153,7 @@ impl AgentClient {
             }
         });
         client.greet()?;
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline.left();
         match welcome.recv_timeout(left) {
             Ok(Ok(_)) => Ok(client),
             Ok(Err(error)) => Err(error),
@@ -189,10 +190,10 @@ impl AgentClient {
     ///
     /// # Errors
     /// [`AgentError::Silent`] after `deadline`, [`AgentError::NotJoined`], or the error that ends the connection.
-    pub fn join(self: &Arc<Self>, join: &Join, deadline: Instant) -> Result<(), AgentError> {
+    pub fn join(self: &Arc<Self>, join: &Join, deadline: Deadline) -> Result<(), AgentError> {
         let begin = Instant::now();
         let question = self.begin(ToGuest::Join(join.clone()))?;
-        match question.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        match deadline.receive(&question.events) {
             Ok(Ok(ToHost::Joined)) => {
                 log::debug!("the guest is a node after {:.1} ms", begin.elapsed().as_secs_f64() * 1e3);
                 Ok(())
@@ -359,8 +360,8 @@ impl CommandHandle {
     ///
     /// # Errors
     /// [`AgentError`] if the agent is gone, or no event comes in time.
-    pub fn next_until(&self, deadline: Instant) -> CommandEvent {
-        match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+    pub fn next_until(&self, deadline: Deadline) -> CommandEvent {
+        match deadline.receive(&self.events) {
             Ok(event) => event,
             Err(RecvTimeoutError::Timeout) => {
                 Err(AgentError::Silent("the command did not end in time".to_owned()))
@@ -512,8 +513,8 @@ mod tests {
         }
     }
 
-    fn deadline() -> Instant {
-        Instant::now() + Duration::from_secs(30)
+    fn deadline() -> Deadline {
+        Deadline::after(Duration::from_secs(30))
     }
 
     /// A client, connected on a thread of its own, and its guest, which reports `version`.
@@ -585,7 +586,7 @@ mod tests {
     fn guest_that_does_not_join_in_time_is_silent() {
         let (client, mut guest) = connect(PROTOCOL_VERSION);
         let client = client.unwrap();
-        let error = client.join(&Join::default(), Instant::now()).unwrap_err();
+        let error = client.join(&Join::default(), Deadline::after(Duration::ZERO)).unwrap_err();
         assert!(matches!(error, AgentError::Silent(_)), "{error}");
         assert_eq!(guest.next().1, ToGuest::Join(Join::default()));
     }

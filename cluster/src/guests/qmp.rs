@@ -6,13 +6,14 @@ use std::{
     os::unix::net::UnixStream,
     path::Path,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::host::deadline::Deadline;
 use crate::plan::qemu::ETHERNET_DEVICE;
 
 /// QEMU answers from its main loop. A longer time means that it hangs, or that another program holds its socket.
@@ -128,12 +129,12 @@ impl Qmp {
     ///
     /// # Errors
     /// [`QmpError`].
-    pub fn reach(socket: &Path, deadline: Instant) -> Result<Self, QmpError> {
+    pub fn reach(socket: &Path, deadline: Deadline) -> Result<Self, QmpError> {
         loop {
             match UnixStream::connect(socket) {
                 // The main loop of a QEMU that starts on a busy machine may answer late.
-                Ok(stream) => return Self::over(stream, deadline.saturating_duration_since(Instant::now())),
-                Err(error) if Instant::now() >= deadline => return Err(error.into()),
+                Ok(stream) => return Self::over(stream, deadline.left()),
+                Err(error) if deadline.is_over() => return Err(error.into()),
                 Err(_) => thread::sleep(CONNECT_INTERVAL),
             }
         }
@@ -176,7 +177,7 @@ impl Qmp {
     ///
     /// # Errors
     /// [`QmpError`]; also if the deadline passes.
-    pub fn wait_until_running(&mut self, deadline: Instant) -> Result<(), QmpError> {
+    pub fn wait_until_running(&mut self, deadline: Deadline) -> Result<(), QmpError> {
         if self.is_running()? {
             return Ok(());
         }
@@ -194,7 +195,7 @@ impl Qmp {
         self.execute(&Command::MigrateSetCapabilities { capabilities })?;
         self.execute(&Command::Migrate { uri: format!("file:{}", file.display()) })?;
         let is_saved =
-            self.wait_for(Instant::now() + timeout, |event, data| match (event, data["status"].as_str()) {
+            self.wait_for(Deadline::after(timeout), |event, data| match (event, data["status"].as_str()) {
                 ("MIGRATION", Some("completed")) => Some(true),
                 ("MIGRATION", Some("failed" | "cancelled")) => Some(false),
                 _ => None,
@@ -285,14 +286,14 @@ impl Qmp {
     /// Waits for an event for which `wanted` returns a value.
     fn wait_for<T>(
         &mut self,
-        deadline: Instant,
+        deadline: Deadline,
         wanted: impl Fn(&str, &Value) -> Option<T>,
     ) -> Result<T, QmpError> {
         loop {
             let (event, data) = match self.events.pop_front() {
                 Some(event) => event,
                 None => {
-                    let left = deadline.saturating_duration_since(Instant::now());
+                    let left = deadline.left();
                     // Zero would mean no time-out.
                     self.stream.get_ref().set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
                     let line = self.line();
@@ -437,12 +438,12 @@ mod tests {
     #[test]
     fn wait_until_running_checks_status_then_events() {
         let (commands, result) = with_fake_qemu(&["{\"return\": {\"running\": true}}\n"], |mut qmp| {
-            qmp.wait_until_running(Instant::now() + Duration::from_secs(30))
+            qmp.wait_until_running(Deadline::after(Duration::from_secs(30)))
         });
         result.unwrap();
         assert_eq!(commands[1], r#"{"execute":"query-status","arguments":{}}"#);
         let answers = &["{\"return\": {\"running\": false}}\n{\"event\": \"RESUME\"}\n"];
-        with_fake_qemu(answers, |mut qmp| qmp.wait_until_running(Instant::now() + Duration::from_secs(30)))
+        with_fake_qemu(answers, |mut qmp| qmp.wait_until_running(Deadline::after(Duration::from_secs(30))))
             .1
             .unwrap();
         let (commands, result) =

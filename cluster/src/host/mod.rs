@@ -1,5 +1,6 @@
 //! Access to the host: processes, folders, signals.
 
+pub mod deadline;
 pub mod exhaustion;
 pub mod exit_code;
 pub mod own;

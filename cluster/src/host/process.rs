@@ -10,7 +10,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::{
@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::own;
+use crate::host::deadline::Deadline;
 
 /// A program could not be started.
 #[derive(Debug, Error)]
@@ -123,16 +124,7 @@ impl ExitWaiter {
     /// Waits until it has ended, for this time at most; returns whether it has.
     #[must_use]
     pub fn has_ended_within(&self, within: Duration) -> bool {
-        let deadline = Instant::now() + within;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let left = Timespec::try_from(left).ok();
-            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], left.as_ref()) {
-                Ok(ready) => return ready > 0,
-                Err(Errno::INTR) => {}
-                Err(_) => return false,
-            }
-        }
+        wait_readable(&self.0, Deadline::after(within))
     }
 }
 
@@ -231,8 +223,8 @@ impl Process {
     }
 
     /// Waits for its end until the deadline.
-    pub fn wait_until(&mut self, deadline: Instant) -> Option<ExitStatus> {
-        wait_readable(&self.pidfd, deadline.saturating_duration_since(Instant::now()));
+    pub fn wait_until(&mut self, deadline: Deadline) -> Option<ExitStatus> {
+        wait_readable(&self.pidfd, deadline);
         self.exit_status()
     }
 }
@@ -245,13 +237,13 @@ impl Drop for Process {
     }
 }
 
-/// Waits until a descriptor is readable, at most for `timeout`. Returns `false` if it is not.
-pub fn wait_readable(fd: &OwnedFd, timeout: Duration) -> bool {
-    let deadline = Instant::now() + timeout;
+/// Waits until a descriptor is readable, or the deadline. Returns `false` if it is not.
+pub fn wait_readable(fd: &OwnedFd, deadline: Deadline) -> bool {
     loop {
-        let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
+        let left = Timespec::try_from(deadline.left()).ok();
         match poll(&mut [PollFd::new(fd, PollFlags::IN)], left.as_ref()) {
             Err(Errno::INTR) => {}
+            Ok(0) if !deadline.is_over() => {}
             result => return result.is_ok_and(|ready| ready > 0),
         }
     }
@@ -383,7 +375,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let plan = plan(folder.path(), "echo one; echo two >&2; exit 3");
         let mut process = Process::spawn("x", &plan, Streams::Log, &[]).unwrap();
-        let status = process.wait_until(Instant::now() + Duration::from_secs(30)).unwrap();
+        let status = process.wait_until(Deadline::after(Duration::from_secs(30))).unwrap();
         assert_eq!(status.code(), Some(3));
         assert_eq!(tail(&plan.log, 10), "one\ntwo");
         assert_eq!(tail(&plan.log, 1), "two");
@@ -404,12 +396,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let plan = plan(folder.path(), "sh -c 'sleep 1000 & echo $!; wait' & wait");
         let process = Process::spawn("x", &plan, Streams::Log, &[]).unwrap();
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Deadline::after(Duration::from_secs(30));
         let grandchild = loop {
             if let Ok(pid) = tail(&plan.log, 1).parse::<u32>() {
                 break pid;
             }
-            assert!(Instant::now() < deadline);
+            assert!(!deadline.is_over());
             std::thread::yield_now();
         };
         let found: Vec<u32> = descendants(process.id().pid).iter().map(|id| id.pid).collect();

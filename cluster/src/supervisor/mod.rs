@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use self::control::{
     ControlError, FAILURE, NodeStatus, PLAN, Reply, Request, SOCKET, STATUS_VERSION, Status,
 };
+use crate::host::deadline::Deadline;
 use crate::{
     boot::{
         node_end::NodeEnd,
@@ -332,8 +333,8 @@ impl Supervisor {
 }
 
 fn reconnect(node: &NodePlan) -> Result<Arc<AgentClient>, AgentError> {
-    let agent = AgentClient::connect(&node.agent_socket, Instant::now() + RECONNECT_TIMEOUT)?;
-    agent.join(&join_now(&node.identity), Instant::now() + JOIN_TIMEOUT)?;
+    let agent = AgentClient::connect(&node.agent_socket, Deadline::after(RECONNECT_TIMEOUT))?;
+    agent.join(&join_now(&node.identity), Deadline::after(JOIN_TIMEOUT))?;
     Ok(agent)
 }
 
@@ -358,7 +359,7 @@ fn close_stdout() {
 fn wait_for_end(cluster: &mut RunningCluster, ending: &Ending) -> Failure {
     loop {
         // Any distant time, because the loop repeats.
-        match cluster.next_event(Instant::now() + Duration::from_secs(3600)) {
+        match cluster.next_event(Deadline::after(Duration::from_secs(3600))) {
             Ok(_) => ending.set_node_reasons(cluster.ended_nodes()),
             Err(failure) => return failure,
         }

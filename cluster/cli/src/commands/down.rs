@@ -1,11 +1,9 @@
 //! `niclab down`: shuts a cluster down, and cleans up after a cluster whose niclab died.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::{thread, time::Duration};
 
 use anyhow::{Result, bail};
+use niclab_cluster::host::deadline::Deadline;
 use niclab_cluster::{
     host::{
         process::{ExitWaiter, ProcessId},
@@ -65,7 +63,7 @@ fn down(root: &RuntimeRoot, name: &ClusterName, within: Duration) -> Result<()> 
 
 /// Ends a cluster whose owner lives: by a request, then by SIGTERM, then by SIGKILL.
 fn end(root: &RuntimeRoot, name: &ClusterName, within: Duration) -> Result<&'static str> {
-    let deadline = Instant::now() + within;
+    let deadline = Deadline::after(within);
     let folder = root.folder(name);
     let owner = root.owner(name);
     if let Some(owner) = owner.filter(|owner| !is_supervisor(*owner)) {
@@ -93,7 +91,7 @@ fn end(root: &RuntimeRoot, name: &ClusterName, within: Duration) -> Result<&'sta
     if let Some(owner) = root.owner(name) {
         owner.signal(Signal::KILL);
     }
-    if is_cleaned(root, name, Instant::now() + KILLED_TIMEOUT)? {
+    if is_cleaned(root, name, Deadline::after(KILLED_TIMEOUT))? {
         return Ok(" (its niclab did not end it in time and was killed)");
     }
     bail!("the cluster `{name}` does not end, although its niclab process was killed")
@@ -105,12 +103,12 @@ fn is_supervisor(process: ProcessId) -> bool {
     arguments.split(|&byte| byte == 0).nth(1) == Some(SUPERVISE.as_bytes())
 }
 
-fn is_cleaned(root: &RuntimeRoot, name: &ClusterName, deadline: Instant) -> Result<bool> {
+fn is_cleaned(root: &RuntimeRoot, name: &ClusterName, deadline: Deadline) -> Result<bool> {
     loop {
         if root.clean(name)? {
             return Ok(true);
         }
-        if Instant::now() >= deadline {
+        if deadline.is_over() {
             return Ok(false);
         }
         thread::sleep(END_INTERVAL);

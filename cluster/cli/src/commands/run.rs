@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::Result;
 use niclab_agent::{Exec, ExitStatus, ToGuest};
+use niclab_cluster::host::deadline::Deadline;
 use niclab_cluster::host::exit_code::OWN_FAILURE;
 use niclab_cluster::{
     boot::{
@@ -189,7 +190,7 @@ fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<Command
         running.plan().nodes.iter().map(|node| ConsoleMark::now(&node.console)).collect();
     let results = start_all(running, &argv, args.report == Some(ReportFormat::Json), keep);
     let timeout = args.timeout.map_or(FOREVER, Duration::from_secs);
-    let deadline = Instant::now() + timeout;
+    let deadline = Deadline::after(timeout);
     let mut codes: Vec<Option<Result<u8, String>>> = vec![None; running.plan().nodes.len()];
     let mut first_error_code = 0;
     while codes.iter().any(Option::is_none) {

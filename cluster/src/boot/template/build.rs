@@ -17,6 +17,7 @@ use super::{
     memory::GuestMemory,
     saved::{CONSOLE, Saved},
 };
+use crate::host::deadline::Deadline;
 use crate::{
     guests::{
         agent::{AgentClient, AgentError},
@@ -130,7 +131,7 @@ impl Guest {
         let qemu = Process::spawn("template", &plan, input, &[agents_end.as_fd(), controls_end.as_fd()])?;
         // Only QEMU holds these ends from now on, so that its end closes the connections.
         drop((agents_end, controls_end));
-        let deadline = Instant::now() + BOOT_TIMEOUT * recipe.timeout_factor;
+        let deadline = Deadline::after(BOOT_TIMEOUT * recipe.timeout_factor);
         let agent = AgentClient::over(agent, deadline).map_err(|error| {
             let words = [CONSOLE, LOG].map(|file| tail(&folder.join(file), TAIL_LINES)).join("\n");
             TemplateError::Guest { error, words }
@@ -151,7 +152,7 @@ impl Guest {
 }
 
 fn clear_free_memory(agent: &Arc<AgentClient>, limit: Duration) -> Result<(), TemplateError> {
-    let deadline = Instant::now() + limit;
+    let deadline = Deadline::after(limit);
     let exec = Exec { argv: CLEAR.map(str::to_owned).to_vec(), ..Exec::default() };
     let failed = |error: AgentError| TemplateError::Clear(error.to_string());
     let command = agent.exec(exec).map_err(failed)?;

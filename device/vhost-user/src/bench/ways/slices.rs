@@ -4,6 +4,7 @@ use crate::shell::wait;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use niclab_abi::bar::SLOTS;
 use niclab_abi::config::FEATURE_SLICES;
 use serde::Serialize;
 
@@ -20,11 +21,21 @@ pub const BENCHES: Benches = Benches {
 };
 
 pub const WORKS: &[Work] = &[
-    Work { name: "slices", unit: "message of 16 bytes", run: |messages| stream(messages, false) },
+    Work { name: "slices", unit: "message of 16 bytes", run: |messages| stream(messages, BATCH, false) },
+    Work {
+        name: "slices-single",
+        unit: "message of 16 bytes, posted alone",
+        run: |messages| stream(messages, 1, false),
+    },
+    Work {
+        name: "slices-full",
+        unit: "message of 16 bytes, posted with 31 others",
+        run: |messages| stream(messages, SLOTS, false),
+    },
     Work {
         name: "slices-rules",
         unit: "message of 16 bytes, with rule checks",
-        run: |messages| stream(messages, true),
+        run: |messages| stream(messages, BATCH, true),
     },
 ];
 
@@ -121,12 +132,13 @@ fn connected<const PAIRS: usize>() -> Result<(Lab, [Pair; PAIRS]), BenchError> {
     Ok((lab, pairs))
 }
 
-/// Streams `messages` messages, with or without checks of the manual's rules.
-fn stream(messages: u64, rules: bool) -> Result<u64, BenchError> {
+/// Streams `messages` messages, of which `posts` are posted between two polls, with or without checks of the manual's
+/// rules.
+fn stream(messages: u64, posts: u32, rules: bool) -> Result<u64, BenchError> {
     let (lab, [mut pair]) = connected()?;
     let shell = lab.daemon().shell();
     shell.set_rules(&mut shell.lock_all(), rules);
-    work::repeat(messages, "the stream of messages", || Ok(pair.batch(lab.daemon().shell())))
+    work::repeat(messages, "the stream of messages", || Ok(pair.batch(lab.daemon().shell(), posts)))
 }
 
 /// Rounds of the comparison of two pairs with one.
@@ -198,7 +210,7 @@ impl Pair {
         let mut last = (begin, before);
         loop {
             for _ in 0..64 {
-                self.batch(shell);
+                self.batch(shell, BATCH);
             }
             let now = Instant::now();
             if self.to.taken() != last.1 {
@@ -212,9 +224,9 @@ impl Pair {
         }
     }
 
-    /// Posts up to [`BATCH`] messages, and takes those that have arrived. Returns their number.
-    fn batch(&mut self, shell: &Shell) -> u64 {
-        for _ in 0..BATCH {
+    /// Posts up to `posts` messages, and takes those that have arrived. Returns their number.
+    fn batch(&mut self, shell: &Shell, posts: u32) -> u64 {
+        for _ in 0..posts {
             if !self.from.try_launch(&PAYLOAD, [1, 2], 0) {
                 break;
             }
