@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use niclab_cluster::host::deadline::Deadline;
 use niclab_cluster::{
     boot::{
         command::{self, CommandError, NodeCommand},
@@ -211,7 +212,7 @@ fn a_daemon_killed_while_guests_run_ends_the_cluster() {
     let mut cluster = case.boot(GOOD_DAEMON, &["good"], TIMEOUT).unwrap();
     let (_, daemon) = cluster.pids();
     kill(daemon);
-    let failure = cluster.next_event(Instant::now() + TIMEOUT).unwrap_err();
+    let failure = cluster.next_event(Deadline::after(TIMEOUT)).unwrap_err();
     assert!(failure.to_string().contains("daemon ended (signal 9)"), "{failure}");
     cluster.shut_down(false);
 }
@@ -222,7 +223,7 @@ fn a_qemu_killed_while_it_runs_ends_the_cluster() {
     let mut cluster = case.boot(GOOD_DAEMON, &["good", "good"], TIMEOUT).unwrap();
     let (guests, _) = cluster.pids();
     kill(guests[1]);
-    let failure = cluster.next_event(Instant::now() + TIMEOUT).unwrap_err();
+    let failure = cluster.next_event(Deadline::after(TIMEOUT)).unwrap_err();
     assert!(failure.to_string().contains("QEMU of node1 ended (signal 9)"), "{failure}");
     cluster.shut_down(false);
     assert!(!lives(guests[0]), "the other guest ends too");
@@ -246,12 +247,12 @@ fn killed_qemu_leaves_the_others_until_the_last_one_ends() {
     let mut cluster = keeping_going(&case, GOOD_DAEMON, &["good", "good"]).unwrap();
     let (guests, _) = cluster.pids();
     kill(guests[1]);
-    let event = cluster.next_event(Instant::now() + TIMEOUT).unwrap();
+    let event = cluster.next_event(Deadline::after(TIMEOUT)).unwrap();
     assert!(matches!(&event, Some(Event::Ended(name)) if name == "node1"), "{event:?}");
     assert_eq!(end_reason(&cluster, 1), Some("QEMU of node1 ended (signal 9)"));
     assert!(lives(guests[0]) && end_reason(&cluster, 0).is_none());
     kill(guests[0]);
-    let failure = cluster.next_event(Instant::now() + TIMEOUT).unwrap_err();
+    let failure = cluster.next_event(Deadline::after(TIMEOUT)).unwrap_err();
     assert!(failure.to_string().contains("QEMU of node0 ended (signal 9)"), "{failure}");
     cluster.shut_down(false);
     assert!(!case.root.folder(&name("c")).exists());
@@ -286,7 +287,7 @@ fn cluster_ends_if_a_node_ends_in_the_boot_or_the_daemon_ends() {
     assert!(failure.to_string().contains("QEMU of node1 ended (exit code 1)"), "{failure}");
     let mut cluster = keeping_going(&case, GOOD_DAEMON, &["good", "good"]).unwrap();
     kill(cluster.pids().1);
-    let failure = cluster.next_event(Instant::now() + TIMEOUT).unwrap_err();
+    let failure = cluster.next_event(Deadline::after(TIMEOUT)).unwrap_err();
     assert!(failure.to_string().contains("daemon ended (signal 9)"), "{failure}");
     cluster.shut_down(false);
 }
@@ -296,7 +297,7 @@ fn a_signal_ends_the_wait_at_every_stage() {
     let case = Case::new();
     let mut cluster = case.boot(GOOD_DAEMON, &["good"], TIMEOUT).unwrap();
     cluster.sender().send(Event::Signal(15)).unwrap();
-    let failure = cluster.next_event(Instant::now() + TIMEOUT).unwrap_err();
+    let failure = cluster.next_event(Deadline::after(TIMEOUT)).unwrap_err();
     assert!(matches!(failure, Failure::Signal(15)), "{failure}");
     cluster.shut_down(false);
 }
