@@ -647,7 +647,7 @@ mod tests {
         match resolve(text) {
             Err(SpecError::Invalid(problems)) => {
                 let first = &problems[0];
-                (first.place.as_ref().map_or(0, |p| p.line), first.key.clone(), first.to_string())
+                (first.location.as_ref().map_or(0, |p| p.line), first.key.clone(), first.to_string())
             }
             other => panic!("expected a problem, got {other:?}"),
         }

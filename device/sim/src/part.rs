@@ -85,7 +85,7 @@ impl Part {
         Self {
             first: 0,
             nodes,
-            queue: Queue::new(fabric.shortest_way()),
+            queue: Queue::new(fabric.min_latency()),
             fabric,
             flights: Slab::default(),
             checker,

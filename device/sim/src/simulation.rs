@@ -157,7 +157,7 @@ impl<'a> Simulation<'a> {
         });
         let can_be_divided = medium.is_none()
             && config.hand_overs.is_empty()
-            && fabric.shortest_way().to_node > Span::ZERO
+            && fabric.min_latency().to_node > Span::ZERO
             && nodes.iter().all(|node| node.host.stands_alone());
         let checker = Checker::new(&flows, promise(config, plan));
         let mut simulation = Self {

@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::fabric::PortCounters;
 use crate::fabric::ethernet::{HEADER_BYTES, tag_bytes};
 use crate::fabric::faults::{Draws, Faults, Mishap};
-use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Transactions};
+use crate::platform::ledger::{Cost, Crossing, Ledger, Resource, ResourceName, Transactions};
 use crate::random::Random;
 use crate::time::{Passage, Span, Time};
 
@@ -131,8 +131,8 @@ pub(super) struct Link {
 }
 
 impl Direction {
-    fn new(place: Place, seed: u64, stream: u64) -> Self {
-        Self { wire: Resource::new(place), waiting: VecDeque::new(), draws: Draws::new(seed, stream) }
+    fn new(resource: ResourceName, seed: u64, stream: u64) -> Self {
+        Self { wire: Resource::new(resource), waiting: VecDeque::new(), draws: Draws::new(seed, stream) }
     }
 
     /// Whether a frame finds the queue full when it is ready.
@@ -156,8 +156,8 @@ impl Link {
             faults: Faults::NONE,
             is_faulty: false,
             is_up: true,
-            to_switch: Direction::new(Place::LinkToSwitch(port as u16), seed, stream),
-            to_node: Direction::new(Place::LinkToNode(port as u16), seed, stream + 1),
+            to_switch: Direction::new(ResourceName::LinkToSwitch(port as u16), seed, stream),
+            to_node: Direction::new(ResourceName::LinkToNode(port as u16), seed, stream + 1),
             last: (0, Span::ZERO),
         })
     }

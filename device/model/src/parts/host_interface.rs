@@ -5,7 +5,7 @@
 
 use alloc::sync::Arc;
 
-use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Stage, Transactions};
+use crate::platform::ledger::{Cost, Crossing, Ledger, Resource, ResourceName, Stage, Transactions};
 use crate::platform::node_bus::NodeBus;
 use crate::platform::profile::{BusPrices, MachineCycles, Passing, Price, Profile, WORD_BYTES};
 use crate::time::{Passage, Span, Time};
@@ -186,7 +186,7 @@ impl HostInterface {
             profile: profile.into(),
             ledger: Ledger::default(),
             node: NodeBus::default(),
-            local: Resource::new(Place::LocalBus),
+            local: Resource::new(ResourceName::LocalBus),
             goes_first: false,
         }
     }
@@ -237,9 +237,9 @@ impl HostInterface {
         let NodeBus { begun, first, .. } = self.node;
         let bus = &self.profile.bus;
         let (place, direction) = if bus.full_duplex {
-            (Place::BusOutward, &mut self.node.outward)
+            (ResourceName::BusOutward, &mut self.node.outward)
         } else {
-            (Place::BusInward, &mut self.node.inward)
+            (ResourceName::BusInward, &mut self.node.inward)
         };
         let others_until = *direction;
         let mut free = ready.max(first);
@@ -273,9 +273,9 @@ impl HostInterface {
         }
         let is_outward = transfer.is_outward() && self.profile.bus.full_duplex;
         let (place, direction) = if is_outward {
-            (Place::BusOutward, &mut self.node.outward)
+            (ResourceName::BusOutward, &mut self.node.outward)
         } else {
-            (Place::BusInward, &mut self.node.inward)
+            (ResourceName::BusInward, &mut self.node.inward)
         };
         let stage = self.ledger.charge_at(transfer.crossing(), place, direction, ready, cost);
         self.moved(transfer, &stage);
@@ -396,7 +396,7 @@ impl HostInterface {
     /// An interrupt: over the bus, then the handler. Returns when the host's line is raised.
     pub fn interrupt(&mut self, ready: Time) -> Time {
         // A separate line or a posted message: it does not wait for the data path, and delays no transfer.
-        let mut line = Resource::new(Place::InterruptLine);
+        let mut line = Resource::new(ResourceName::InterruptLine);
         let cost = Cost::once(0, Span::from_ps(self.profile.bus.interrupt_ps));
         let raised = self.ledger.charge(Crossing::Interrupt, &mut line, ready, cost).end;
         self.occupy_host(Crossing::HostInterrupt, raised, 0, self.profile.host.interrupt_ps);
@@ -408,7 +408,7 @@ impl HostInterface {
         let ni = &self.profile.ni;
         let cycles = ni.machines.get(name);
         Machine {
-            resource: Resource::new(Place::Machine(track)),
+            resource: Resource::new(ResourceName::Machine(track)),
             cycles,
             before: ni.of_millicycles(cycles.fixed_millicycles),
             pace: ni.of_millicycles(cycles.per_word_millicycles),
@@ -515,7 +515,7 @@ impl HostInterface {
     #[inline(always)]
     fn occupy_host(&mut self, crossing: Crossing, ready: Time, bytes: u64, ps: u64) -> Time {
         let cost = Cost::once(bytes, Span::from_ps(ps));
-        self.ledger.charge_at(crossing, Place::Host, &mut self.node.host, ready, cost).end
+        self.ledger.charge_at(crossing, ResourceName::Host, &mut self.node.host, ready, cost).end
     }
 }
 

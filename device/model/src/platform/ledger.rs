@@ -159,7 +159,7 @@ pub struct Stage {
 
 /// The resource of a transaction, within one node or one network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum ResourceName {
     /// The host's processor.
     Host,
     /// The bus towards the NIC; on a bus with one direction at a time, the whole bus.
@@ -183,14 +183,14 @@ pub enum Place {
 /// A resource that serves one transaction at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resource {
-    place: Place,
+    name: ResourceName,
     busy_until: Time,
 }
 
 impl Resource {
     /// An idle resource.
-    pub const fn new(place: Place) -> Self {
-        Self { place, busy_until: Time::ZERO }
+    pub const fn new(name: ResourceName) -> Self {
+        Self { name, busy_until: Time::ZERO }
     }
 
     /// The end of its last transaction.
@@ -210,7 +210,7 @@ pub struct StageRecord {
     /// Its kind.
     pub crossing: Crossing,
     /// Its resource.
-    pub place: Place,
+    pub resource: ResourceName,
     /// When it could have begun.
     pub ready: Time,
     /// When it got the resource.
@@ -386,14 +386,14 @@ impl Ledger {
     }
 
     #[cold]
-    fn record(&mut self, stage: &Stage, place: Place, ready: Time, cost: &Cost) {
+    fn record(&mut self, stage: &Stage, resource: ResourceName, ready: Time, cost: &Cost) {
         if self.recorder.stages.len() >= self.recorder.most {
             self.recorder.lost += 1;
             return;
         }
         self.recorder.stages.push_back(StageRecord {
             crossing: stage.crossing,
-            place,
+            resource,
             ready,
             start: stage.start,
             released: stage.released,
@@ -409,7 +409,7 @@ impl Ledger {
     /// Always inlined, as its callees: the caller knows the kind, and reads only one or two instants of the stage.
     #[inline(always)]
     pub fn charge(&mut self, crossing: Crossing, resource: &mut Resource, ready: Time, cost: Cost) -> Stage {
-        self.charge_at(crossing, resource.place, &mut resource.busy_until, ready, cost)
+        self.charge_at(crossing, resource.name, &mut resource.busy_until, ready, cost)
     }
 
     /// As [`Self::charge`], on a resource whose end of occupation the caller keeps.
@@ -417,7 +417,7 @@ impl Ledger {
     pub fn charge_at(
         &mut self,
         crossing: Crossing,
-        place: Place,
+        resource: ResourceName,
         busy_until: &mut Time,
         ready: Time,
         cost: Cost,
@@ -437,7 +437,7 @@ impl Ledger {
         });
         let stage = Stage { crossing, start, released, end };
         if self.is_recording {
-            self.record(&stage, place, ready, &cost);
+            self.record(&stage, resource, ready, &cost);
         }
         stage
     }
@@ -516,7 +516,7 @@ mod tests {
     #[test]
     fn transaction_waits_for_a_busy_resource() {
         let mut ledger = Ledger::default();
-        let mut bus = Resource::new(Place::BusInward);
+        let mut bus = Resource::new(ResourceName::BusInward);
         let cost = Cost { count: 1, bytes: 8, occupancy: span(100), latency: span(50) };
         let first = ledger.charge(Crossing::PioWrite, &mut bus, Time::from_ps(10), cost);
         assert_eq!((first.start.as_ps(), first.released.as_ps(), first.end.as_ps()), (10, 110, 160));
@@ -555,7 +555,7 @@ mod tests {
                 ready += span(later);
                 let occupancy = longer.map_or(cost.occupancy, |longer| cost.occupancy + span(longer));
                 let cost = Cost { occupancy, ..cost };
-                let stage = one_by_one.charge_at(Crossing::NiCycles, Place::Host, &mut busy, ready, cost);
+                let stage = one_by_one.charge_at(Crossing::NiCycles, ResourceName::Host, &mut busy, ready, cost);
                 prop_assert_eq!(transactions.cross_for(&mut busy_together, ready, occupancy), stage);
                 prop_assert_eq!(busy_together, busy);
             }
@@ -574,7 +574,7 @@ mod tests {
             ),
         ) {
             let mut halves = [Ledger::default(), Ledger::default()];
-            let mut resources = [Resource::new(Place::Host); 3];
+            let mut resources = [Resource::new(ResourceName::Host); 3];
             let mut sum = Line::default();
             for (i, (kind, resource, ready, count, bytes, occupancy, latency)) in transfers.into_iter().enumerate() {
                 let cost = Cost { count, bytes, occupancy: span(occupancy), latency: span(latency) };

@@ -19,7 +19,7 @@ use niclab_model::models::gamma::descriptor::{MODEL, config};
 use niclab_model::models::gamma::wire::{PROTOCOL, STATION};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::nic::registry::{Seat, Values};
+use niclab_model::nic::registry::{CardContext, Values};
 use niclab_model::nic::{DescriptorQueue, HostRange, Input, Nic, Observed, Output};
 use niclab_model::platform::ledger::Crossing;
 use niclab_model::platform::profile::Profile;
@@ -60,7 +60,8 @@ fn card(node: u16, change: impl FnOnce(&mut Config)) -> Gamma {
     // PCI's: 30 ns for each 32 bits.
     (profile.bus.dma_read.per_word_ps, profile.bus.dma_write.per_word_ps) = (60_000, 60_000);
     let profile = Arc::new(profile);
-    let mut config = config(&Values::defaults(&MODEL), Seat { node, nodes: 4, mtu_bytes: 1_500, profile });
+    let mut config =
+        config(&Values::defaults(&MODEL), CardContext { node, nodes: 4, mtu_bytes: 1_500, profile });
     change(&mut config);
     Gamma::new(config).unwrap()
 }

@@ -19,7 +19,7 @@ use niclab_model::models::gamma::descriptor::{MODEL, config};
 use niclab_model::models::gamma::wire::PROTOCOL;
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::nic::registry::{Seat, Value, Values};
+use niclab_model::nic::registry::{CardContext, Value, Values};
 use niclab_model::nic::{HostRange, Input, Nic, Observed, Output};
 use niclab_model::platform::ledger::Crossing;
 use niclab_model::platform::profile::Profile;
@@ -48,7 +48,8 @@ impl Node {
             .with("transfer", Value::Word(transfer.to_owned()))
             .with("window_frames", Value::Number(0));
         let profile = Arc::new(profile);
-        let card = Gamma::new(config(&values, Seat { node, nodes: 4, mtu_bytes: 1_500, profile })).unwrap();
+        let card =
+            Gamma::new(config(&values, CardContext { node, nodes: 4, mtu_bytes: 1_500, profile })).unwrap();
         Self {
             card: Alone::new(card),
             memory: (0..MEMORY_BYTES).map(|at| at as u8).collect(),

@@ -20,7 +20,7 @@ use niclab_model::models::inic::Config;
 use niclab_model::models::inic::descriptor::{MODEL, config};
 use niclab_model::nic::Nic;
 use niclab_model::nic::hand_over::{HandOver, Progress, Switch};
-use niclab_model::nic::registry::{Seat, Value, Values};
+use niclab_model::nic::registry::{CardContext, Value, Values};
 use niclab_model::platform::profile::Profile;
 use niclab_model::random::Random;
 use niclab_model::time::{Span, Time};
@@ -49,8 +49,8 @@ const MAX_STEPS: u32 = 400_000;
 fn card(values: &Values) -> impl Fn(u16) -> Config {
     let (values, profile) = (values.clone(), Arc::new(Profile::default()));
     move |node| {
-        let seat = Seat { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() };
-        config(&values, seat).unwrap()
+        let context = CardContext { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() };
+        config(&values, context).unwrap()
     }
 }
 

@@ -105,7 +105,7 @@ proptest! {
             for stage in ledger.take_stages().0 {
                 // An interrupt line and the switch serve any number at once.
                 let is_exclusive = !matches!(stage.crossing, Crossing::Interrupt | Crossing::SwitchFallThrough);
-                let free = free.entry((is_exclusive, stage.place)).or_default();
+                let free = free.entry((is_exclusive, stage.resource)).or_default();
                 prop_assert!(!is_exclusive || stage.start >= *free, "{:?}", stage);
                 *free = stage.released;
             }

@@ -12,7 +12,7 @@ use niclab_model::platform::ledger::{Crossing, Line};
 use niclab_model::platform::profile::Profile;
 use niclab_model::time::Time;
 
-use crate::support::{Memory, authorize_request, control, open_port, request, route_request, store};
+use crate::support::{HostMemory, authorize_request, control, open_port, request, route_request, store};
 
 const BASE: u64 = 0x1000;
 const SLICES_ADDRESS: u64 = BASE + 64;
@@ -21,7 +21,7 @@ const SLICES: u32 = 8;
 /// Node 0 sends from its port 0 to node 1's.
 struct Pair {
     nics: [Alone<Ultra>; 2],
-    memories: [Memory; 2],
+    memories: [HostMemory; 2],
     /// Writes of node 1, in order: address and number of words.
     bursts: Vec<(u64, usize)>,
     /// Interrupts of node 1, in order.

@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 use self::descriptors::Chains;
 use self::listener::CheckedReads;
 use super::ethernet::Function;
-use super::memory::{COUNTER_WORDS, Glance, Launch, Memory, Place};
+use super::memory::{COUNTER_WORDS, Glance, HostMemory, Launch, MemoryLocation};
 use super::oracle::{Oracle, Progress, STATUS_SENT};
 use super::tally::{Interrupts, Tally};
 use super::{Effects, Host, InlinePacket, Refused, Sum};
@@ -45,7 +45,7 @@ use crate::checker::{Check, Checker};
 const STATUS_LAUNCHED: usize = 0;
 
 /// An open port.
-struct Port<T: Transport> {
+struct SimPort<T: Transport> {
     end: End,
     number: u32,
     requester: Requester,
@@ -56,7 +56,7 @@ struct Port<T: Transport> {
     page: VecDeque<(Time, Launch)>,
 }
 
-impl<T: Transport> Port<T> {
+impl<T: Transport> SimPort<T> {
     const fn progress(&self) -> Progress {
         Progress {
             launched: self.requester.launched(),
@@ -78,10 +78,10 @@ pub struct CardHost<T: Transport> {
     bus: NodeBus,
     /// Makes the transport of each port.
     transport: MakeTransport<T>,
-    ports: Vec<Port<T>>,
+    ports: Vec<SimPort<T>>,
     /// The flows that the program sends on, with their ports.
     senders: Vec<(FlowId, u32)>,
-    memory: Memory,
+    memory: HostMemory,
     /// The chains that its program posts to the descriptor queues.
     chains: Chains,
     /// Times at which the host has received each record, with the index of its port in `ports`.
@@ -126,7 +126,7 @@ impl<T: Transport> CardHost<T> {
             transport: Box::new(transport),
             ports: Vec::new(),
             senders: Vec::new(),
-            memory: Memory::default(),
+            memory: HostMemory::default(),
             chains: Chains::default(),
             arrivals: VecDeque::new(),
             tally: Tally::default(),
@@ -372,7 +372,7 @@ impl<T: Transport> CardHost<T> {
         self.tally.dma_writes += 1;
         self.tally.dma_bytes += words.len() as u64 * 8;
         let node = self.node;
-        let place = self.memory.place_of(address, words.len());
+        let place = self.memory.location_of(address, words.len());
         let Some((place, what)) = place else {
             let count = words.len();
             return checker.fail(Check::RightMemory, || {
@@ -382,16 +382,16 @@ impl<T: Transport> CardHost<T> {
         let Some(port) = self.ports.get_mut(place) else { return };
         let progress = port.progress();
         match what {
-            Place::Status => port.oracle.on_status(words, progress, checker),
+            MemoryLocation::Status => port.oracle.on_status(words, progress, checker),
             // A fault of the device may shorten the write.
-            Place::Counter(_) if words.len() != COUNTER_WORDS && !port.oracle.is_misled => {
+            MemoryLocation::Counter(_) if words.len() != COUNTER_WORDS && !port.oracle.is_misled => {
                 let (end, count) = (port.end, words.len());
                 checker.fail(Check::RightMemory, || {
                     format!("{end:?}: the card wrote {count} words to a counter")
                 });
             }
-            Place::Counter(_) => {}
-            Place::Record { index, word, ends_with_status } => {
+            MemoryLocation::Counter(_) => {}
+            MemoryLocation::Record { index, word, ends_with_status } => {
                 let number = words.last().map_or(0, |status| status >> 32);
                 let end = port.end;
                 let is_part = word != 0 || !ends_with_status;
@@ -576,7 +576,7 @@ impl<T: Transport> Host for CardHost<T> {
         self.memory.open(records, transport.region_bytes());
         self.senders.extend(plan.sends.iter().map(|(flow, _)| (*flow, place as u32)));
         let end = End { node: self.node, port: plan.number as u16 };
-        self.ports.push(Port {
+        self.ports.push(SimPort {
             end,
             number: plan.number,
             requester: Requester::new(0),
@@ -588,8 +588,8 @@ impl<T: Transport> Host for CardHost<T> {
         let open = PortOpen {
             port: plan.number,
             slices: records,
-            slices_address: Memory::records_address(place),
-            status_address: Memory::status_address(place),
+            slices_address: HostMemory::records_address(place),
+            status_address: HostMemory::status_address(place),
             ..PortOpen::default()
         };
         self.control(OP_PORT_OPEN, bytes_of(&open), checker, effects)?;

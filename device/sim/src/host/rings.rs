@@ -36,7 +36,7 @@ use niclab_workloads::{End, FlowId, Mark, PortPlan, Script};
 
 use self::datagrams::Datagrams;
 use self::direct::{Direct, SEND_TOKEN};
-use self::memory::{BUFFER_BYTES, Memory, TRANSMIT_DESCRIPTORS, Which, is_ring};
+use self::memory::{BUFFER_BYTES, HostRings, TRANSMIT_DESCRIPTORS, Which, is_ring};
 use super::ethernet::Function;
 use super::tally::{Interrupts, Tally};
 use super::{Effects, Host, HostMaker, HostSeat, InlinePacket, Refused, Sum};
@@ -100,7 +100,7 @@ struct RingHost {
     nic: AnyNic,
     ethernet: Function,
     bus: NodeBus,
-    memory: Memory,
+    memory: HostRings,
     /// The card returns these when the first port is opened.
     terms: Option<RingTerms>,
     transmit: Ring,
@@ -131,7 +131,7 @@ impl RingHost {
             nic,
             ethernet: Function::new(ethernet),
             bus: NodeBus::default(),
-            memory: Memory::default(),
+            memory: HostRings::default(),
             terms: None,
             transmit: Ring::new(TRANSMIT_DESCRIPTORS),
             receive: Ring::new(0),
@@ -173,7 +173,7 @@ impl RingHost {
     fn start(&mut self, checker: &mut Checker, effects: &mut Effects) -> Result<(), Refused> {
         let terms = self.control(OP_RING_TERMS, None::<&Request>, checker, effects)?;
         let terms = RingTerms::from_bytes(&terms).unwrap_or_default();
-        self.memory = Memory::new(terms.receive_buffers);
+        self.memory = HostRings::new(terms.receive_buffers);
         self.receive = Ring::new(terms.receive_buffers);
         self.terms = Some(terms);
         (0..terms.receive_buffers).for_each(|_| self.give_buffer());
@@ -193,7 +193,7 @@ impl RingHost {
     /// Gives the next descriptor of the receive ring to the card, with its buffer.
     fn give_buffer(&mut self) {
         let place = self.receive.next();
-        let buffer = Buffer { address: Memory::incoming(place) as u32, bytes: BUFFER_BYTES - 1 };
+        let buffer = Buffer { address: HostRings::incoming(place) as u32, bytes: BUFFER_BYTES - 1 };
         let mut words = self.memory.ring(Which::Receive);
         self.receive.give(&mut words, [buffer, Buffer::default()], (false, false), Told::default());
     }
@@ -342,7 +342,7 @@ impl RingHost {
     fn post(&mut self, target: u16, head: &FrameHead, part: &[u8], message_bytes: u64) {
         let told = Told { message_bytes: message_bytes as u32, received: self.receive.taken() };
         let place = self.transmit.next();
-        let (head_at, part_at) = Memory::outgoing(place);
+        let (head_at, part_at) = HostRings::outgoing(place);
         let (destination, source) = (mac_of_node(target), mac_of_node(self.node));
         let mut bytes =
             ethernet::Header { destination, source, ether_type: ETHER_TYPE_CLUSTER }.emit().to_vec();

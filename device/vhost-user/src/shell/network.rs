@@ -6,7 +6,7 @@ mod in_order;
 use niclab_model::fabric::batch::{BatchFrame, BatchLength, PortPairs};
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::faults::Faults;
-use niclab_model::fabric::{self, Deliveries, Delivery, Port, Ports, Switching, Transit, Transits};
+use niclab_model::fabric::{self, Deliveries, Delivery, Ports, SwitchPort, Switching, Transit, Transits};
 use niclab_model::nic::frame::{FrameHead, SharedFrame};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
@@ -80,7 +80,7 @@ impl Network {
     }
 
     /// Sets the faults of a node's link.
-    pub fn set_faults(&mut self, node: u16, wanted: &niclab_spec::Faults, port: &mut Port) {
+    pub fn set_faults(&mut self, node: u16, wanted: &niclab_spec::Faults, port: &mut SwitchPort) {
         let faults = wanted.to_model();
         let number = usize::from(node);
         if let (Some(kept), Some(is_faulty)) = (self.faults.get_mut(number), self.is_faulty.get_mut(number)) {
@@ -252,7 +252,7 @@ impl Network {
 
     /// Max frames that cross from one port to another as a batch: see [`Switching::batch_room`].
     #[inline]
-    pub fn batch_room(&self, from: &Port, to: &Port, length: BatchLength) -> usize {
+    pub fn batch_room(&self, from: &SwitchPort, to: &SwitchPort, length: BatchLength) -> usize {
         self.switching.batch_room(from, to, length)
     }
 
@@ -260,7 +260,7 @@ impl Network {
     #[inline]
     pub fn forward_batch(
         &mut self,
-        ports: (&mut Port, &mut Port),
+        ports: (&mut SwitchPort, &mut SwitchPort),
         length: BatchLength,
         frames: &mut [BatchFrame],
         last: Option<TraceTag>,
@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     /// A network whose second node's link has these faults, and its ports.
-    fn with_faults(faults: &niclab_spec::Faults) -> (Network, Vec<Port>) {
+    fn with_faults(faults: &niclab_spec::Faults) -> (Network, Vec<SwitchPort>) {
         let fabric = Fabric::new(&FabricConfig {
             links: vec![LinkConfig::ethernet(1_000_000_000); 2],
             forwarding: Forwarding::CutThrough,
@@ -313,7 +313,7 @@ mod tests {
         (network, ports)
     }
 
-    fn send(network: &mut Network, ports: &mut Vec<Port>) {
+    fn send(network: &mut Network, ports: &mut Vec<SwitchPort>) {
         let frame = SharedFrame::from(&[0xff; 64][..]);
         let sent = Sent {
             ready: Time::ZERO.into(),

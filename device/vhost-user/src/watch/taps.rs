@@ -137,14 +137,14 @@ mod tests {
     use niclab_model::fabric::ethernet::mac_of_node;
     use niclab_model::fabric::faults::Faults;
     use niclab_model::fabric::link::LinkConfig;
-    use niclab_model::fabric::{Fabric, FabricConfig, Forwarding, Port};
+    use niclab_model::fabric::{Fabric, FabricConfig, Forwarding, SwitchPort};
     use niclab_model::nic::FrameBytes;
     use niclab_model::time::Span;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn fabric(seed: u64, faults: &Faults) -> (Vec<Port>, Switching) {
+    fn fabric(seed: u64, faults: &Faults) -> (Vec<SwitchPort>, Switching) {
         let link = LinkConfig::ethernet(1_000_000_000);
         let fall_through = Span::from_ns(90);
         let (links, forwarding) = (vec![link; 3], Forwarding::CutThrough);

@@ -13,7 +13,7 @@ use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::frontend::ClusterGuest;
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
-use niclab_model::models::ultra::wire::{Header, Kind, Packet};
+use niclab_model::models::ultra::wire::{Header, Packet, PacketKind};
 use niclab_model::platform::ledger::Crossing;
 use niclab_observe::recording::{Recorded, Tail};
 use niclab_spec::monitor::{Answer, DaemonStats, Request};
@@ -245,7 +245,7 @@ fn capture_has_complete_frames_of_its_links_in_both_directions() {
     let mut numbers = 0..;
     for (_, bytes) in of_two(frames(&one), 0) {
         let packet = Packet::new_checked(&bytes).unwrap();
-        if let Kind::Data { .. } = Header::parse(&packet).unwrap().kind {
+        if let PacketKind::Data { .. } = Header::parse(&packet).unwrap().kind {
             let number = numbers.next().unwrap();
             assert!(packet.words().any(|word| word == number), "message {number} has the sent payload");
         }

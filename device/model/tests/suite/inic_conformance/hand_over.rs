@@ -212,8 +212,11 @@ fn during_programming_frames_are_lost_and_posts_wait() {
         1,
         Faults::default(),
         |node| {
-            config(&values, Seat { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() })
-                .unwrap()
+            config(
+                &values,
+                CardContext { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() },
+            )
+            .unwrap()
         },
         NODES,
     );

@@ -8,7 +8,7 @@ use niclab_model::fabric::ethernet::{self, mac_of_station};
 use niclab_model::time::Time;
 use niclab_port::gamma::rings::{Buffer, Told};
 
-use super::memory::{BUFFER_BYTES, Memory, Which};
+use super::memory::{BUFFER_BYTES, HostRings, Which};
 use super::{RingHost, hold};
 use crate::checker::Checker;
 use crate::host::Effects;
@@ -55,7 +55,7 @@ impl RingHost {
         self.datagrams.sent += 1;
         let most = self.terms.map_or(0, |terms| terms.frame_bytes).min(BUFFER_BYTES);
         let frame = datagram(self.node, to, most as usize);
-        let (_, address) = Memory::outgoing(self.transmit.next());
+        let (_, address) = HostRings::outgoing(self.transmit.next());
         self.memory.fill(address, &frame);
         let buffers = [Buffer { address: address as u32, bytes: frame.len() as u32 }, Buffer::default()];
         let told = Told { message_bytes: 0, received: self.receive.taken() };

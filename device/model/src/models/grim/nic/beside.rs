@@ -1,6 +1,6 @@
 //! The NIC and the peer devices on its node's bus: it delivers messages to them, and takes their messages.
 
-use super::{Grim, Port};
+use super::{Grim, GrimPort};
 use crate::fabric::ethernet::{ETHER_TYPE_CLUSTER, Frame, is_group, station_of_mac};
 use crate::models::grim::channel::Channel;
 use crate::models::grim::config::HEADER_BYTES;
@@ -140,7 +140,7 @@ impl Grim {
 
 /// The outbound queue of a program or of a peer device.
 pub(super) fn channel_of<'a>(
-    ports: &'a mut [Option<Port>],
+    ports: &'a mut [Option<GrimPort>],
     peripherals: &'a mut [PeripheralPort],
     index: usize,
 ) -> Option<&'a mut Channel> {

@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 
 use niclab_abi::grim::{CHANNEL_APPLIED, CHANNEL_APPLY, CHANNEL_PING, CHANNEL_PONG};
 
-use super::{Arrival, Kind, Peripheral, Work};
+use super::{Arrival, Peripheral, PeripheralKind, Work};
 use crate::nic::Address;
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: PeripheralKind = PeripheralKind {
     name: "function-card",
     channel_key: "function_card_channel",
     help: "The channel of a card on the node's bus that applies a function to messages: the check sequence (CRC-32) of \
