@@ -1,6 +1,6 @@
 //! The NIC models, one folder each, all with the same files. `descriptor` is a model's entry in the registry.
 
-use crate::fabric::ethernet::{Concern, HEADER_BYTES};
+use crate::fabric::ethernet::{FrameClass, HEADER_BYTES};
 use crate::nic::registry::{Begun, Model};
 
 pub mod gamma;
@@ -38,7 +38,7 @@ pub fn of_protocol(protocol: u8) -> Option<&'static Model> {
 /// The message whose first frame this is, as the frame's model decodes it. Ethernet frames of other protocols begin no
 /// message.
 pub fn begun_in(frame: &[u8]) -> Option<Begun> {
-    if Concern::of(frame) != Concern::Card {
+    if FrameClass::of(frame) != FrameClass::Card {
         return None;
     }
     let protocol = frame.get(HEADER_BYTES)?;
@@ -47,7 +47,7 @@ pub fn begun_in(frame: &[u8]) -> Option<Begun> {
 
 /// The node to which a frame's routing leads; none if frames of its model have no routing.
 pub fn routed_to(frame: &[u8]) -> Option<u16> {
-    if Concern::of(frame) != Concern::Card {
+    if FrameClass::of(frame) != FrameClass::Card {
         return None;
     }
     let protocol = frame.get(HEADER_BYTES)?;

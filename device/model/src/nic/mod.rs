@@ -471,10 +471,10 @@ pub trait Nic: Observed {
     fn is_open(&self, port: u32) -> bool;
 
     /// Whether the card receives ordinary frames: it has a MAC endpoint next to the node's Ethernet function
-    /// ([`crate::fabric::ethernet::mac_of_station`]). Then it gets unicasts to the node's MAC endpoints and
+    /// ([`crate::fabric::ethernet::mac_of_endpoint`]). Then it gets unicasts to the node's MAC endpoints and
     /// broadcasts, of any type and from any sender. A destination may belong to no endpoint. A card without MAC
     /// endpoints never gets such frames.
-    fn has_stations(&self) -> bool {
+    fn has_mac_endpoints(&self) -> bool {
         false
     }
 

@@ -20,8 +20,8 @@ macro_rules! delegate_nic {
             self.nic.is_open(port)
         }
 
-        fn has_stations(&self) -> bool {
-            self.nic.has_stations()
+        fn has_mac_endpoints(&self) -> bool {
+            self.nic.has_mac_endpoints()
         }
 
         fn hand_over(

@@ -12,11 +12,11 @@ use niclab_abi::rings::{
     RING_STATUS_TRUNCATED, RING_TRANSMIT, RingInterrupts, RingName, RingStart, RingTerms,
 };
 use niclab_abi::{FromBytes, ToBytes};
-use niclab_model::fabric::ethernet::{BROADCAST, ETHER_TYPE_CLUSTER, Header, mac_of_node, mac_of_station};
+use niclab_model::fabric::ethernet::{BROADCAST, ETHER_TYPE_CLUSTER, Header, mac_of_endpoint, mac_of_node};
 use niclab_model::models::gamma::Gamma;
 use niclab_model::models::gamma::config::Config;
 use niclab_model::models::gamma::descriptor::{MODEL, config};
-use niclab_model::models::gamma::wire::{PROTOCOL, STATION};
+use niclab_model::models::gamma::wire::{MAC_ENDPOINT, PROTOCOL};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::registry::{CardContext, Values};
@@ -563,20 +563,20 @@ fn rings_are_started_once_and_a_stopped_ring_is_not_used() {
     assert_eq!((status, terms.receive_buffers, terms.window), (STATUS_OK, 1_024, 32));
     assert_eq!((terms.other_buffers, terms.acknowledge_every), (1_024 - 3 * 33, 32));
     assert_eq!((terms.frame_bytes, terms.protocol), (1_510, PROTOCOL.into()));
-    assert_eq!(terms.station.to_le_bytes()[..6], mac_of_station(1, STATION));
+    assert_eq!(terms.station.to_le_bytes()[..6], mac_of_endpoint(1, MAC_ENDPOINT));
 }
 
 #[test]
 fn other_protocols_use_the_same_rings_with_their_own_address() {
     let ordinary = |from, destination| {
-        let header = Header { destination, source: mac_of_station(from, STATION), ether_type: 0x0800 };
+        let header = Header { destination, source: mac_of_endpoint(from, MAC_ENDPOINT), ether_type: 0x0800 };
         let mut frame = header.emit().to_vec();
         frame.extend([9; 60]);
         frame
     };
     let mut a = Node::started(0, 1, |_| {});
-    assert!(!Node::new(0, |_| {}).card.nic.has_stations() && a.card.nic.has_stations());
-    let sent = ordinary(0, mac_of_station(1, STATION));
+    assert!(!Node::new(0, |_| {}).card.nic.has_mac_endpoints() && a.card.nic.has_mac_endpoints());
+    let sent = ordinary(0, mac_of_endpoint(1, MAC_ENDPOINT));
     a.give_frame(0, &sent, RING_FIRST | RING_LAST);
     a.demand(DescriptorQueue::Transmit);
     let (passage, on_wire) = a.frames.pop().expect("a frame");
@@ -585,7 +585,7 @@ fn other_protocols_use_the_same_rings_with_their_own_address() {
     b.arrive(&on_wire, passage);
     b.arrive(&SharedFrame::from(&ordinary(0, BROADCAST)[..]), Time::from_ps(200_000_000).into());
     b.arrive(
-        &SharedFrame::from(&ordinary(0, mac_of_station(2, STATION))[..]),
+        &SharedFrame::from(&ordinary(0, mac_of_endpoint(2, MAC_ENDPOINT))[..]),
         Time::from_ps(300_000_000).into(),
     );
     b.rest();
@@ -659,7 +659,7 @@ proptest! {
         b.outputs = 0;
         b.rest();
         for (_, frame) in &b.frames {
-            let is_own = frame[6..12] == mac_of_node(1) || frame[6..12] == mac_of_station(1, STATION);
+            let is_own = frame[6..12] == mac_of_node(1) || frame[6..12] == mac_of_endpoint(1, MAC_ENDPOINT);
             prop_assert!(is_own, "{:x?}", &frame[..14]);
         }
         for ring in [RING_TRANSMIT, RING_RECEIVE] {

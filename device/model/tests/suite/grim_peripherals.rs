@@ -8,7 +8,7 @@ use niclab_abi::grim::{
     CHANNEL_PING, CHANNEL_PONG, CHANNEL_STORE, CHANNEL_STORED, CHANNEL_UNKNOWN, bridge_ports,
 };
 use niclab_abi::receive::REFUSED_MEMORY;
-use niclab_model::fabric::ethernet::{mac_of_node, mac_of_station};
+use niclab_model::fabric::ethernet::{mac_of_endpoint, mac_of_node};
 use niclab_model::models::grim::Config;
 use niclab_model::models::grim::peripherals::KINDS;
 use niclab_model::nic::frame::SharedFrame;
@@ -188,7 +188,7 @@ fn a_bridged_message_crosses_the_bus_once_and_is_answered() {
     // The payload, followed by its header.
     assert_eq!(on_bus.collect::<Vec<_>>(), [&(Crossing::DeviceToDevice, 2)]);
     let mut bytes = Vec::new();
-    let answer = PacketBuilder::ethernet2(mac_of_node(2), mac_of_station(1, IO_CARD)).ipv4(SOCKET, OWN, 64);
+    let answer = PacketBuilder::ethernet2(mac_of_node(2), mac_of_endpoint(1, IO_CARD)).ipv4(SOCKET, OWN, 64);
     answer.udp(53, 4_000).write_to_vec(&mut bytes, b"answer").unwrap();
     wire.inject(1, &SharedFrame::from(bytes.as_slice()));
     rest(&mut wire);
@@ -202,7 +202,7 @@ fn a_bridged_message_crosses_the_bus_once_and_is_answered() {
 fn a_flooded_ethernet_port_drops_frames_and_keeps_working() {
     let mut wire = wire(Faults::default(), 1);
     let mut bytes = Vec::new();
-    let packet = PacketBuilder::ethernet2(mac_of_node(2), mac_of_station(1, IO_CARD)).ipv4(SOCKET, OWN, 64);
+    let packet = PacketBuilder::ethernet2(mac_of_node(2), mac_of_endpoint(1, IO_CARD)).ipv4(SOCKET, OWN, 64);
     packet.udp(1, 2).write_to_vec(&mut bytes, &[0; 1_000]).unwrap();
     let frame = SharedFrame::from(bytes.as_slice());
     for _ in 0..1_000 {

@@ -16,7 +16,7 @@ use niclab_abi::event::CAUSE_HANDED_OVER;
 use niclab_abi::region::Extent;
 use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::conventional::Conventional;
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::nic::fault_injector::Rates;
 use niclab_model::nic::hand_over::{self, HandOver, HandOverError};
 use niclab_model::nic::registry::AnyNic;
@@ -274,8 +274,8 @@ impl<T: Transport> CardHost<T> {
                 Output::Frame { at: head, tail, frame, message } => {
                     self.tally.sent_frames += 1;
                     self.tally.sent_bytes += frame.len() as u64;
-                    let (passage, concern) = (Passage { head, tail }, Concern::of(&frame));
-                    effects.frames.push_back(InlinePacket { frame, message, passage, concern });
+                    let (passage, class) = (Passage { head, tail }, FrameClass::of(&frame));
+                    effects.frames.push_back(InlinePacket { frame, message, passage, class });
                 }
                 Output::DmaWrite { at, address, words, message, .. } => {
                     self.on_write(at, address, &words, message, checker);
@@ -640,7 +640,7 @@ impl<T: Transport> Host for CardHost<T> {
     }
 
     fn arrive(&mut self, now: Time, packet: &InlinePacket, checker: &mut Checker, effects: &mut Effects) {
-        if packet.concern != Concern::Card && !self.is_for_stations(now, packet) {
+        if packet.class != FrameClass::Card && !self.is_for_mac_endpoints(now, packet) {
             return;
         }
         let InlinePacket { frame, message, passage, .. } = packet;
@@ -760,15 +760,15 @@ impl<T: Transport> CardHost<T> {
     /// An ordinary frame. Delivers it to the Ethernet function if it is for it. Returns whether MAC endpoints get it,
     /// too.
     #[cold]
-    fn is_for_stations(&mut self, now: Time, packet: &InlinePacket) -> bool {
-        let concern = packet.concern;
-        let is_for_host = concern.is_for_host(self.node);
-        let is_for_stations = concern.is_for_stations(self.node) && self.nic.has_stations();
+    fn is_for_mac_endpoints(&mut self, now: Time, packet: &InlinePacket) -> bool {
+        let class = packet.class;
+        let is_for_host = class.is_for_host(self.node);
+        let is_for_mac_endpoints = class.is_for_mac_endpoints(self.node) && self.nic.has_mac_endpoints();
         if is_for_host {
             self.ethernet.take(now, packet, &mut self.bus);
         }
-        self.ethernet.tally.dropped_frames += u64::from(!is_for_host && !is_for_stations);
-        is_for_stations
+        self.ethernet.tally.dropped_frames += u64::from(!is_for_host && !is_for_mac_endpoints);
+        is_for_mac_endpoints
     }
 }
 

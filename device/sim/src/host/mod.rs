@@ -18,7 +18,7 @@ pub mod tcp;
 
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::Delivery;
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::hand_over::{HandOver, HandOverError, Progress};
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ pub struct InlinePacket {
     /// When it is ready for its sender's link; after the last link, when it is at its receiver.
     pub passage: Passage,
     /// The frame class, which says which receivers it is for.
-    pub concern: Concern,
+    pub class: FrameClass,
 }
 
 impl InlinePacket {
@@ -53,7 +53,7 @@ impl InlinePacket {
         self.passage = Passage { head: delivery.head, tail: delivery.at };
         if let Some(bit) = delivery.corrupt {
             self.frame.flip(bit);
-            self.concern = self.concern.damaged();
+            self.class = self.class.damaged();
         }
     }
 }

@@ -19,7 +19,7 @@ use niclab_abi::rings::{
 };
 use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::conventional::Conventional;
-use niclab_model::fabric::ethernet::{self, Concern, ETHER_TYPE_CLUSTER, mac_of_node, node_of_mac};
+use niclab_model::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, FrameClass, mac_of_node, node_of_mac};
 use niclab_model::nic::fault_injector::Rates;
 use niclab_model::nic::hand_over;
 use niclab_model::nic::registry::AnyNic;
@@ -217,9 +217,9 @@ impl RingHost {
                 Output::Frame { at: head, tail, frame, message } => {
                     self.tally.sent_frames += 1;
                     self.tally.sent_bytes += frame.len() as u64;
-                    let (passage, concern) = (Passage { head, tail }, Concern::of(&frame));
+                    let (passage, class) = (Passage { head, tail }, FrameClass::of(&frame));
                     hold(checker.frames.on_left(&frame), checker);
-                    effects.frames.push_back(InlinePacket { frame, message, passage, concern });
+                    effects.frames.push_back(InlinePacket { frame, message, passage, class });
                 }
                 Output::DmaWrite { at, address, words, .. } => {
                     self.on_write_back(at, address, &words, checker)
@@ -580,11 +580,11 @@ impl Host for RingHost {
     }
 
     fn arrive(&mut self, now: Time, packet: &InlinePacket, checker: &mut Checker, effects: &mut Effects) {
-        let InlinePacket { frame, message, passage, concern } = packet;
-        if concern.is_for_host(self.node) {
+        let InlinePacket { frame, message, passage, class } = packet;
+        if class.is_for_host(self.node) {
             self.ethernet.take(now, packet, &mut self.bus);
         }
-        if *concern != Concern::Card && !concern.is_for_stations(self.node) {
+        if *class != FrameClass::Card && !class.is_for_mac_endpoints(self.node) {
             return;
         }
         self.tally.received_frames += 1;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use niclab_model::conventional::Conventional;
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::nic::fault_injector::Rates;
 use niclab_model::platform::ledger::{Crossing, Ledger};
 use niclab_model::platform::node_bus::NodeBus;
@@ -208,7 +208,7 @@ impl TcpHost {
             frame: frame.into(),
             message,
             passage,
-            concern: Concern::Host,
+            class: FrameClass::Host,
         });
     }
 
@@ -362,7 +362,7 @@ impl Host for TcpHost {
 
     fn arrive(&mut self, now: Time, packet: &InlinePacket, checker: &mut Checker, _: &mut Effects) {
         let tally = &mut self.function.tally;
-        if !packet.concern.is_for_host(self.node) {
+        if !packet.class.is_for_host(self.node) {
             tally.dropped_frames += 1;
             return;
         }

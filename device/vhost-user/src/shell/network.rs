@@ -4,7 +4,7 @@ mod in_flight;
 mod in_order;
 
 use niclab_model::fabric::batch::{BatchFrame, BatchLength, PortPairs};
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::{self, Deliveries, Delivery, Ports, SwitchPort, Switching, Transit, Transits};
 use niclab_model::nic::frame::{FrameHead, SharedFrame};
@@ -56,8 +56,8 @@ impl Network {
 
     /// Takes the frames in flight of a lock domain.
     pub fn absorb(&mut self, domain: &mut Self) {
-        while let Some(InFlight { at, head, to, frame, message, concern, .. }) = domain.frames.pop() {
-            self.push(&Delivery { to, head, at, corrupt: None }, frame, message, concern, false);
+        while let Some(InFlight { at, head, to, frame, message, class, .. }) = domain.frames.pop() {
+            self.push(&Delivery { to, head, at, corrupt: None }, frame, message, class, false);
         }
     }
 
@@ -106,12 +106,12 @@ impl Network {
     /// frame and arrival. Otherwise puts all its arrivals in flight.
     #[inline]
     pub fn send(&mut self, ports: &mut impl Ports, from: u16, sent: Sent) -> Option<(Delivery, CardFrame)> {
-        let Sent { ready, frame, message, concern } = sent;
-        if concern == Concern::All {
+        let Sent { ready, frame, message, class } = sent;
+        if class == FrameClass::All {
             // The node's own Ethernet function receives a MAC endpoint's broadcast without crossing the link.
             let own = Delivery { to: from, head: ready.head, at: ready.tail, corrupt: None };
             let frame = CardFrame::Owned(frame.to_owned_frame());
-            self.push(&own, frame, message, Concern::Host, false);
+            self.push(&own, frame, message, FrameClass::Host, false);
         }
         let reordered = self.reordered(ports);
         self.deliveries.clear();
@@ -128,7 +128,7 @@ impl Network {
                 self.latest = self.latest.max(only.at);
                 return Some((only, frame));
             }
-            self.push(&only, frame, message, concern, false);
+            self.push(&only, frame, message, class, false);
             return None;
         }
         let is_late = reordered != self.reordered(ports);
@@ -136,13 +136,13 @@ impl Network {
         let late = self.deliveries.iter().map(|delivery| delivery.at).max();
         let frame = frame.into_owned();
         for delivery in std::mem::take(&mut self.deliveries) {
-            let (mut copy, mut concern) = (frame.clone(), concern);
+            let (mut copy, mut class) = (frame.clone(), class);
             if let Some(bit) = delivery.corrupt {
                 copy.flip(bit);
-                concern = concern.damaged();
+                class = class.damaged();
             }
             let is_held = is_late && Some(delivery.at) == late;
-            self.push(&delivery, CardFrame::Owned(copy), message, concern, is_held);
+            self.push(&delivery, CardFrame::Owned(copy), message, class, is_held);
         }
         None
     }
@@ -157,9 +157,9 @@ impl Network {
     /// As [`Network::send`], but puts all arrivals in flight.
     #[inline]
     pub fn keep(&mut self, ports: &mut impl Ports, from: u16, sent: Sent) {
-        let Sent { message, concern, .. } = sent;
+        let Sent { message, class, .. } = sent;
         if let Some((delivery, frame)) = self.send(ports, from, sent) {
-            self.push(&delivery, frame, message, concern, false);
+            self.push(&delivery, frame, message, class, false);
         }
     }
 
@@ -169,11 +169,11 @@ impl Network {
         delivery: &Delivery,
         frame: CardFrame,
         message: Option<TraceTag>,
-        concern: Concern,
+        class: FrameClass,
         is_held: bool,
     ) {
         self.latest = self.latest.max(delivery.at);
-        self.frames.push(delivery, frame, message, concern, is_held);
+        self.frames.push(delivery, frame, message, class, is_held);
     }
 
     /// Frames that faults on links have delayed so far. None if no link is faulty.
@@ -319,7 +319,7 @@ mod tests {
             ready: Time::ZERO.into(),
             frame: CardFrame::Owned(frame),
             message: None,
-            concern: Concern::Card,
+            class: FrameClass::Card,
         };
         assert!(network.send(ports, 0, sent).is_none());
     }

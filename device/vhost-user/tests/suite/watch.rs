@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use crate::common::station::{PERIPHERAL, Station, send};
+use crate::common::endpoint_card::{EndpointCard, PERIPHERAL, send};
 use crate::common::{TIMEOUT, frame, lab, lab_with, pair, stats, stream, until};
 use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
@@ -401,14 +401,14 @@ fn invalid_observations_are_refused_by_name() {
 #[test]
 fn peer_devices_have_separate_tracks() {
     let lab = lab(2);
-    let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
+    let wires = [EndpointCard::put(&lab, 0), EndpointCard::put(&lab, 1)];
     // Earlier frames are not part of the timeline.
-    let sent = frame(Station::mac(0), Station::mac(1), 60);
+    let sent = frame(EndpointCard::mac(0), EndpointCard::mac(1), 60);
     send(&lab, &wires[0], &sent);
     let before = all_stats(&lab);
     let watching = Watching::begin(&lab, WatchSubject::Trace, &[], None);
     send(&lab, &wires[0], &sent);
-    send(&lab, &wires[0], &frame(Station::mac(0), Station::mac(0), 60));
+    send(&lab, &wires[0], &frame(EndpointCard::mac(0), EndpointCard::mac(0), 60));
     let stats = all_stats(&lab).since(&before);
     let timeline: Value = serde_json::from_slice(&watching.end().0).unwrap();
     let sums = sums_of(&timeline);

@@ -422,8 +422,8 @@ impl Nic for Grim {
         self.work_due.into_iter().chain(self.peripherals.iter().filter_map(PeripheralPort::due)).min()
     }
 
-    fn has_stations(&self) -> bool {
-        self.peripherals.iter().any(PeripheralPort::has_station)
+    fn has_mac_endpoints(&self) -> bool {
+        self.peripherals.iter().any(PeripheralPort::has_mac_endpoint)
     }
 
     fn accepts_store(&self, port: u32) -> bool {

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use niclab_abi::grim::CHANNEL_UNKNOWN;
 use niclab_abi::receive::REFUSED_NO_PAYLOAD;
 
-use crate::fabric::ethernet::mac_of_station;
+use crate::fabric::ethernet::mac_of_endpoint;
 use crate::models::grim::channel::Channel;
 use crate::models::grim::command::{Message, Payload};
 use crate::models::grim::config::{Config, HEADER_BYTES};
@@ -106,7 +106,7 @@ pub(super) struct PeripheralPort {
 impl PeripheralPort {
     pub(super) fn new(number: u8, kind: &'static PeripheralKind, config: &Config) -> Self {
         let context =
-            PeripheralContext { mac: mac_of_station(config.node, number), mtu_bytes: config.mtu_bytes };
+            PeripheralContext { mac: mac_of_endpoint(config.node, number), mtu_bytes: config.mtu_bytes };
         let interface = HostInterface::new(Arc::clone(&config.profile));
         let [receive, send] = kind.machines;
         Self {
@@ -138,8 +138,8 @@ impl PeripheralPort {
         self.kind.name
     }
 
-    pub(super) const fn has_station(&self) -> bool {
-        self.kind.has_station
+    pub(super) const fn has_mac_endpoint(&self) -> bool {
+        self.kind.has_mac_endpoint
     }
 
     pub(super) const fn ledger(&self) -> &Ledger {

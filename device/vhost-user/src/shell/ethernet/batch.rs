@@ -5,7 +5,7 @@
 //! by one ([`Sender::send`]). Frames that a fault may hit, that an observer sees, or that wait, go one by one.
 
 use niclab_model::fabric::batch::{BatchFrame, BatchLength};
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::platform::trace_tag::TraceTag;
 use smallvec::SmallVec;
 
@@ -140,7 +140,7 @@ impl Sender<'_, '_, '_> {
         let offload = Offload::decode(header, bytes).ok()?;
         let is_plain = offload.segmentation.is_none()
             && self.negotiated.sends(&offload)
-            && Concern::of(link) == Concern::Host
+            && FrameClass::of(link) == FrameClass::Host
             && !self.network.is_any_faulty()
             && !self.network.taps.is_any()
             && self.held.is_empty();

@@ -12,7 +12,7 @@ use etherparse::{ArpOperation, ArpPacket, NetSlice, PacketBuilder, SlicedPacket,
 use niclab_abi::grim::{CHANNEL_BRIDGED, bridge_ports};
 
 use super::{Arrival, PeripheralContext, Work};
-use crate::fabric::ethernet::{BROADCAST, Frame, mac_of_node, station_of_mac};
+use crate::fabric::ethernet::{BROADCAST, Frame, endpoint_of_mac, mac_of_node};
 use crate::nic::{Address, FrameBytes};
 
 /// Bytes of the headers of IPv4 and UDP.
@@ -100,7 +100,7 @@ impl Bridge {
                     .iter()
                     .find(|binding| (binding.address, binding.port) == (to, udp.destination_port()));
                 let Some(binding) = binding else { return };
-                let node = station_of_mac(&ethernet.source()).map_or(NO_NODE, |(node, _)| node.into());
+                let node = endpoint_of_mac(&ethernet.source()).map_or(NO_NODE, |(node, _)| node.into());
                 let ports = bridge_ports(udp.source_port(), udp.destination_port());
                 let arguments = [node, u32::from_be_bytes(from), u32::from_be_bytes(to), ports];
                 work.go_through(udp.payload().len());
@@ -137,9 +137,9 @@ mod tests {
     use etherparse::ArpEthIpv4Packet;
 
     use super::*;
-    use crate::fabric::ethernet::mac_of_station;
+    use crate::fabric::ethernet::mac_of_endpoint;
 
-    const SEAT: PeripheralContext = PeripheralContext { mac: mac_of_station(1, 7), mtu_bytes: 1_500 };
+    const SEAT: PeripheralContext = PeripheralContext { mac: mac_of_endpoint(1, 7), mtu_bytes: 1_500 };
     const OWN: [u8; 4] = [10, 9, 8, 7];
     const GUEST: [u8; 4] = [10, 9, 8, 1];
 

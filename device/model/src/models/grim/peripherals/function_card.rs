@@ -15,7 +15,7 @@ pub(super) static KIND: PeripheralKind = PeripheralKind {
     help: "The channel of a card on the node's bus that applies a function to messages: the check sequence (CRC-32) of \
            each. docs/driver/DEVICE.md describes how to replace the function. 0: the node has no such card.",
     memory_bytes: 1 << 20,
-    has_station: false,
+    has_mac_endpoint: false,
     machines: ["function_card", "function_card"],
     build: |_| Box::new(FunctionCard(CheckSequence)),
 };

@@ -20,7 +20,7 @@ pub(super) static KIND: PeripheralKind = PeripheralKind {
     help: "The channel of an I/O card on the node's bus: an endpoint that answers pings, bridges messages to Ethernet \
            and stores blocks, without the host. 0: the node has no such card.",
     memory_bytes: MEMORY_BYTES - STORAGE_BYTES,
-    has_station: true,
+    has_mac_endpoint: true,
     machines: ["io_card_receive", "io_card_send"],
     build: |context| Box::new(IoCard::new(context)),
 };

@@ -117,7 +117,7 @@ pub struct PeripheralKind {
     /// Bytes of memory for received messages.
     pub memory_bytes: u64,
     /// Whether its Ethernet port receives broadcasts, so that other hosts find it.
-    pub has_station: bool,
+    pub has_mac_endpoint: bool,
     /// The profile's machines that price receiving a message, and sending one.
     pub machines: [&'static str; 2],
     /// Makes one.
