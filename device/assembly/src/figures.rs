@@ -8,14 +8,14 @@ use niclab_model::nic::Statistics;
 use niclab_model::nic::adversarial::AdversarialKind;
 use niclab_model::nic::fault_injector::Record;
 use niclab_model::platform::histogram::Histogram;
-use niclab_model::platform::ledger::{Crossing, Ledger, Line};
+use niclab_model::platform::ledger::{Ledger, Line, Transaction};
 use niclab_spec::report::{self, FabricFigures, LedgerEntry, PeripheralFigures};
 
 /// The kinds of transactions that occurred, in the ledger's order.
 pub fn entries(ledger: &Ledger) -> Vec<LedgerEntry> {
     let lines = ledger.lines().filter(|(_, line)| line.count > 0);
-    let entry = |(crossing, line): (Crossing, Line)| LedgerEntry {
-        crossing: crossing.name().to_owned(),
+    let entry = |(transaction, line): (Transaction, Line)| LedgerEntry {
+        transaction: transaction.name().to_owned(),
         count: line.count,
         bytes: line.bytes,
         model_price_ps: line.price_ps,

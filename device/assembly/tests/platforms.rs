@@ -38,7 +38,7 @@ fn wire(profile: &niclab_spec::Profile, bytes: u64) -> Span {
 }
 
 /// The time of one transaction, with its latency.
-fn crossing(price: &Price, bytes: u64) -> Span {
+fn transaction(price: &Price, bytes: u64) -> Span {
     price.occupancy(bytes) + price.latency()
 }
 
@@ -131,7 +131,7 @@ fn gamma_takes_17_and_14_microseconds_over_descriptors() {
 fn pci_read_and_write_combining_match_ultra_and_grim() {
     let (_, prices) = bundled("pci-32-33");
     let bus = &prices.bus;
-    assert_eq!(crossing(&bus.pio_read, 8).as_ps(), 500_000, "ULTRA, section 2");
+    assert_eq!(transaction(&bus.pio_read, 8).as_ps(), 500_000, "ULTRA, section 2");
     let combined = rate_mb_per_s(&bus.pio_write, 32);
     assert!((combined - 106.0).abs() < 1.0, "GRIM, section 5.2: 106 MB/s: {combined}");
     let uncombined = rate_mb_per_s(&bus.pio_write_uncombined, 32);
@@ -153,7 +153,7 @@ fn grim_short_message_takes_13_us_and_1_us_of_injection() {
         machine_ps("scan") * HALF_POLLS / 2 + machine_ps("processor_send") + machine_ps("processor_receive");
     let store = &prices.bus.pio_write_uncombined;
     let bus_ps =
-        crossing(store, MESSAGE_BYTES).as_ps() + crossing(&prices.bus.dma_write, MESSAGE_BYTES).as_ps();
+        transaction(store, MESSAGE_BYTES).as_ps() + transaction(&prices.bus.dma_write, MESSAGE_BYTES).as_ps();
     let host_ps = prices.host.send_ps + prices.host.receive_ps;
     let total_ps = host_ps + bus_ps + card_ps + wire(&profile, FRAME_BYTES).as_ps();
     assert!(total_ps.abs_diff(13_000_000) < 50_000, "GRIM, section 6.1: 13 us: {total_ps}");

@@ -121,7 +121,7 @@ impl<W: Write> Timeline<W> {
         let process = self.process(owner)?;
         let thread = self.thread(process, stage.resource)?;
         let line = stage.line();
-        let (name, ts) = (stage.crossing.name(), Us(stage.start.as_ps()));
+        let (name, ts) = (stage.transaction.name(), Us(stage.start.as_ps()));
         let duration = Us(stage.released.since(stage.start).as_ps());
         self.separate()?;
         write!(
@@ -317,7 +317,7 @@ impl std::fmt::Display for Us {
 
 #[cfg(test)]
 mod tests {
-    use niclab_model::platform::ledger::{Cost, Crossing, Resource};
+    use niclab_model::platform::ledger::{Cost, Resource, Transaction};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -357,7 +357,7 @@ mod tests {
         for port in [1, TraceTag::ETHERNET] {
             ledger.attribute(Some(TraceTag { port, ..message(7) }));
             for _ in 0..2 {
-                ledger.charge(Crossing::HostSend, &mut host, Time::ZERO, Cost::once(0, Span::from_ps(1)));
+                ledger.charge(Transaction::HostSend, &mut host, Time::ZERO, Cost::once(0, Span::from_ps(1)));
             }
         }
         let stages = ledger.take_stages().0;
@@ -388,7 +388,7 @@ mod tests {
         ledger.record_stages(1);
         let mut host = Resource::new(ResourceName::Host);
         for _ in 0..3 {
-            ledger.charge(Crossing::HostSend, &mut host, Time::ZERO, Cost::once(0, Span::from_ps(1)));
+            ledger.charge(Transaction::HostSend, &mut host, Time::ZERO, Cost::once(0, Span::from_ps(1)));
         }
         let all: Value = serde_json::from_str(&draw(&mut ledger)).unwrap();
         assert_eq!((&all["otherData"]["stages"], &all["otherData"]["stages_lost"]), (&1.into(), &2.into()));
@@ -399,7 +399,7 @@ mod tests {
         #[test]
         fn events_match_the_ledger_without_overlap_and_flows_connect(
             transfers in prop::collection::vec(
-                (0..Crossing::ALL.len(), 0..3_usize, 0..9_000_000_u64, 0..9_000_u64, 0..900_u64, 0..5_u64), 0..120),
+                (0..Transaction::ALL.len(), 0..3_usize, 0..9_000_000_u64, 0..9_000_u64, 0..900_u64, 0..5_u64), 0..120),
         ) {
             let mut ledger = Ledger::default();
             ledger.record_stages(1000);
@@ -411,7 +411,7 @@ mod tests {
                 *stages_of.entry(number).or_default() += u64::from(number > 0);
                 let (occupancy, latency) = (Span::from_ps(occupancy), Span::from_ps(latency));
                 let cost = Cost { count: 2, bytes: 8, occupancy, latency };
-                ledger.charge(Crossing::ALL[kind], &mut resources[place], Time::from_ps(ready), cost);
+                ledger.charge(Transaction::ALL[kind], &mut resources[place], Time::from_ps(ready), cost);
             }
             let text = draw(&mut ledger);
             let all: Value = serde_json::from_str(&text).unwrap();
@@ -442,8 +442,8 @@ mod tests {
                     }
                 }
             }
-            for (crossing, line) in ledger.lines() {
-                let sum = sums.get(crossing.name()).copied().unwrap_or_default();
+            for (transaction, line) in ledger.lines() {
+                let sum = sums.get(transaction.name()).copied().unwrap_or_default();
                 prop_assert_eq!(sum, [line.count, line.bytes, line.price_ps, line.waited_ps]);
             }
             for track in tracks.values_mut() {

@@ -65,10 +65,10 @@ impl Report {
             return None;
         }
         let nothing = LedgerEntry::default();
-        let find = |entries: &[LedgerEntry], crossing: &str| {
-            entries.iter().find(|entry| entry.crossing == crossing).unwrap_or(&nothing).clone()
+        let find = |entries: &[LedgerEntry], transaction: &str| {
+            entries.iter().find(|entry| entry.transaction == transaction).unwrap_or(&nothing).clone()
         };
-        let mut kinds = expected.iter().chain(&self.total).map(|entry| entry.crossing.as_str());
+        let mut kinds = expected.iter().chain(&self.total).map(|entry| entry.transaction.as_str());
         let kind = kinds.find(|kind| find(&expected, kind) != find(&self.total, kind));
         Some(match kind {
             None => "its kinds of transactions are not sorted, or one occurs twice".to_owned(),

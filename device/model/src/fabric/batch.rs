@@ -8,7 +8,7 @@ use super::{Forwarding, Frame, Outlet, Ports, SwitchPort, Switching};
 use crate::fabric::ethernet::HEADER_BYTES;
 use crate::fabric::link::{FrameLength, LinkBatch};
 use crate::nic::frame::FrameHead;
-use crate::platform::ledger::{Cost, Crossing};
+use crate::platform::ledger::{Cost, Transaction};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
 
@@ -103,7 +103,7 @@ impl Switching {
         let latency = self.fall_through;
         let cost = Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency };
         let mut up = LinkBatch::to_switch(&mut near.link, bytes, &near.ledger);
-        let mut switch = near.ledger.transactions(Crossing::SwitchFallThrough, cost);
+        let mut switch = near.ledger.transactions(Transaction::SwitchFallThrough, cost);
         let mut down = LinkBatch::to_node(&mut far.link, bytes, &far.ledger);
         let mut delivered = 0;
         for frame in frames.iter_mut() {

@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::fabric::PortCounters;
 use crate::fabric::ethernet::{HEADER_BYTES, tag_bytes};
 use crate::fabric::faults::{Draws, Faults, Mishap};
-use crate::platform::ledger::{Cost, Crossing, Ledger, Resource, ResourceName, Transactions};
+use crate::platform::ledger::{Cost, Ledger, Resource, ResourceName, Transaction, Transactions};
 use crate::random::Random;
 use crate::time::{Passage, Span, Time};
 
@@ -305,7 +305,7 @@ impl Link {
         let start = ready.head.max(direction.wire.busy_until());
         let occupancy = serialization.max(ready.tail.since(start));
         let cost = Cost { count: 1, bytes: bytes as u64, occupancy, latency: self.config.latency };
-        let stage = ledger.charge(Crossing::Serialization, &mut direction.wire, ready.head, cost);
+        let stage = ledger.charge(Transaction::Serialization, &mut direction.wire, ready.head, cost);
         direction.wire.hold_until(stage.released + self.gap);
         if is_bounded && stage.start > ready.head {
             direction.waiting.push_back(stage.start);
@@ -356,7 +356,7 @@ impl<'a> LinkBatch<'a> {
             busy_until: direction.wire.busy_until(),
             came: 0,
             dropped: 0,
-            transactions: ledger.transactions(Crossing::Serialization, cost),
+            transactions: ledger.transactions(Transaction::Serialization, cost),
             direction,
         }
     }

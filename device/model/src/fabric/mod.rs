@@ -26,7 +26,7 @@ use crate::fabric::link::{Arrival, Arrivals, FrameLength, Link, LinkConfig, Link
 use crate::fabric::stretch::Stretch;
 use crate::fabric::switch::{Outlet, Switch};
 use crate::nic::frame::FrameHead;
-use crate::platform::ledger::{Cost, Crossing, Ledger, Resource, ResourceName, StageRecord};
+use crate::platform::ledger::{Cost, Ledger, Resource, ResourceName, StageRecord, Transaction};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
 
@@ -327,9 +327,9 @@ impl Switching {
     #[inline]
     fn cross(&self, entering: &Arrival, entered: Time, bytes: usize, ledger: &mut Ledger) -> (Time, Time) {
         // The switch forwards any number of frames at a time; they contend at the link after it.
-        let mut crossing = Resource::new(ResourceName::Switch);
+        let mut switch = Resource::new(ResourceName::Switch);
         let cost = Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency: self.fall_through };
-        let ready = ledger.charge(Crossing::SwitchFallThrough, &mut crossing, entered, cost).end;
+        let ready = ledger.charge(Transaction::SwitchFallThrough, &mut switch, entered, cost).end;
         (ready, entering.tail + self.fall_through)
     }
 

@@ -21,7 +21,7 @@ use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::registry::{CardContext, Values};
 use niclab_model::nic::{DescriptorQueue, HostRange, Input, Nic, Observed, Output};
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::platform::ledger::Transaction;
 use niclab_model::platform::profile::Profile;
 use niclab_model::time::{Passage, Time};
 use proptest::prelude::*;
@@ -270,12 +270,15 @@ fn a_frame_is_copied_and_both_descriptors_are_returned() {
     assert_eq!((address, status(word)), (RECEIVE, length | RING_STATUS_FIRST | RING_STATUS_LAST));
     assert_eq!(b.memory[RECEIVED as usize..][..sent.len()], sent);
     assert!(b.stored.iter().all(|(at, _)| *at <= visible));
-    let line = |node: &Node, crossing| node.card.ledger().line(crossing);
-    assert_eq!(line(&a, Crossing::DmaRead).bytes, sent.len() as u64);
-    assert_eq!(line(&a, Crossing::DescriptorFetch).bytes, 4 * 16, "skipped bytes do not cross the bus");
-    assert_eq!(line(&b, Crossing::DmaWrite).bytes, sent.len() as u64);
-    assert_eq!((line(&b, Crossing::DescriptorWriteBack).count, line(&b, Crossing::HostCopy).count), (1, 1));
-    assert_eq!(line(&b, Crossing::HostCopy).bytes, 300, "one copy, of the message alone");
+    let line = |node: &Node, transaction| node.card.ledger().line(transaction);
+    assert_eq!(line(&a, Transaction::DmaRead).bytes, sent.len() as u64);
+    assert_eq!(line(&a, Transaction::DescriptorFetch).bytes, 4 * 16, "skipped bytes do not cross the bus");
+    assert_eq!(line(&b, Transaction::DmaWrite).bytes, sent.len() as u64);
+    assert_eq!(
+        (line(&b, Transaction::DescriptorWriteBack).count, line(&b, Transaction::HostCopy).count),
+        (1, 1)
+    );
+    assert_eq!(line(&b, Transaction::HostCopy).bytes, 300, "one copy, of the message alone");
     assert_eq!((b.card.nic.delivered(2), b.card.nic.delivered(1)), (1, 0));
 }
 
@@ -464,7 +467,7 @@ fn interrupts_follow_the_drivers_moderation() {
         }
         b.rest();
         assert_eq!(b.interrupts.len(), expected, "{frames} frames or {delay_ns} ns");
-        assert_eq!(b.card.ledger().line(Crossing::HostReceive).count, 10, "the driver takes all frames");
+        assert_eq!(b.card.ledger().line(Transaction::HostReceive).count, 10, "the driver takes all frames");
     }
     // The driver finds frames that arrive while it works, without another interrupt.
     let mut b = Node::started(1, 10, |config| {

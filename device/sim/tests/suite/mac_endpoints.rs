@@ -132,8 +132,8 @@ fn outcome(
     (outcome, heard)
 }
 
-fn line<'a>(ledger: &'a [LedgerEntry], crossing: &str) -> Option<&'a LedgerEntry> {
-    ledger.iter().find(|entry| entry.crossing == crossing)
+fn line<'a>(ledger: &'a [LedgerEntry], transaction: &str) -> Option<&'a LedgerEntry> {
+    ledger.iter().find(|entry| entry.transaction == transaction)
 }
 
 #[test]
@@ -213,9 +213,9 @@ fn peer_devices_appear_in_reports_and_timelines() {
         let found = events.iter().find(|event| event["args"]["name"] == *name);
         found.map(|event| event["pid"].as_u64().unwrap())
     };
-    let slices = |name: &str, crossing: &str| {
+    let slices = |name: &str, transaction: &str| {
         let pid = process(name);
-        let of = |event: &&Value| event["pid"].as_u64() == pid && event["name"] == *crossing;
+        let of = |event: &&Value| event["pid"].as_u64() == pid && event["name"] == *transaction;
         events.iter().filter(|event| event["ph"] == "X").filter(of).count()
     };
     assert_eq!(slices("node1 io-card", "device_to_device"), 2);

@@ -7,7 +7,7 @@ use niclab_device::lab::Lab;
 use niclab_device::shell::locks::LockedNodes;
 use niclab_device::shell::service::ethernet_function;
 use niclab_device::shell::settings;
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::platform::ledger::Transaction;
 use niclab_model::time::Time;
 use niclab_spec::Faults;
 use niclab_spec::monitor::Request;
@@ -209,7 +209,7 @@ fn settle_doorbells(lab: &Lab, node: usize, guest: &mut EthernetGuest) {
     const MORE: u64 = 5;
     guest.receive_ring().kick.write(MORE).unwrap();
     let priced = |locked: &LockedNodes<'_>| {
-        locked.common.ethernet.states[node].nic.ledger().line(Crossing::Doorbell).count
+        locked.common.ethernet.states[node].nic.ledger().line(Transaction::Doorbell).count
     };
     until("the first doorbells", || priced(&lab.daemon().shell().lock_all()) >= MORE);
     let mut locked = lab.daemon().shell().lock_all();

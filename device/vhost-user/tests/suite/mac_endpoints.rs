@@ -10,7 +10,7 @@ use niclab_device::frontend::EthernetGuest;
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_model::fabric::ethernet::BROADCAST;
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::platform::ledger::Transaction;
 use niclab_spec::Faults;
 use niclab_spec::monitor::Request;
 use parking_lot::Mutex;
@@ -68,7 +68,7 @@ fn endpoint_frames_reach_functions_and_endpoints_by_address() {
 
     let locked = lab.daemon().shell().lock_all();
     let host_receives =
-        |node: usize| locked.common.ethernet.states[node].nic.ledger().line(Crossing::HostReceive).count;
+        |node: usize| locked.common.ethernet.states[node].nic.ledger().line(Transaction::HostReceive).count;
     assert_eq!([0, 1, 2].map(host_receives), [3, 3, 2], "each frame is priced once at each function");
     let on_wire = |node| locked.nodes.get(node).map(|node| node.port.counters().frames_in);
     assert_eq!([0, 1, 2].map(on_wire), [Some(7), Some(0), Some(0)]);
@@ -241,7 +241,7 @@ fn peer_device_ledgers_are_reported_and_switched_with_the_cards() {
     let [peripheral] = &*figures.peripherals else { panic!("{:?}", figures.peripherals) };
     assert_eq!(peripheral.name, PERIPHERAL);
     let [entry] = &*peripheral.ledger else { panic!("{peripheral:?}") };
-    assert_eq!((entry.crossing.as_str(), entry.count, entry.bytes), ("device_to_device", 1, 60));
+    assert_eq!((entry.transaction.as_str(), entry.count, entry.bytes), ("device_to_device", 1, 60));
     assert!(entry.model_price_ps > 0 && figures.ledger.is_empty());
     ledgers::set_on(&mut lab.daemon().shell().lock_all(), false);
     send(&lab, &wires[0], &frame(EndpointCard::mac(0), EndpointCard::mac(1), 60));

@@ -14,7 +14,7 @@ use niclab_device::frontend::ClusterGuest;
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_model::models::ultra::wire::{Header, Packet, PacketKind};
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::platform::ledger::Transaction;
 use niclab_observe::recording::{Recorded, Tail};
 use niclab_spec::monitor::{Answer, DaemonStats, Request};
 use niclab_spec::report::LedgerEntry;
@@ -88,7 +88,7 @@ fn until_ethernet_is_quiet(lab: &Lab) {
     until("all doorbells", || {
         let locked = lab.daemon().shell().lock_all();
         let states = locked.common.ethernet.states.iter().enumerate();
-        let priced = states.map(|(node, state)| (node, state.nic.ledger().line(Crossing::Doorbell).count));
+        let priced = states.map(|(node, state)| (node, state.nic.ledger().line(Transaction::Doorbell).count));
         priced.into_iter().all(|(node, priced)| priced == locked.common.ethernet.doorbells(node))
     });
 }
@@ -125,7 +125,7 @@ fn expected_sums(stats: &DaemonStats) -> Sums {
     let ledgers = nodes.chain([("network".to_owned(), &*stats.fabric.ledger)]);
     let entries = |(name, ledger): (String, &[LedgerEntry])| {
         let sum = |e: &LedgerEntry| [e.count, e.bytes, e.model_price_ps, e.model_waited_ps];
-        ledger.iter().map(|e| ((name.clone(), e.crossing.clone()), sum(e))).collect::<Vec<_>>()
+        ledger.iter().map(|e| ((name.clone(), e.transaction.clone()), sum(e))).collect::<Vec<_>>()
     };
     ledgers.flat_map(entries).filter(|(_, sum)| sum[0] > 0).collect()
 }
