@@ -15,7 +15,7 @@ use self::in_flight::{FramesInFlight, InFlight};
 use super::card_frame::CardFrame;
 use super::dispatch::outputs::Sent;
 use crate::ethernet::header::LinkHeader;
-use crate::watch::taps::Taps;
+use crate::watch::observers::Observers;
 
 /// The switch, and frames in flight.
 pub struct Network {
@@ -31,7 +31,7 @@ pub struct Network {
     deliveries: Deliveries,
     latest: Time,
     /// The observers.
-    pub taps: Taps,
+    pub observers: Observers,
 }
 
 impl Network {
@@ -45,7 +45,7 @@ impl Network {
             frames: FramesInFlight::default(),
             deliveries: Deliveries::new(),
             latest: Time::ZERO,
-            taps: Taps::default(),
+            observers: Observers::default(),
         }
     }
 
@@ -115,10 +115,10 @@ impl Network {
         }
         let reordered = self.reordered(ports);
         self.deliveries.clear();
-        if self.taps.is_any() {
+        if self.observers.is_any() {
             let shown = frame.to_owned_frame();
             let network = (&mut self.switching, &mut *ports);
-            self.taps.forward(network, ready, from, &shown, message, &mut self.deliveries);
+            self.observers.forward(network, ready, from, &shown, message, &mut self.deliveries);
         } else {
             self.switching.forward(ports, ready, from, frame.head(), message, &mut self.deliveries);
         }
@@ -151,7 +151,7 @@ impl Network {
     /// them.
     #[inline]
     pub fn may_borrow(&self) -> bool {
-        !self.taps.is_any() && !self.is_any_faulty()
+        !self.observers.is_any() && !self.is_any_faulty()
     }
 
     /// As [`Network::send`], but puts all arrivals in flight.
@@ -217,7 +217,7 @@ impl Network {
     ) -> Transits {
         let mut transits = Transits::new();
         self.switching.enter(ports, ready, from, frame, message, &mut transits);
-        self.taps.on_sent(ready.head, from, frame, message, transits.is_empty());
+        self.observers.on_sent(ready.head, from, frame, message, transits.is_empty());
         transits
     }
 
@@ -231,7 +231,7 @@ impl Network {
     ) -> Deliveries {
         let mut deliveries = Deliveries::new();
         fabric::leave(ports, transit, frame.len(), message, &mut deliveries);
-        self.taps.on_forwarded(transit.ready, transit.to, frame, &deliveries);
+        self.observers.on_forwarded(transit.ready, transit.to, frame, &deliveries);
         for delivery in &deliveries {
             self.latest = self.latest.max(delivery.at);
         }
@@ -284,7 +284,7 @@ impl Network {
     ) {
         deliveries.clear();
         let frame = SharedFrame::from(frame);
-        self.taps.forward((&mut self.switching, ports), at.into(), from, &frame, message, deliveries);
+        self.observers.forward((&mut self.switching, ports), at.into(), from, &frame, message, deliveries);
         for delivery in deliveries.iter() {
             self.latest = self.latest.max(delivery.at);
         }

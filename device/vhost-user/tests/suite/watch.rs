@@ -73,7 +73,7 @@ fn all_stats(lab: &Lab) -> DaemonStats {
 }
 
 fn is_watched(lab: &Lab) -> bool {
-    lab.daemon().shell().lock_all().common.network.taps.is_any()
+    lab.daemon().shell().lock_all().common.network.observers.is_any()
 }
 
 /// Waits until all stores of these guests are processed: a request is answered after earlier stores.

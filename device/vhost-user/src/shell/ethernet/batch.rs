@@ -142,7 +142,7 @@ impl Sender<'_, '_, '_> {
             && self.negotiated.sends(&offload)
             && FrameClass::of(link) == FrameClass::Host
             && !self.network.is_any_faulty()
-            && !self.network.taps.is_any()
+            && !self.network.observers.is_any()
             && self.held.is_empty();
         let is_kept = |state: &PortState| state.nic.ledger().is_recording();
         if !self.takes_batches || !is_plain || self.receivers.states.get(self.node).is_none_or(is_kept) {

@@ -136,7 +136,7 @@ impl Sender<'_, '_, '_> {
     #[inline]
     fn pass(&mut self, ethernet: &LinkHeader, offload: &Offload, frame: Frame<'_>) {
         let reordered = self.network.reordered(self.receivers.nodes);
-        if self.network.taps.is_any() {
+        if self.network.observers.is_any() {
             let mut bytes = frame.into_vec();
             let shown = on_wire(offload, bytes.clone());
             let Some(priced) = self.price(ethernet, bytes.len(), Some(&shown)) else { return };
@@ -190,7 +190,7 @@ impl Sender<'_, '_, '_> {
 
     /// Sends a long TCP frame, priced as the segments that the wire sees. Delivers it in one piece if all arrive.
     fn pass_train(&mut self, ethernet: &LinkHeader, headers: &Headers, offload: &Offload, frame: Frame<'_>) {
-        if self.network.taps.is_any() {
+        if self.network.observers.is_any() {
             let mut bytes = frame.into_vec();
             let shown = segments(offload, &bytes);
             if self.price_train(ethernet, headers, offload, (bytes.len(), &shown)) {

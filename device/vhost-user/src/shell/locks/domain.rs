@@ -52,7 +52,7 @@ impl LockedNodes<'_> {
             || network.frames.is_moving()
             || network.frames.is_holding()
             || ethernet.is_holding();
-        let is_observed = network.taps.is_any();
+        let is_observed = network.observers.is_any();
         let has_endpoints = || self.nodes.cards().any(|(_, card)| card.nic.has_mac_endpoints());
         let has_work = || self.common.budget.is_spent() && self.next_work().is_some();
         !(is_one_for_all || is_faulty || is_in_flight || is_observed || has_endpoints() || has_work())

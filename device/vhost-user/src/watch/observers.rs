@@ -14,15 +14,15 @@ use niclab_observe::{Fate, Heading};
 
 use super::{CapturedFrame, Entry, Share, Subject, Watch};
 
-/// All watches.
+/// The observers of the network: all watches.
 #[derive(Debug, Default)]
-pub struct Taps {
+pub struct Observers {
     watches: Vec<Arc<Watch>>,
     /// The number of watches, including those that are over but not yet written.
     shares: Arc<AtomicUsize>,
 }
 
-impl Taps {
+impl Observers {
     /// Whether there is a watch.
     #[inline]
     pub const fn is_any(&self) -> bool {
@@ -168,7 +168,7 @@ mod tests {
             };
             let faults = faults.to_model();
             let (mut plain, mut shown) = (fabric(seed, &faults), fabric(seed, &faults));
-            let taps = Taps::default();
+            let observers = Observers::default();
             let mut now = Time::ZERO;
             for (from, to, bytes, later_ns) in sent {
                 now += Span::from_ns(later_ns);
@@ -179,7 +179,7 @@ mod tests {
                 let frame = SharedFrame::from(frame);
                 let (mut expected, mut found) = (Deliveries::new(), Deliveries::new());
                 plain.1.forward(&mut plain.0, now, from, &frame, None, &mut expected);
-                taps.forward((&mut shown.1, &mut shown.0), now.into(), from, &frame, None, &mut found);
+                observers.forward((&mut shown.1, &mut shown.0), now.into(), from, &frame, None, &mut found);
                 expected.sort_by_key(|delivery| (delivery.to, delivery.at));
                 found.sort_by_key(|delivery| (delivery.to, delivery.at));
                 prop_assert_eq!(expected, found);
