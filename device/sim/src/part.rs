@@ -119,7 +119,7 @@ impl Part {
                 Event::Host => self.step(at, node),
                 Event::Timeout => self.expire(at, node),
                 // Only undivided simulations have a shared wire or firmware reloads.
-                Event::Silence | Event::HandOver => {}
+                Event::Silence | Event::FirmwareReload => {}
             }
         }
         self.tell_of_sent();

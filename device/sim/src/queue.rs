@@ -4,9 +4,9 @@
 //! caused them. Events with the same cause keep the order in which that node caused them.
 //!
 //! Nodes, and the lanes of one node, share no state. Between them only cause and effect give an order. An effect on
-//! another node takes at least the network's smallest latency ([`MinLatency`]). So the queue advances in windows of that
-//! length. In a window it goes from lane to lane, and in a lane from node to node. It processes all events of a node in
-//! a window together, while the node's state is in the processor's caches (Lubachevsky's *bounded lag*, 1989).
+//! another node takes at least the network's minimum latency ([`MinLatency`]). So the queue advances in windows of
+//! that length. In a window it goes from lane to lane, and in a lane from node to node. It processes all events of a
+//! node in a window together, while the node's state is in the processor's caches (Lubachevsky's *bounded lag*, 1989).
 //!
 //! State passes from node to node only between the lane in which frames enter the switch and the lane in which they
 //! leave it. The buckets between two such points are a *phase*.
@@ -43,7 +43,7 @@ pub enum Event {
     /// The NIC's next deadline.
     Timeout,
     /// A firmware reload of all cards is due.
-    HandOver,
+    FirmwareReload,
 }
 
 /// Which state an event changes, in the order in which a frame passes.
@@ -60,7 +60,7 @@ enum Lane {
 impl Event {
     const fn lane(self) -> Lane {
         match self {
-            Self::Host | Self::Timeout | Self::HandOver | Self::Arrive { .. } => Lane::Node,
+            Self::Host | Self::Timeout | Self::FirmwareReload | Self::Arrive { .. } => Lane::Node,
             Self::Depart { .. } | Self::Silence => Lane::ToSwitch,
             Self::Cross { .. } => Lane::ToNode,
         }
@@ -72,7 +72,7 @@ impl Event {
             Self::Depart { frame } => Self::Depart { frame: place(frame)? },
             Self::Cross { frame } => Self::Cross { frame: place(frame)? },
             Self::Arrive { frame } => Self::Arrive { frame: place(frame)? },
-            Self::Host | Self::Silence | Self::Timeout | Self::HandOver => self,
+            Self::Host | Self::Silence | Self::Timeout | Self::FirmwareReload => self,
         })
     }
 }
@@ -429,7 +429,7 @@ mod tests {
             Event::Arrive { frame } => (at.as_ps(), node, 0, frame),
             Event::Depart { frame } => (at.as_ps(), node, 1, frame),
             Event::Cross { frame } => (at.as_ps(), node, 2, frame),
-            Event::Host | Event::Timeout | Event::HandOver | Event::Silence => (at.as_ps(), node, 3, 0),
+            Event::Host | Event::Timeout | Event::FirmwareReload | Event::Silence => (at.as_ps(), node, 3, 0),
         })
     }
 

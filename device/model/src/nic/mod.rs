@@ -8,8 +8,8 @@ pub mod adversarial;
 pub mod alone;
 pub mod batch;
 pub mod fault_injector;
+pub mod firmware_reload;
 pub mod frame;
-pub mod hand_over;
 pub mod host_values;
 pub mod registry;
 pub mod statistics;
@@ -27,8 +27,8 @@ use smallvec::SmallVec;
 use crate::nic::adversarial::Adversarial;
 use crate::nic::batch::Batching;
 use crate::nic::fault_injector::FaultInjector;
+use crate::nic::firmware_reload::{FirmwareReloadError, FirmwareReloadStep, Progress};
 use crate::nic::frame::{FrameHead, SharedFrame};
-use crate::nic::hand_over::{HandOver, HandOverError, Progress};
 use crate::platform::ledger::Ledger;
 use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
@@ -481,10 +481,15 @@ pub trait Nic: Observed {
     /// Starts or continues a firmware reload. The shell polls its effects as after any input.
     ///
     /// # Errors
-    /// [`HandOverError`] if the reload does not begin; the card is then unchanged.
-    fn hand_over(&mut self, now: Time, step: HandOver<'_>, node: &mut NodeBus) -> Result<(), HandOverError> {
+    /// [`FirmwareReloadError`] if the reload does not begin; the card is then unchanged.
+    fn reload_firmware(
+        &mut self,
+        now: Time,
+        step: FirmwareReloadStep<'_>,
+        node: &mut NodeBus,
+    ) -> Result<(), FirmwareReloadError> {
         let _ = (now, step, node);
-        Err(HandOverError::Fixed)
+        Err(FirmwareReloadError::Fixed)
     }
 
     /// Progress of the firmware reload.

@@ -446,7 +446,7 @@ impl Promises {
     }
 }
 
-/// Firmware that cards of a model load while they run ([`crate::nic::Nic::hand_over`]).
+/// Firmware that cards of a model load while they run ([`crate::nic::Nic::reload_firmware`]).
 pub struct Programs {
     /// What a card with this firmware promises.
     ///

@@ -104,7 +104,8 @@ proptest! {
             let mut free: BTreeMap<_, Time> = BTreeMap::new();
             for stage in ledger.take_stages().0 {
                 // An interrupt line and the switch serve any number at once.
-                let is_exclusive = !matches!(stage.transaction, Transaction::Interrupt | Transaction::SwitchFallThrough);
+                let is_exclusive =
+                    !matches!(stage.transaction, Transaction::Interrupt | Transaction::SwitchFallThrough);
                 let free = free.entry((is_exclusive, stage.resource)).or_default();
                 prop_assert!(!is_exclusive || stage.start >= *free, "{:?}", stage);
                 *free = stage.released;

@@ -18,7 +18,7 @@ use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::nic::fault_injector::Rates;
-use niclab_model::nic::hand_over::{self, HandOver, HandOverError};
+use niclab_model::nic::firmware_reload::{self, FirmwareReloadError, FirmwareReloadStep};
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{DmaWords, FrameBytes, HostRanges, Input, Nic, Output, Register};
 use niclab_model::platform::ledger::Ledger;
@@ -654,19 +654,19 @@ impl<T: Transport> Host for CardHost<T> {
         self.handle(now, Input::Timeout, checker, effects);
     }
 
-    fn hand_over(
+    fn reload_firmware(
         &mut self,
         now: Time,
-        step: HandOver<'_>,
+        step: FirmwareReloadStep<'_>,
         checker: &mut Checker,
         effects: &mut Effects,
-    ) -> Result<(), HandOverError> {
-        let begun = self.nic.hand_over(now, step, &mut self.bus);
+    ) -> Result<(), FirmwareReloadError> {
+        let begun = self.nic.reload_firmware(now, step, &mut self.bus);
         self.carry_out(checker, effects);
         begun
     }
 
-    fn progress(&self) -> hand_over::Progress {
+    fn progress(&self) -> firmware_reload::Progress {
         self.nic.progress()
     }
 

@@ -19,8 +19,8 @@ pub mod tcp;
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::Delivery;
 use niclab_model::fabric::ethernet::FrameClass;
+use niclab_model::nic::firmware_reload::{FirmwareReloadError, FirmwareReloadStep, Progress};
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::nic::hand_over::{HandOver, HandOverError, Progress};
 use std::collections::VecDeque;
 
 use niclab_model::nic::fault_injector::Rates;
@@ -144,14 +144,14 @@ pub trait Host: Send {
     ///
     /// # Errors
     /// The NIC's error.
-    fn hand_over(
+    fn reload_firmware(
         &mut self,
         _now: Time,
-        _step: HandOver<'_>,
+        _step: FirmwareReloadStep<'_>,
         _checker: &mut Checker,
         _effects: &mut Effects,
-    ) -> Result<(), HandOverError> {
-        Err(HandOverError::Fixed)
+    ) -> Result<(), FirmwareReloadError> {
+        Err(FirmwareReloadError::Fixed)
     }
 
     /// The NIC's progress with a firmware reload.

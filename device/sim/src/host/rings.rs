@@ -21,7 +21,7 @@ use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, FrameClass, mac_of_node, node_of_mac};
 use niclab_model::nic::fault_injector::Rates;
-use niclab_model::nic::hand_over;
+use niclab_model::nic::firmware_reload;
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{DescriptorQueue, FrameBytes, Input, Output};
 use niclab_model::platform::ledger::Ledger;
@@ -600,7 +600,7 @@ impl Host for RingHost {
         self.poll(now);
     }
 
-    fn progress(&self) -> hand_over::Progress {
+    fn progress(&self) -> firmware_reload::Progress {
         self.nic.progress()
     }
 

@@ -29,7 +29,7 @@ pub(crate) use observed_as_its_nic;
 mod adversarial;
 mod device_faults;
 mod endless;
-mod hand_over;
+mod firmware_reload;
 mod mac_endpoints;
 mod matching;
 mod observed;

@@ -1,7 +1,7 @@
 //! INIC cards with every bundled assembly: the assembly keeps its promises under all faults of the network, by its
 //! protocol alone.
 
-mod hand_over;
+mod firmware_reload;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Peripherals: endpoints that are peer devices on the node's bus, each with its own channel (sections 2 and 5.5).
 //!
-//! A peripheral implements its handlers ([`Peripheral`]) and describes itself ([`PeripheralKind`]). `peripheral_port` has the
-//! common code: queues in the card's memory, a processor that handles one message at a time, transfers between cards
-//! over the node's bus, and a ledger. No data passes through host memory.
+//! A peripheral implements its handlers ([`Peripheral`]) and describes itself ([`PeripheralKind`]). `peripheral_port`
+//! has the common code: queues in the card's memory, a processor that handles one message at a time, transfers between
+//! cards over the node's bus, and a ledger. No data passes through host memory.
 //!
 //! A new peripheral needs a file in this folder, an entry in [`KINDS`], and a parameter of the model for its channel.
 

@@ -342,14 +342,14 @@ impl Component for HostReceive {
     }
 
     /// Ends all messages with missing packets.
-    fn on_hand_over(&mut self, io: &mut Io<'_>) {
+    fn on_firmware_reload(&mut self, io: &mut Io<'_>) {
         self.waiting.clear();
         self.left_to_ask = 0;
         for (source, peer) in self.peers.iter_mut() {
             for (message, open) in core::mem::take(&mut peer.open) {
                 end(io.now, open, source, message, POST_INCOMPLETE, io.card);
             }
-            io.card.effects.counters.lost_at_hand_over += peer.waiting.len() as u64;
+            io.card.effects.counters.lost_at_firmware_reload += peer.waiting.len() as u64;
             peer.waiting.clear();
         }
     }
