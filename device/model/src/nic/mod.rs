@@ -441,8 +441,8 @@ pub trait Nic: Observed {
     /// The next effect, or none. The shell drains the effects after every [`Nic::handle`].
     fn poll_output(&mut self) -> Option<Output>;
 
-    /// The card's side of [`batch`], for a model that takes posts and messages in batches. Such a model never has pending
-    /// work ([`Nic::poll_work`]).
+    /// The card's side of [`batch`], for a model that takes posts and messages in batches. Such a model never has
+    /// pending work ([`Nic::poll_work`]).
     fn batching(&mut self) -> Option<&mut dyn Batching> {
         None
     }
@@ -502,8 +502,8 @@ pub trait Nic: Observed {
         0
     }
 
-    /// Whether the card accepts borrowed data: [`Input::Borrowed`], and frames with borrowed data. The function writes a
-    /// frame's check words after the shell has copied the data behind its head, for a receiver or an observer that
+    /// Whether the card accepts borrowed data: [`Input::Borrowed`], and frames with borrowed data. The function writes
+    /// a frame's check words after the shell has copied the data behind its head, for a receiver or an observer that
     /// keeps the frame. A model that forwards and stores payload unchanged returns it. A model that reads the payload
     /// returns `None`, and always gets complete frames.
     fn borrows(&self) -> Option<Finish> {

@@ -141,8 +141,8 @@ pub struct Event {
     pub bytes: u64,
     /// Bytes transferred.
     pub moved_bytes: u64,
-    /// Received message: the source node. [`EventKind::Done`]: the group. Otherwise: the target node. The NIC sets it, so
-    /// a sender cannot forge it.
+    /// Received message: the source node. [`EventKind::Done`]: the group. Otherwise: the target node. The NIC sets it,
+    /// so a sender cannot forge it.
     pub node: u32,
     /// Number of the message among those between both nodes, from 1; zero if the card does not count them.
     pub message: u64,
