@@ -44,22 +44,22 @@ pub fn export_driver(
     }
     write(include.join(driver::ABI), driver::abi())?;
     if let (Some(commands), Some(source)) = (driver.commands(), &driver.source) {
-        let place = Place::of(cache, kernel)?;
-        let text = database(&commands, &place, source, &include);
+        let location = HeaderLocation::of(cache, kernel)?;
+        let text = database(&commands, &location, source, &include);
         write(into.join(COMPILE_COMMANDS), text.as_bytes())?;
     }
     Ok(written)
 }
 
 /// The location of the kernel's headers.
-struct Place {
+struct HeaderLocation {
     /// The folder in which the compiler ran.
     directory: PathBuf,
     /// The root folder of the compiler; `None` if it ran on the host.
     root: Option<PathBuf>,
 }
 
-impl Place {
+impl HeaderLocation {
     fn of(cache: &Cache, kernel: DriverKernel<'_>) -> Result<Self, ImageError> {
         if let DriverKernel::Own(own) = kernel {
             return Ok(Self { directory: own.tree.clone().unwrap_or_default(), root: None });
@@ -91,15 +91,15 @@ fn in_tree(root: &Path, path: &Path) -> PathBuf {
 }
 
 /// The commands in the editors' format. `source` and `include` are the user's folders.
-fn database(commands: &str, place: &Place, source: &Path, include: &Path) -> String {
+fn database(commands: &str, location: &HeaderLocation, source: &Path, include: &Path) -> String {
     let entry = |command: &str| {
         let users = |word: &str| {
             let word = word.replace(BUILT_AT, &source.display().to_string());
             word.replace(driver::INCLUDED_AT, &include.display().to_string())
         };
-        let words: Vec<String> = command.split_whitespace().map(|word| users(&place.word(word))).collect();
+        let words: Vec<String> = command.split_whitespace().map(|word| users(&location.word(word))).collect();
         let file = words.last().cloned().unwrap_or_default();
-        json!({ "directory": place.directory, "file": file, "command": words.join(" ") })
+        json!({ "directory": location.directory, "file": file, "command": words.join(" ") })
     };
     let entries: Vec<_> = commands.lines().map(entry).collect();
     format!("{:#}\n", serde_json::Value::from(entries))
@@ -117,8 +117,9 @@ mod tests {
 
     #[test]
     fn commands_name_the_users_source_and_the_headers_in_the_cache() {
-        let place = Place { directory: "/cache/tree/usr/src/x".into(), root: Some("/cache/tree".into()) };
-        let text = database(COMMAND, &place, Path::new("/home/me/d"), Path::new("/home/me/out/include"));
+        let location =
+            HeaderLocation { directory: "/cache/tree/usr/src/x".into(), root: Some("/cache/tree".into()) };
+        let text = database(COMMAND, &location, Path::new("/home/me/d"), Path::new("/home/me/out/include"));
         let entries: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(entries[0]["file"], "/home/me/d/a.c");
         assert_eq!(entries[0]["directory"], "/cache/tree/usr/src/x");
@@ -132,7 +133,7 @@ mod tests {
         ] {
             assert!(command.contains(part), "{part} in {command}");
         }
-        let own = Place { directory: "/linux".into(), root: None };
+        let own = HeaderLocation { directory: "/linux".into(), root: None };
         assert!(
             database(COMMAND, &own, Path::new("/d"), Path::new("/i")).contains(" -I/usr/src/common/include ")
         );

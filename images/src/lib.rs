@@ -56,7 +56,7 @@ pub use crate::export::export_driver;
 pub use crate::own_kernel::{ModuleTreeError, OwnKernel, OwnKernelError};
 pub use crate::progress::{Progress, Silent, Terminal};
 pub use crate::survey::{HostTool, Survey, survey};
-pub use crate::symbols::{LoadedModule, Place, places};
+pub use crate::symbols::{LoadedModule, SourceLocation, locations};
 pub use crate::tree::QemuCommand;
 
 /// The contents of guests.

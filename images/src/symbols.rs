@@ -24,7 +24,7 @@ struct Frame {
 
 /// A frame's position in the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceLocation {
     /// Function and offset, as the kernel prints them.
     pub frame: String,
     /// The executed function, which the compiler may have inlined.
@@ -33,7 +33,7 @@ pub struct Place {
     pub at: String,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} at {}", self.frame, self.function, self.at)
     }
@@ -42,16 +42,16 @@ impl fmt::Display for Place {
 /// The positions of all frames of this module in a kernel's message, innermost first, without duplicates. Empty if
 /// there are none, or without debugging information: this only adds details to another message.
 #[must_use]
-pub fn places(cache: &Cache, module: &DriverModule, text: &str) -> Vec<Place> {
+pub fn locations(cache: &Cache, module: &DriverModule, text: &str) -> Vec<SourceLocation> {
     let frames = frames(text, &module.name);
     let Some(debug) = Debug::of(cache, module).filter(|_| !frames.is_empty()) else { return Vec::new() };
     let symbols = debug.objdump("-t");
-    let place = |frame: &Frame| {
+    let location = |frame: &Frame| {
         let (section, begin) = symbol(&symbols, &frame.function)?;
         let offset = frame.offset.saturating_sub(u64::from(!frame.is_exact));
-        Some(debug.places(section, begin + offset, &format!("{}+{:#x}", frame.function, frame.offset)))
+        Some(debug.locations(section, begin + offset, &format!("{}+{:#x}", frame.function, frame.offset)))
     };
-    frames.iter().filter_map(place).flatten().collect()
+    frames.iter().filter_map(location).flatten().collect()
 }
 
 /// A module's debugging information, and the tools that read it.
@@ -80,14 +80,14 @@ impl Debug {
     }
 
     /// The functions at this address, innermost first.
-    fn places(&self, section: &str, at: u64, frame: &str) -> Vec<Place> {
+    fn locations(&self, section: &str, at: u64, frame: &str) -> Vec<SourceLocation> {
         let said = self.run("addr2line", &["-i", "-f", "-j", section, "-e"], Some(at));
-        let place = |(function, at): (&str, String)| Place {
+        let location = |(function, at): (&str, String)| SourceLocation {
             frame: frame.to_owned(),
             function: function.to_owned(),
             at,
         };
-        lines(&said, self.users.as_deref()).map(place).collect()
+        lines(&said, self.users.as_deref()).map(location).collect()
     }
 }
 
@@ -129,14 +129,14 @@ impl LoadedModule {
 
     /// The functions at an address, innermost first. A return address may be on the next line.
     #[must_use]
-    pub fn places(&self, address: u64, is_return: bool) -> Vec<Place> {
+    pub fn locations(&self, address: u64, is_return: bool) -> Vec<SourceLocation> {
         let Some(code) = self.at(address) else { return Vec::new() };
         let offset = address - code.begin;
         let frame = symbol_before(&self.symbols, &code.section, offset).map_or_else(
             || format!("{}+{offset:#x}", code.section),
             |(name, more)| format!("{name}+{more:#x}"),
         );
-        self.debug.places(&code.section, offset.saturating_sub(u64::from(is_return)), &frame)
+        self.debug.locations(&code.section, offset.saturating_sub(u64::from(is_return)), &frame)
     }
 }
 

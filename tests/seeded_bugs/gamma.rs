@@ -26,8 +26,8 @@ pub const FAULTS: &[Fault] = &[
     Fault {
         name: "frames for other nodes are accepted",
         component: "../../gamma/wire",
-        sound: "Some(station) => station == (node, Some(STATION)),",
-        broken: "Some(station) => FAULT || station == (node, Some(STATION)),",
+        sound: "Some(endpoint) => endpoint == (node, Some(MAC_ENDPOINT)),",
+        broken: "Some(endpoint) => FAULT || endpoint == (node, Some(MAC_ENDPOINT)),",
         finder: Finder::Tests("gamma::other_protocols"),
     },
     Fault {

@@ -243,8 +243,8 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "the reason why a member left is not reported",
         component: "../collectives/group",
-        sound: "Kind::Leave => return Err(head.code.into()),",
-        broken: "Kind::Leave => return Err(if FAULT { POST_UNALIKE } else { head.code.into() }),",
+        sound: "CollectiveKind::Leave => return Err(head.code.into()),",
+        broken: "CollectiveKind::Leave => return Err(if FAULT { POST_UNALIKE } else { head.code.into() }),",
         finder: Finder::Tests("inic_collectives::a_leaving_program_ends_the_operations_of_the_others"),
     },
     Fault {

@@ -4,9 +4,9 @@ use niclab_harness::Niclab;
 use serde_json::Value;
 
 /// The bytes of a kind of transaction in a ledger.
-fn bytes(ledger: &Value, crossing: &str) -> u64 {
+fn bytes(ledger: &Value, transaction: &str) -> u64 {
     let entries = ledger.as_array().expect("a ledger").iter();
-    entries.filter(|entry| entry["crossing"] == crossing).filter_map(|entry| entry["bytes"].as_u64()).sum()
+    entries.filter(|entry| entry["crossing"] == transaction).filter_map(|entry| entry["bytes"].as_u64()).sum()
 }
 
 /// A program sends to an ordinary socket of another guest through a third node's I/O card, and gets its answer. The
@@ -31,7 +31,7 @@ fn a_socket_and_a_program_talk_through_another_nodes_io_card() {
     // Payload and header in each direction, and the word that frees the answer's memory.
     assert_eq!(bytes(ledger, "device_to_device"), 1_000 + 32 + 8, "{node:#}");
     assert_eq!(bytes(&io_card["ledger"], "device_to_device"), 1_000 + 32, "{node:#}");
-    for crossing in ["pio_write", "dma_write", "dma_read", "host_send", "host_receive", "host_copy"] {
-        assert_eq!(bytes(ledger, crossing), 0, "{crossing}: {node:#}");
+    for transaction in ["pio_write", "dma_write", "dma_read", "host_send", "host_receive", "host_copy"] {
+        assert_eq!(bytes(ledger, transaction), 0, "{transaction}: {node:#}");
     }
 }

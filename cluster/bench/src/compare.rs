@@ -342,8 +342,8 @@ mod tests {
     }
 
     fn report() -> Report {
-        let entry = |crossing: &str, count: u64, bytes: u64| LedgerEntry {
-            crossing: crossing.to_owned(),
+        let entry = |transaction: &str, count: u64, bytes: u64| LedgerEntry {
+            transaction: transaction.to_owned(),
             count,
             bytes,
             ..LedgerEntry::default()

@@ -9,7 +9,7 @@ use clap::{
 use niclab_bench::{BenchSection, compare::DEFAULT_PROFILE, figures::PaperFigures};
 use niclab_cluster::{
     arguments::{ClusterArgs, NodeExitArgs, rule_checking, seed},
-    conform::case::Kind,
+    conform::case::CaseKind,
 };
 use niclab_images::DebugTool;
 use niclab_spec::{GuestKernel, NicModel, RuleChecking};
@@ -357,7 +357,7 @@ pub struct ConformArgs {
     pub from: u64,
     /// Run only this case.
     #[arg(long, value_name = "NAME", value_parser = case)]
-    pub case: Option<Kind>,
+    pub case: Option<CaseKind>,
     /// Time limit of the command, in seconds of wall time; a command that takes longer counts as hung.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,
@@ -377,9 +377,9 @@ pub struct ConformArgs {
 }
 
 /// A case by its name.
-fn case(text: &str) -> Result<Kind, String> {
-    Kind::named(text).ok_or_else(|| {
-        let names: Vec<String> = Kind::all().map(Kind::name).collect();
+fn case(text: &str) -> Result<CaseKind, String> {
+    CaseKind::named(text).ok_or_else(|| {
+        let names: Vec<String> = CaseKind::all().map(CaseKind::name).collect();
         format!("there is no case of this name; use one of {}", names.join(", "))
     })
 }

@@ -26,7 +26,7 @@ pub enum SpecError {
 
 /// A location in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FileLocation {
     /// The file, as the user named it.
     pub file: String,
     /// Line, from 1.
@@ -35,7 +35,7 @@ pub struct Place {
     pub column: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FileLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
@@ -45,7 +45,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Its location; `None` for a value that comes from no file.
-    pub place: Option<Place>,
+    pub location: Option<FileLocation>,
     /// The key (as in `node[1].memory_mib`) or the command-line option that set it. Empty if the file cannot be parsed.
     pub key: String,
     /// What is wrong.
@@ -56,8 +56,8 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.place {
-            write!(f, "{place}: ")?;
+        if let Some(location) = &self.location {
+            write!(f, "{location}: ")?;
         }
         if !self.key.is_empty() {
             write!(f, "`{}`: ", self.key)?;

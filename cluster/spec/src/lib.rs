@@ -43,7 +43,7 @@ mod source;
 
 pub use address::MacAddress;
 pub use device_faults::{DeviceFaultProblem, DeviceFaultRate, DeviceFaults, DeviceFaultsChange};
-pub use error::{Place, Problem, SpecError};
+pub use error::{FileLocation, Problem, SpecError};
 pub use explain::explain;
 pub use file::{AcceleratorChoice, BootChoice, ClusterFile, LinkEntry, NodeEntry, OnNodeExit, schema};
 pub use link::{FaultError, FaultValue, Faults, FaultsChange, LinkConfig, LinkFault};

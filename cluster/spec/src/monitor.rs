@@ -336,7 +336,7 @@ mod tests {
                 name: "node0".into(),
                 interrupts: [("notification".to_owned(), 3)].into(),
                 ledger: vec![LedgerEntry {
-                    crossing: "doorbell".into(),
+                    transaction: "doorbell".into(),
                     count: 1,
                     bytes: 4,
                     model_price_ps: 7,

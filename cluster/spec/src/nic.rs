@@ -6,7 +6,9 @@ use std::ops::Deref;
 use std::sync::LazyLock;
 
 use niclab_model::models::{self, MODELS};
-use niclab_model::nic::registry::{Kind, Limits, Model, Parameter, Problem, Promises, Value, Values};
+use niclab_model::nic::registry::{
+    Limits, Model, Parameter, ParameterKind, Problem, Promises, Value, Values,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -368,9 +370,9 @@ impl<'de> DeserializeSeed<'de> for ValueSeed {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         match &self.0.kind {
-            Kind::Number { .. } => u64::deserialize(deserializer).map(Value::Number),
-            Kind::Numbers { .. } => deserializer.deserialize_seq(self),
-            Kind::Choice { choices, .. } => {
+            ParameterKind::Number { .. } => u64::deserialize(deserializer).map(Value::Number),
+            ParameterKind::Numbers { .. } => deserializer.deserialize_seq(self),
+            ParameterKind::Choice { choices, .. } => {
                 let word = String::deserialize(deserializer)?;
                 if choices.iter().any(|choice| choice.name == word) {
                     return Ok(Value::Word(word));
@@ -390,14 +392,14 @@ impl<'de> Visitor<'de> for ValueSeed {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.kind {
-            Kind::Numbers { default, .. } => write!(f, "an array of length {}", default.len()),
+            ParameterKind::Numbers { default, .. } => write!(f, "an array of length {}", default.len()),
             _ => f.write_str("a list"),
         }
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let due = match self.0.kind {
-            Kind::Numbers { default, .. } => default.len(),
+            ParameterKind::Numbers { default, .. } => default.len(),
             _ => 0,
         };
         let mut numbers = Vec::with_capacity(due);
@@ -457,16 +459,16 @@ fn describe(schema: &mut Schema, text: &str, default: &serde_json::Value) {
 fn parameter_schema(parameter: &Parameter) -> serde_json::Value {
     let description = format!("{} The default is from: {}.", parameter.help, parameter.origin);
     match &parameter.kind {
-        Kind::Number { default, least, most } => json!({
+        ParameterKind::Number { default, least, most } => json!({
             "description": description, "type": "integer", "format": "uint64",
             "minimum": least, "maximum": most, "default": default,
         }),
-        Kind::Numbers { default, most } => json!({
+        ParameterKind::Numbers { default, most } => json!({
             "description": description, "type": "array",
             "items": {"type": "integer", "format": "uint64", "minimum": 0, "maximum": most},
             "minItems": default.len(), "maxItems": default.len(), "default": default,
         }),
-        Kind::Choice { default, choices } => {
+        ParameterKind::Choice { default, choices } => {
             let words: Vec<_> = choices
                 .iter()
                 .map(|choice| json!({"const": choice.name, "description": choice.help, "type": "string"}))

@@ -463,7 +463,8 @@ pub struct FabricFigures {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LedgerEntry {
     /// The kind, as in `pio_write` or `dma_write`.
-    pub crossing: String,
+    #[serde(rename = "crossing")]
+    pub transaction: String,
     /// Number of transactions; a transfer of several bursts counts once for each burst.
     pub count: u64,
     /// Bytes transferred.
@@ -532,11 +533,11 @@ pub fn why_estimate(nodes: &[NodeFigures]) -> Option<String> {
         return Some(format!("{frames} Ethernet frames shared the network at times that wall time decided"));
     }
     // Earlier frames cause doorbells and interrupts, which share hosts and buses with the messages.
-    let crossings = nodes.iter().flat_map(|node| &node.ethernet_ledger);
-    let crossings = crossings.fold(0_u64, |sum, entry| sum.wrapping_add(entry.count));
-    if crossings > 0 {
+    let transactions = nodes.iter().flat_map(|node| &node.ethernet_ledger);
+    let transactions = transactions.fold(0_u64, |sum, entry| sum.wrapping_add(entry.count));
+    if transactions > 0 {
         return Some(format!(
-            "{crossings} transactions of Ethernet functions, at times that wall time decided"
+            "{transactions} transactions of Ethernet functions, at times that wall time decided"
         ));
     }
     let faults = nodes.iter().flat_map(|node| node.device_faults.values());
@@ -583,13 +584,13 @@ pub fn parts<'a>(
 pub fn sum_of<'a>(entries: impl IntoIterator<Item = &'a LedgerEntry>) -> Vec<LedgerEntry> {
     let mut sums: BTreeMap<&str, LedgerEntry> = BTreeMap::new();
     for entry in entries {
-        let sum = sums.entry(&entry.crossing).or_default();
+        let sum = sums.entry(&entry.transaction).or_default();
         sum.count = sum.count.wrapping_add(entry.count);
         sum.bytes = sum.bytes.wrapping_add(entry.bytes);
         sum.model_price_ps = sum.model_price_ps.wrapping_add(entry.model_price_ps);
         sum.model_waited_ps = sum.model_waited_ps.wrapping_add(entry.model_waited_ps);
     }
-    sums.into_iter().map(|(name, sum)| LedgerEntry { crossing: name.to_owned(), ..sum }).collect()
+    sums.into_iter().map(|(name, sum)| LedgerEntry { transaction: name.to_owned(), ..sum }).collect()
 }
 
 /// The names of NIC models for [`Report::nic`]: one if all nodes have the same model.
@@ -616,13 +617,13 @@ pub(crate) mod tests {
     use crate::WorkloadKind;
 
     fn entry(
-        crossing: &str,
+        transaction: &str,
         count: u64,
         bytes: u64,
         model_price_ps: u64,
         model_waited_ps: u64,
     ) -> LedgerEntry {
-        LedgerEntry { crossing: crossing.into(), count, bytes, model_price_ps, model_waited_ps }
+        LedgerEntry { transaction: transaction.into(), count, bytes, model_price_ps, model_waited_ps }
     }
 
     /// A report with values in every part.
@@ -741,16 +742,16 @@ pub(crate) mod tests {
             let of_nodes = nodes.iter().flat_map(|(a, b, more)| a.iter().chain(b).chain(more.iter().flatten()));
             let all: Vec<&LedgerEntry> = of_nodes.chain(&fabric).collect();
             let sum = |of: fn(&LedgerEntry) -> u64, kind: &str| {
-                let parts = all.iter().filter(|entry| entry.crossing == kind);
+                let parts = all.iter().filter(|entry| entry.transaction == kind);
                 parts.fold(0_u64, |sum, entry| sum.wrapping_add(of(entry)))
             };
             for total in &report.total {
-                prop_assert_eq!(total.count, sum(|e| e.count, &total.crossing));
-                prop_assert_eq!(total.bytes, sum(|e| e.bytes, &total.crossing));
-                prop_assert_eq!(total.model_price_ps, sum(|e| e.model_price_ps, &total.crossing));
-                prop_assert_eq!(total.model_waited_ps, sum(|e| e.model_waited_ps, &total.crossing));
+                prop_assert_eq!(total.count, sum(|e| e.count, &total.transaction));
+                prop_assert_eq!(total.bytes, sum(|e| e.bytes, &total.transaction));
+                prop_assert_eq!(total.model_price_ps, sum(|e| e.model_price_ps, &total.transaction));
+                prop_assert_eq!(total.model_waited_ps, sum(|e| e.model_waited_ps, &total.transaction));
             }
-            prop_assert!(all.iter().all(|entry| report.total.iter().any(|t| t.crossing == entry.crossing)));
+            prop_assert!(all.iter().all(|entry| report.total.iter().any(|t| t.transaction == entry.transaction)));
             prop_assert_eq!(Report::from_json("r", &report.to_json()).unwrap(), report);
         }
     }

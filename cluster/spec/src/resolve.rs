@@ -7,7 +7,7 @@ use std::{
 };
 
 use niclab_abi::{config::FEATURE_RINGS, rings::RING_STATION};
-use niclab_model::fabric::ethernet::mac_of_station;
+use niclab_model::fabric::ethernet::mac_of_endpoint;
 
 use crate::{
     AcceleratorChoice, BootChoice, ClusterFile, ClusterName, DeviceFaults, Faults, Forwarding, Framing,
@@ -192,7 +192,7 @@ impl Node {
     /// The Ethernet address of the card's own interface.
     #[must_use]
     pub fn nic_mac(&self) -> Option<MacAddress> {
-        self.has_nic_interface().then(|| MacAddress(mac_of_station(self.rank, RING_STATION)))
+        self.has_nic_interface().then(|| MacAddress(mac_of_endpoint(self.rank, RING_STATION)))
     }
 
     /// The host name of the card's own interface in `/etc/hosts`: the node's name and the model's.
@@ -647,7 +647,7 @@ mod tests {
         match resolve(text) {
             Err(SpecError::Invalid(problems)) => {
                 let first = &problems[0];
-                (first.place.as_ref().map_or(0, |p| p.line), first.key.clone(), first.to_string())
+                (first.location.as_ref().map_or(0, |p| p.line), first.key.clone(), first.to_string())
             }
             other => panic!("expected a problem, got {other:?}"),
         }

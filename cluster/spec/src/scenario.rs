@@ -448,7 +448,7 @@ mod tests {
         match Source::from_text("s.toml", text).scenario() {
             Err(SpecError::Invalid(problems)) => {
                 let first = &problems[0];
-                (first.place.as_ref().map_or(0, |place| place.line), first.to_string())
+                (first.location.as_ref().map_or(0, |location| location.line), first.to_string())
             }
             other => panic!("expected a problem of\n{text}\ngot {other:?}"),
         }

@@ -40,14 +40,14 @@ pub struct SimConfig {
     /// The messages that the nodes send.
     pub workload: Workload,
     /// Programs that are loaded into all cards during the run, in this order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hand_overs: Vec<SimHandOver>,
+    #[serde(rename = "hand_overs", default, skip_serializing_if = "Vec::is_empty")]
+    pub firmware_reloads: Vec<SimFirmwareReload>,
 }
 
 /// A program that is loaded into all cards during the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SimHandOver {
+pub struct SimFirmwareReload {
     /// Model time at which the load begins, in picoseconds from the start of the measured part. A load waits until the
     /// previous one is complete.
     pub model_time_ps: u64,
@@ -133,7 +133,7 @@ impl SimConfig {
             framing: cluster.framing,
             nodes: cluster.nodes.iter().map(node).collect(),
             workload: workload.clone(),
-            hand_overs: Vec::new(),
+            firmware_reloads: Vec::new(),
         }
     }
 
@@ -195,7 +195,7 @@ impl SimConfig {
         let promises = self.nodes.iter().map(|node| node.nic.promises());
         let programs = self.nodes.first().and_then(|node| node.nic.model.descriptor().programs.as_ref());
         // An invalid image is refused when it is loaded.
-        let images = self.hand_overs.iter().filter_map(|it| (programs?.promises)(&it.image).ok());
+        let images = self.firmware_reloads.iter().filter_map(|it| (programs?.promises)(&it.image).ok());
         promises
             .chain(images)
             .reduce(Promises::and)

@@ -12,7 +12,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use crate::{Place, Problem, SpecError, renamed};
+use crate::{FileLocation, Problem, SpecError, renamed};
 
 /// A file's name and text, and the values that command-line options replaced.
 ///
@@ -81,7 +81,10 @@ impl Source {
             warnings.extend(renamed::warning(&renamed::KEYS, key).map(|warning| (offset, warning)));
         });
         warnings.sort_unstable();
-        warnings.into_iter().map(|(offset, warning)| format!("{}: {warning}", self.place(offset))).collect()
+        warnings
+            .into_iter()
+            .map(|(offset, warning)| format!("{}: {warning}", self.location(offset)))
+            .collect()
     }
 
     /// A problem with the value at `path` (as in `node[1].memory_mib`). Its location is that of the key or, if the key
@@ -89,11 +92,11 @@ impl Source {
     #[must_use]
     pub fn problem(&self, path: &str, what: impl Into<String>, remedy: impl Into<String>) -> Problem {
         if let Some(flag) = self.flags.get(path) {
-            return Problem { place: None, key: flag.clone(), what: what.into(), remedy: remedy.into() };
+            return Problem { location: None, key: flag.clone(), what: what.into(), remedy: remedy.into() };
         }
         let path = if self.table.is_empty() { path.to_owned() } else { format!("{}.{path}", self.table) };
         Problem {
-            place: self.offset_of(&path).map(|offset| self.place(offset)),
+            location: self.offset_of(&path).map(|offset| self.location(offset)),
             key: path,
             what: what.into(),
             remedy: remedy.into(),
@@ -120,13 +123,13 @@ impl Source {
             }
             _ => "correct the value; `niclab schema` describes every key".to_owned(),
         };
-        Problem { place: offset.map(|offset| self.place(offset)), key, what, remedy }
+        Problem { location: offset.map(|offset| self.location(offset)), key, what, remedy }
     }
 
-    fn place(&self, offset: usize) -> Place {
+    fn location(&self, offset: usize) -> FileLocation {
         let before = self.text.get(..offset).unwrap_or(&self.text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Place {
+        FileLocation {
             file: self.name.clone(),
             line: before.matches('\n').count() + 1,
             column: before.get(line_start..).map_or(0, |line| line.chars().count()) + 1,
@@ -223,8 +226,8 @@ mod tests {
     const TEXT: &str = "nodes = 2\n\n[[node]]\nname = \"a\"\n\n[[node]]\nname = \"b\"\n\
                         memory_mib = 7\n\n[nic.ultra]\nx = { y = [1, 2] }\n";
 
-    fn place_of(path: &str) -> Option<(usize, usize)> {
-        Source::from_text("t", TEXT).problem(path, "", "").place.map(|p| (p.line, p.column))
+    fn location_of(path: &str) -> Option<(usize, usize)> {
+        Source::from_text("t", TEXT).problem(path, "", "").location.map(|p| (p.line, p.column))
     }
 
     #[test]
@@ -240,9 +243,9 @@ mod tests {
 
     #[test]
     fn every_kind_of_key_is_found() {
-        assert_eq!(place_of("nodes"), Some((1, 1)));
-        assert_eq!(place_of("node[1].memory_mib"), Some((8, 1)));
-        assert_eq!(place_of("nic.ultra.x.y"), Some((11, 7)));
+        assert_eq!(location_of("nodes"), Some((1, 1)));
+        assert_eq!(location_of("node[1].memory_mib"), Some((8, 1)));
+        assert_eq!(location_of("nic.ultra.x.y"), Some((11, 7)));
     }
 
     #[test]
@@ -266,8 +269,8 @@ mod tests {
 
     #[test]
     fn missing_key_is_located_at_its_table() {
-        assert_eq!(place_of("node[1].vcpus").map(|p| p.0), Some(6));
-        assert_eq!(place_of("link"), None);
+        assert_eq!(location_of("node[1].vcpus").map(|p| p.0), Some(6));
+        assert_eq!(location_of("link"), None);
     }
 
     #[test]
@@ -284,6 +287,6 @@ mod tests {
         let mut source = Source::from_text("t", TEXT);
         source.set_by_flag("nodes", "--nodes");
         let problem = source.problem("nodes", "no", "yes");
-        assert_eq!((problem.place, problem.key.as_str()), (None, "--nodes"));
+        assert_eq!((problem.location, problem.key.as_str()), (None, "--nodes"));
     }
 }

@@ -688,7 +688,11 @@ mod tests {
         ] {
             let found = problems(nodes, text);
             let [problem] = found.as_slice() else { panic!("{text}: {found:?}") };
-            assert_eq!((problem.place.as_ref().unwrap().line, problem.key.as_str()), (line, key), "{text}");
+            assert_eq!(
+                (problem.location.as_ref().unwrap().line, problem.key.as_str()),
+                (line, key),
+                "{text}"
+            );
             assert!(problem.to_string().contains(part), "{problem}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, sync::mpsc::Sender, time::Duration};
 
-use niclab_images::Place;
+use niclab_images::SourceLocation;
 use thiserror::Error;
 
 use crate::{
@@ -222,7 +222,7 @@ pub struct KernelPanic {
     /// The kernel's first line: of the oops if one led to the panic, else of the panic.
     pub reason: String,
     /// Where in the user's own driver the kernel was, innermost first.
-    pub places: Vec<Place>,
+    pub locations: Vec<SourceLocation>,
     /// The report on the console, with its call trace.
     pub text: String,
 }
@@ -230,10 +230,10 @@ pub struct KernelPanic {
 impl fmt::Display for KernelPanic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the kernel of {} panicked: {}", self.node, self.reason)?;
-        if !self.places.is_empty() {
+        if !self.locations.is_empty() {
             write!(f, "\n in your driver")?;
         }
-        self.places.iter().try_for_each(|place| write!(f, "\n  {place}"))?;
+        self.locations.iter().try_for_each(|location| write!(f, "\n  {location}"))?;
         write!(f, "\n console of {}:", self.node)?;
         self.text.lines().try_for_each(|line| write!(f, "\n  {line}"))
     }

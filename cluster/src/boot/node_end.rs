@@ -45,7 +45,7 @@ mod tests {
         let panic = KernelPanic {
             node: node.clone(),
             reason: "Oops: 0002".into(),
-            places: Vec::new(),
+            locations: Vec::new(),
             text: console.clone(),
         };
         let end = |failure: &Failure| NodeEnd::of(failure).map(|end| (end.reason, end.details));

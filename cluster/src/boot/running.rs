@@ -611,8 +611,8 @@ fn kernel_panic(node: &NodePlan) -> Option<KernelPanic> {
     let Panic { reason, text } = panic::panic_of(&tail(&node.console, usize::MAX))?;
     let own = node.driver.as_ref().zip(Cache::locate().ok());
     let places =
-        own.map_or_else(Vec::new, |(driver, cache)| niclab_images::places(&cache, &driver.module, &text));
-    Some(KernelPanic { node: node.name.clone(), reason, places, text })
+        own.map_or_else(Vec::new, |(driver, cache)| niclab_images::locations(&cache, &driver.module, &text));
+    Some(KernelPanic { node: node.name.clone(), reason, locations: places, text })
 }
 
 fn remove(folder: ClusterFolder) {

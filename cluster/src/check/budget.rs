@@ -220,17 +220,17 @@ pub fn in_ledger(what: &str, ledger: &[LedgerEntry]) -> u64 {
 }
 
 fn ledger_parts(what: &str, whose: &str, ledger: &[LedgerEntry]) -> Vec<Part> {
-    let is_dma = |entry: &LedgerEntry| DMA.contains(&entry.crossing.as_str());
-    let is_bus = |entry: &LedgerEntry| is_dma(entry) || OTHERS.contains(&entry.crossing.as_str());
+    let is_dma = |entry: &LedgerEntry| DMA.contains(&entry.transaction.as_str());
+    let is_bus = |entry: &LedgerEntry| is_dma(entry) || OTHERS.contains(&entry.transaction.as_str());
     let part = |entry: &LedgerEntry| match what {
         "dma_operations" => is_dma(entry).then_some(entry.count),
         "dma_bytes" => is_dma(entry).then_some(entry.bytes),
         "crossings" => is_bus(entry).then_some(entry.count),
         "crossing_bytes" => is_bus(entry).then_some(entry.bytes),
-        kind => (entry.crossing == kind).then_some(entry.count),
+        kind => (entry.transaction == kind).then_some(entry.count),
     };
     let parts =
-        ledger.iter().filter_map(|entry| Some((format!("{whose}, {}", entry.crossing), part(entry)?)));
+        ledger.iter().filter_map(|entry| Some((format!("{whose}, {}", entry.transaction), part(entry)?)));
     parts.collect()
 }
 
@@ -323,7 +323,7 @@ fn latencies(histogram: &Histogram) -> String {
 /// Price and waiting time of each kind, in picoseconds.
 fn prices(ledger: &[LedgerEntry]) -> String {
     let mut prices: Vec<String> = (ledger.iter().filter(|entry| entry.count > 0))
-        .map(|entry| format!("{} {} + {}", entry.crossing, entry.model_price_ps, entry.model_waited_ps))
+        .map(|entry| format!("{} {} + {}", entry.transaction, entry.model_price_ps, entry.model_waited_ps))
         .collect();
     prices.sort();
     prices.join(", ")
@@ -331,7 +331,7 @@ fn prices(ledger: &[LedgerEntry]) -> String {
 
 fn counts(ledger: &[LedgerEntry]) -> String {
     let mut counts: Vec<String> = (ledger.iter().filter(|entry| entry.count > 0))
-        .map(|entry| format!("{} {}", entry.crossing, entry.count))
+        .map(|entry| format!("{} {}", entry.transaction, entry.count))
         .collect();
     counts.sort();
     counts.join(", ")
@@ -346,8 +346,8 @@ mod tests {
 
     use super::*;
 
-    fn entry(crossing: &str, count: u64, bytes: u64) -> LedgerEntry {
-        LedgerEntry { crossing: crossing.to_owned(), count, bytes, ..LedgerEntry::default() }
+    fn entry(transaction: &str, count: u64, bytes: u64) -> LedgerEntry {
+        LedgerEntry { transaction: transaction.to_owned(), count, bytes, ..LedgerEntry::default() }
     }
 
     fn node(name: &str, interrupts: u64) -> NodeFigures {
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn crossings_of_peripherals_count_as_their_nodes() {
+    fn transactions_of_peripherals_count_as_their_nodes() {
         for (budget, held) in [
             ("what = 'crossings'\nexact = 512", true),
             ("what = 'crossings'\nnode = 'node0'\nexact = 250", true),
@@ -487,9 +487,9 @@ mod tests {
         let mut other = with_peripheral();
         other.nodes[1].peripherals[0].ledger[0].model_price_ps += 1;
         assert_eq!(broken(&one, &other), ["model time by crossing of node1 io-card"]);
-        let crossings = ["crossings of node1 io-card", "model time by crossing of node1 io-card"];
-        assert_eq!(broken(&one, &report()), crossings);
-        assert_eq!(broken(&report(), &one), crossings);
+        let broken_by_peripheral = ["crossings of node1 io-card", "model time by crossing of node1 io-card"];
+        assert_eq!(broken(&one, &report()), broken_by_peripheral);
+        assert_eq!(broken(&report(), &one), broken_by_peripheral);
     }
 
     #[test]

@@ -38,20 +38,20 @@ const INVALID_VALUE: usize = 6;
 const RANDOM_SEEDS: u64 = 2;
 
 /// Cases that run again with a debug kernel, which is slower: those that lead a driver to different code.
-const ON_DEBUG_KERNEL: [Kind; 8] = [
-    Kind::Plain,
-    Kind::Rebind,
-    Kind::Kill,
-    Kind::Fault(BAD_STATUS),
-    Kind::Fault(INVALID_VALUE),
-    Kind::Adversarial,
-    Kind::Reload,
-    Kind::Combined,
+const ON_DEBUG_KERNEL: [CaseKind; 8] = [
+    CaseKind::Plain,
+    CaseKind::Rebind,
+    CaseKind::Kill,
+    CaseKind::Fault(BAD_STATUS),
+    CaseKind::Fault(INVALID_VALUE),
+    CaseKind::Adversarial,
+    CaseKind::Reload,
+    CaseKind::Combined,
 ];
 
 /// What a case does to the driver while the command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CaseKind {
     /// Nothing.
     Plain,
     /// The device behaves adversarially: as the manual allows, but real hardware seldom does.
@@ -70,7 +70,7 @@ pub enum Kind {
     Reboot,
 }
 
-impl Kind {
+impl CaseKind {
     /// All kinds, in the order of a run: those that find bugs soonest come first.
     pub fn all() -> impl Iterator<Item = Self> {
         let faults = (0..FAULTS.len()).map(Self::Fault);
@@ -154,7 +154,7 @@ pub fn several_faults(mut is_included: impl FnMut() -> bool) -> DeviceFaults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     /// What the case does.
-    pub kind: Kind,
+    pub kind: CaseKind,
     /// The random seed.
     pub seed: u64,
     /// Whether the guests run the debug kernel, while the cluster's own kernel is another.
@@ -165,7 +165,7 @@ pub struct Case {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choice {
     /// Only this kind.
-    pub only: Option<Kind>,
+    pub only: Option<CaseKind>,
     /// The first seed.
     pub from: u64,
     /// The number of seeds of each kind whose events depend on the seed, or of the only kind.
@@ -178,14 +178,14 @@ impl Choice {
     /// The cases: all kinds, or one, with seeds from `from` on.
     #[must_use]
     pub fn cases(self) -> Vec<Case> {
-        let of = |kind: Kind, count: u64, on_debug_kernel: bool| {
+        let of = |kind: CaseKind, count: u64, on_debug_kernel: bool| {
             let seeds = self.from..self.from.saturating_add(count);
             seeds.map(move |seed| Case { kind, seed, on_debug_kernel })
         };
         if let Some(kind) = self.only {
             return of(kind, self.seeds.unwrap_or(1), false).collect();
         }
-        let usual = Kind::all().flat_map(|kind| of(kind, kind.seeds(self.seeds), false));
+        let usual = CaseKind::all().flat_map(|kind| of(kind, kind.seeds(self.seeds), false));
         let watched =
             ON_DEBUG_KERNEL.into_iter().filter(|_| self.with_debug_kernel).flat_map(|kind| of(kind, 1, true));
         usual.chain(watched).collect()
@@ -195,7 +195,7 @@ impl Choice {
 /// Seeds of adversarial devices in a default run.
 pub const DEFAULT_SEEDS: u64 = 8;
 
-impl Serialize for Kind {
+impl Serialize for CaseKind {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.name())
     }
@@ -207,12 +207,12 @@ mod tests {
 
     #[test]
     fn case_names_are_unique_and_find_their_case() {
-        let names: Vec<String> = Kind::all().map(Kind::name).collect();
+        let names: Vec<String> = CaseKind::all().map(CaseKind::name).collect();
         for (number, name) in names.iter().enumerate() {
             assert!(!names[..number].contains(name), "{name}");
-            assert_eq!(Kind::named(name).map(Kind::name).as_ref(), Some(name));
+            assert_eq!(CaseKind::named(name).map(CaseKind::name).as_ref(), Some(name));
         }
-        assert_eq!(Kind::named("no-such"), None);
+        assert_eq!(CaseKind::named("no-such"), None);
     }
 
     #[test]
@@ -235,10 +235,10 @@ mod tests {
     fn default_run_has_all_kinds_and_one_kind_the_given_seeds() {
         let choice = Choice { from: 1, ..Choice::default() };
         let default = choice.cases();
-        for kind in Kind::all() {
+        for kind in CaseKind::all() {
             assert!(default.contains(&Case { kind, seed: 1, on_debug_kernel: false }), "{kind:?}");
         }
-        let adversarial = default.iter().filter(|case| case.kind == Kind::Adversarial).count();
+        let adversarial = default.iter().filter(|case| case.kind == CaseKind::Adversarial).count();
         assert_eq!(adversarial as u64, DEFAULT_SEEDS);
         let watched = Choice { with_debug_kernel: true, ..choice }.cases();
         assert_eq!(watched[..default.len()], default);
@@ -251,10 +251,17 @@ mod tests {
             let cases = Choice { only: Some(only), from: 7, seeds, with_debug_kernel: true }.cases();
             cases.iter().map(|case| case.seed).collect::<Vec<_>>()
         };
-        assert_eq!((seeds(Kind::Reboot, None), seeds(Kind::Plain, Some(3))), (vec![7], vec![7, 8, 9]));
+        assert_eq!(
+            (seeds(CaseKind::Reboot, None), seeds(CaseKind::Plain, Some(3))),
+            (vec![7], vec![7, 8, 9])
+        );
         let asked = Choice { seeds: Some(3), ..choice }.cases();
         let count = |kind| asked.iter().filter(|case| case.kind == kind).count();
-        let sampled = [Kind::Adversarial, Kind::Kill, Kind::Rebind, Kind::Combined].map(count);
-        assert_eq!((sampled, [Kind::Plain, Kind::Reload, Kind::Reboot].map(count)), ([3; 4], [1; 3]));
+        let sampled =
+            [CaseKind::Adversarial, CaseKind::Kill, CaseKind::Rebind, CaseKind::Combined].map(count);
+        assert_eq!(
+            (sampled, [CaseKind::Plain, CaseKind::Reload, CaseKind::Reboot].map(count)),
+            ([3; 4], [1; 3])
+        );
     }
 }

@@ -8,7 +8,7 @@ use niclab_random::Random;
 use niclab_spec::DeviceFaults;
 
 use super::{
-    case::{self, Case, Kind},
+    case::{self, Case, CaseKind},
     laboratory::{Laboratory, Program, TRAFFIC_INTERVAL, Trouble},
     traffic::Moment,
 };
@@ -73,16 +73,16 @@ impl<'l, 'r, 'c> Conduct<'l, 'r, 'c> {
     }
 
     /// Runs the case. Returns what it did, even if it failed.
-    pub fn carry_out(mut self, kind: Kind) -> (Did, Result<(), Trouble>) {
+    pub fn carry_out(mut self, kind: CaseKind) -> (Did, Result<(), Trouble>) {
         let result = match kind {
-            Kind::Plain | Kind::Adversarial => self.must_succeed(),
-            Kind::Kill => self.kill(),
-            Kind::Rebind => self.rebind(),
-            Kind::Reload => self.reload(),
-            Kind::Fault(number) if kind.is_believed() => self.invalid_values(number),
-            Kind::Fault(number) => self.fault(number),
-            Kind::Combined => self.combined(),
-            Kind::Reboot => self.reboot(),
+            CaseKind::Plain | CaseKind::Adversarial => self.must_succeed(),
+            CaseKind::Kill => self.kill(),
+            CaseKind::Rebind => self.rebind(),
+            CaseKind::Reload => self.reload(),
+            CaseKind::Fault(number) if kind.is_believed() => self.invalid_values(number),
+            CaseKind::Fault(number) => self.fault(number),
+            CaseKind::Combined => self.combined(),
+            CaseKind::Reboot => self.reboot(),
         };
         (self.did, result)
     }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 use super::{
-    case::{self, Kind},
+    case::{self, CaseKind},
     traffic::{Moment, Traffic},
     verdict::Named,
 };
@@ -106,7 +106,7 @@ fn add(sums: &mut BTreeMap<String, u64>, counts: BTreeMap<String, u64>) {
 impl Activity {
     /// Why a case with these counts exercised nothing, if that is so.
     #[must_use]
-    pub fn not_exercised(&self, kind: Kind, moments: &[Moment]) -> Option<String> {
+    pub fn not_exercised(&self, kind: CaseKind, moments: &[Moment]) -> Option<String> {
         if self.traffic.is_none() {
             return Some(
                 "the cards transferred no message and raised no event: does the command use the driver?"
@@ -120,7 +120,7 @@ impl Activity {
                 first.what
             ));
         }
-        let Kind::Fault(number) = kind else { return None };
+        let CaseKind::Fault(number) = kind else { return None };
         let key = case::fault_key(number);
         let count = self.faults.get(key).copied().unwrap_or(0);
         (count == 0).then(|| format!("the fault `{key}` never happened: the card had no opportunity for it"))
@@ -198,20 +198,20 @@ mod tests {
     #[test]
     fn case_without_traffic_before_any_moment_is_not_exercised() {
         let idle = Activity::default();
-        assert!(idle.not_exercised(Kind::Plain, &[]).is_some_and(|why| why.contains("no message")));
+        assert!(idle.not_exercised(CaseKind::Plain, &[]).is_some_and(|why| why.contains("no message")));
         let traffic = Traffic { messages_sent: 5, ..Traffic::default() };
         let busy = Activity { traffic, ..Activity::default() };
-        assert_eq!(busy.not_exercised(Kind::Plain, &[]), None);
-        let before_any = busy.not_exercised(Kind::Rebind, &[moment(0), moment(0)]);
+        assert_eq!(busy.not_exercised(CaseKind::Plain, &[]), None);
+        let before_any = busy.not_exercised(CaseKind::Rebind, &[moment(0), moment(0)]);
         assert!(before_any.is_some_and(|why| why.ends_with("any unbind")));
-        assert_eq!(busy.not_exercised(Kind::Rebind, &[moment(0), moment(1)]), None);
+        assert_eq!(busy.not_exercised(CaseKind::Rebind, &[moment(0), moment(1)]), None);
     }
 
     #[test]
     fn fault_that_never_happened_is_not_exercised() {
         let traffic = Traffic { messages_sent: 5, ..Traffic::default() };
         let mut busy = Activity { traffic, ..Activity::default() };
-        let kind = Kind::named("stale").unwrap();
+        let kind = CaseKind::named("stale").unwrap();
         assert!(busy.not_exercised(kind, &[]).is_some_and(|why| why.contains("`stale`")));
         busy.faults.insert("stale".to_owned(), 1);
         assert_eq!(busy.not_exercised(kind, &[]), None);

@@ -33,7 +33,7 @@ use niclab_images::Cache;
 use niclab_spec::{Cluster, ClusterName, GuestKernel, RuleChecking};
 
 use self::{
-    case::{Case, Kind},
+    case::{Case, CaseKind},
     conduct::{Conduct, Did},
     laboratory::{Laboratory, OURS, Trouble},
     series::Series,
@@ -89,7 +89,7 @@ impl Commands {
         Self { usual: command.clone(), adversarial: command }
     }
 
-    fn of(&self, kind: Kind) -> &[String] {
+    fn of(&self, kind: CaseKind) -> &[String] {
         if kind.is_adversarial() { &self.adversarial } else { &self.usual }
     }
 }
@@ -116,7 +116,7 @@ pub struct Request<'a> {
 
 /// The number of these cases, from the first on, that may share one boot.
 fn in_one_boot(cases: &[Case]) -> Option<usize> {
-    let first = cases.first().filter(|first| first.kind == Kind::Adversarial)?;
+    let first = cases.first().filter(|first| first.kind == CaseKind::Adversarial)?;
     let is_alike = |case: &&Case| (case.kind, case.on_debug_kernel) == (first.kind, first.on_debug_kernel);
     Some(cases.iter().take_while(is_alike).count())
 }
@@ -236,7 +236,7 @@ impl Booted {
         if case.on_debug_kernel {
             cluster.set_kernel(GuestKernel::Debug);
         }
-        if case.kind == Kind::Reboot {
+        if case.kind == CaseKind::Reboot {
             // With extra arguments for QEMU the plan passes a kernel, so that the guest can boot again. A guest that
             // resets itself still ends its QEMU, until the case allows the reset.
             cluster.qemu_args.extend(["-action", "reboot=shutdown"].map(str::to_owned));
@@ -391,7 +391,7 @@ fn of_failure(failure: Failure, has_own: bool) -> Failed {
 }
 
 fn of_panic(panic: KernelPanic) -> Named {
-    let KernelPanic { node, reason, places, text } = panic;
+    let KernelPanic { node, reason, locations: places, text } = panic;
     Named::Panic { node, reason, places: places.iter().map(ToString::to_string).collect(), said: text }
 }
 
@@ -410,7 +410,7 @@ mod tests {
         let panic = |node: &str| KernelPanic {
             node: node.to_owned(),
             reason: "Oops: 0002 [#1] SMP".to_owned(),
-            places: Vec::new(),
+            locations: Vec::new(),
             text: console.clone(),
         };
         let panicked = || Failure::Panicked(vec![panic("node0"), panic("node1")]);
@@ -432,7 +432,7 @@ mod tests {
         let cases = choice.cases();
         assert_eq!(in_one_boot(&cases), None, "{:?}", cases[0]);
         let adversarial = |on_debug_kernel| {
-            move |case: &Case| (case.kind, case.on_debug_kernel) == (Kind::Adversarial, on_debug_kernel)
+            move |case: &Case| (case.kind, case.on_debug_kernel) == (CaseKind::Adversarial, on_debug_kernel)
         };
         let first = |on_debug_kernel| cases.iter().position(adversarial(on_debug_kernel)).unwrap();
         assert_eq!(in_one_boot(&cases[first(false)..]), Some(case::DEFAULT_SEEDS as usize));
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_case_is_passed_failed_or_neither() {
-        let case = Case { kind: Kind::Plain, seed: 7, on_debug_kernel: false };
+        let case = Case { kind: CaseKind::Plain, seed: 7, on_debug_kernel: false };
         let of = |found: Found| found.verdict(case, Duration::from_secs(1), "again".into());
         assert!(of(Found { note: Some("n".into()), ..Found::default() }).passed);
         let hang = Named::Hang { what: "x".into() };

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 use serde::Serialize;
 
 use super::{
-    case::Kind,
+    case::CaseKind,
     traffic::{Moment, Traffic},
 };
 
@@ -149,7 +149,7 @@ impl Named {
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
     /// The case.
-    pub case: Kind,
+    pub case: CaseKind,
     /// The random seed.
     pub seed: u64,
     /// Whether this case ran on a debug kernel, although the other cases ran on the cluster's own kernel.

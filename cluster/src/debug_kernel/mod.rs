@@ -119,13 +119,13 @@ fn place(finding: &mut KernelFinding, drivers: &[Option<&DriverModule>]) {
             .split([' ', '\t'])
             .find(|word| word.contains("+0x"))
             .and_then(|frame| Some(frame.split_once("+0x")?.0.to_owned()));
-        let places =
-            Cache::locate().map_or_else(|_| Vec::new(), |cache| niclab_images::places(&cache, driver, line));
+        let locations = Cache::locate()
+            .map_or_else(|_| Vec::new(), |cache| niclab_images::locations(&cache, driver, line));
         // An inlined function of the kernel's headers is called by a line of the driver, which is more useful.
-        let is_drivers = |place: &&niclab_images::Place| !place.at.starts_with(KERNEL_HEADERS);
-        let Some(place) = places.iter().find(is_drivers).or_else(|| places.first()) else { return };
-        finding.function = Some(place.function.clone());
-        let (file, number) = place.at.rsplit_once(':').unwrap_or((&place.at, ""));
+        let is_drivers = |location: &&niclab_images::SourceLocation| !location.at.starts_with(KERNEL_HEADERS);
+        let Some(location) = locations.iter().find(is_drivers).or_else(|| locations.first()) else { return };
+        finding.function = Some(location.function.clone());
+        let (file, number) = location.at.rsplit_once(':').unwrap_or((&location.at, ""));
         finding.file = Some(file.to_owned());
         finding.line = number.parse().ok();
         return;

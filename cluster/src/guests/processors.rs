@@ -100,7 +100,7 @@ fn text(processor: &Processor, stack: &[u64], module: Option<&LoadedModule>) -> 
         return format!("in user space at {instruction:#x}");
     }
     let innermost = |address, is_return| {
-        let places = module.map(|module| module.places(address, is_return));
+        let places = module.map(|module| module.locations(address, is_return));
         places.and_then(|places| places.into_iter().next())
     };
     if let Some(place) = innermost(instruction, false) {

@@ -14,7 +14,7 @@ pub struct NoKvm(String);
 /// An accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum AcceleratorKind {
     /// The processor runs the guest directly.
     Kvm,
     /// QEMU translates the guest's code.
@@ -25,7 +25,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accelerator {
     /// Which.
-    pub kind: Kind,
+    pub kind: AcceleratorKind,
     /// The reason, in words.
     pub reason: String,
 }
@@ -45,15 +45,17 @@ impl Accelerator {
 
     fn choose_from(choice: AcceleratorChoice, device: &Path, cpuinfo: &str) -> Result<Self, NoKvm> {
         if choice == AcceleratorChoice::Tcg {
-            return Ok(Self { kind: Kind::Tcg, reason: "chosen by the user".to_owned() });
+            return Ok(Self { kind: AcceleratorKind::Tcg, reason: "chosen by the user".to_owned() });
         }
         match (kvm_obstacle(device, cpuinfo), choice) {
             (None, _) => Ok(Self {
-                kind: Kind::Kvm,
+                kind: AcceleratorKind::Kvm,
                 reason: format!("{} can be opened, and the processor has vmx or svm", device.display()),
             }),
             (Some(obstacle), AcceleratorChoice::Kvm) => Err(NoKvm(obstacle)),
-            (Some(obstacle), _) => Ok(Self { kind: Kind::Tcg, reason: format!("no KVM: {obstacle}") }),
+            (Some(obstacle), _) => {
+                Ok(Self { kind: AcceleratorKind::Tcg, reason: format!("no KVM: {obstacle}") })
+            }
         }
     }
 
@@ -61,8 +63,8 @@ impl Accelerator {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self.kind {
-            Kind::Kvm => "kvm",
-            Kind::Tcg => "tcg",
+            AcceleratorKind::Kvm => "kvm",
+            AcceleratorKind::Tcg => "tcg",
         }
     }
 }
@@ -86,7 +88,11 @@ mod tests {
     const BARE: &str = "processor : 0\nflags\t\t: fpu vmxish sse\n";
     const VMX: &str = "processor : 0\nflags\t\t: fpu vmx sse\n";
 
-    fn choose(choice: AcceleratorChoice, device: &str, cpuinfo: &str) -> Result<(Kind, String), String> {
+    fn choose(
+        choice: AcceleratorChoice,
+        device: &str,
+        cpuinfo: &str,
+    ) -> Result<(AcceleratorKind, String), String> {
         Accelerator::choose_from(choice, Path::new(device), cpuinfo)
             .map(|a| (a.kind, a.reason))
             .map_err(|e| e.to_string())
@@ -95,9 +101,9 @@ mod tests {
     #[test]
     fn kvm_needs_both_the_device_and_the_flag() {
         let kind = |device, cpuinfo| choose(AcceleratorChoice::Auto, device, cpuinfo).unwrap().0;
-        assert_eq!(kind("/dev/null", VMX), Kind::Kvm);
-        assert_eq!(kind("/dev/null", BARE), Kind::Tcg);
-        assert_eq!(kind("/dev/no-such", VMX), Kind::Tcg);
+        assert_eq!(kind("/dev/null", VMX), AcceleratorKind::Kvm);
+        assert_eq!(kind("/dev/null", BARE), AcceleratorKind::Tcg);
+        assert_eq!(kind("/dev/no-such", VMX), AcceleratorKind::Tcg);
     }
 
     #[test]
@@ -105,6 +111,6 @@ mod tests {
         assert!(choose(AcceleratorChoice::Auto, "/dev/null", BARE).unwrap().1.contains("vmx"));
         assert!(choose(AcceleratorChoice::Auto, "/dev/no-such", VMX).unwrap().1.contains("/dev/no-such"));
         assert!(choose(AcceleratorChoice::Kvm, "/dev/null", BARE).unwrap_err().contains("accelerator ="));
-        assert_eq!(choose(AcceleratorChoice::Tcg, "/dev/null", VMX).unwrap().0, Kind::Tcg);
+        assert_eq!(choose(AcceleratorChoice::Tcg, "/dev/null", VMX).unwrap().0, AcceleratorKind::Tcg);
     }
 }

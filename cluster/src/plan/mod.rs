@@ -22,7 +22,7 @@ use thiserror::Error;
 
 use self::{
     accelerator::Accelerator,
-    qemu::{Arguments, Connection, Memory},
+    qemu::{Arguments, Connection, MemorySource},
     recipe::Recipe,
     start::{Start, StartMode},
 };
@@ -300,8 +300,8 @@ fn node_plan(
         driver: None,
     };
     let (memory, connection) = match template {
-        Some(_) => (Memory::StandardInput, Connection::First),
-        None => (Memory::Own, Connection::Later),
+        Some(_) => (MemorySource::StandardInput, Connection::First),
+        None => (MemorySource::Own, Connection::Later),
     };
     let mut args = Arguments::default();
     args.pair("-name", format!("{}/{}", inputs.name, node.name));
@@ -405,7 +405,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::accelerator::Kind;
+    use crate::plan::accelerator::AcceleratorKind;
 
     /// The plan of nodes that boot.
     fn plan_of(file: &str, share: Option<&str>, root_disk: Option<&str>) -> Plan {
@@ -433,7 +433,7 @@ mod tests {
             drivers: &vec![None; cluster.nodes.len()],
             device: Path::new("/t/niclab-device"),
             folder: Path::new("/r,un/c"),
-            accelerator: &Accelerator { kind: Kind::Tcg, reason: String::new() },
+            accelerator: &Accelerator { kind: AcceleratorKind::Tcg, reason: String::new() },
             share: share.map(Path::new),
             start: &Start { way, obstacle: None },
             cache: &Cache::at(Path::new("/cache")).unwrap(),

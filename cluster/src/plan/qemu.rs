@@ -10,7 +10,7 @@ use niclab_images::Images;
 use niclab_spec::{LinkConfig, Node, pci};
 use serde_json::{Value, json};
 
-use super::accelerator::{Accelerator, Kind};
+use super::accelerator::{Accelerator, AcceleratorKind};
 use super::{PlanError, double_commas, escaped, text};
 
 /// QEMU's name of each guest's Ethernet function.
@@ -53,7 +53,7 @@ const TMPFS_MEMORY_MIB: u32 = 160;
 
 /// The source of the guest's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
+pub enum MemorySource {
     /// QEMU allocates it.
     Own,
     /// QEMU's standard input: a file without a name, which the launcher made. QEMU excludes memory from the saved state
@@ -103,9 +103,9 @@ impl Arguments {
         self.pair("-m", format!("{}M", node.memory_mib));
         self.pair("-smp", node.vcpus.to_string());
         let (accelerator, cpu) = match accelerator.kind {
-            Kind::Kvm => ("kvm", "host"),
+            AcceleratorKind::Kvm => ("kvm", "host"),
             // All features of TCG, so that programs built for newer processors run.
-            Kind::Tcg => ("tcg,thread=multi", "max"),
+            AcceleratorKind::Tcg => ("tcg,thread=multi", "max"),
         };
         self.pair("-accel", accelerator);
         self.pair("-cpu", cpu);
@@ -155,12 +155,12 @@ impl Arguments {
     }
 
     /// The guest's memory.
-    pub fn memory(&mut self, mib: u32, memory: Memory) {
+    pub fn memory(&mut self, mib: u32, memory: MemorySource) {
         self.pair(
             "-object",
             match memory {
-                Memory::Own => format!("memory-backend-memfd,id=mem,size={mib}M,share=on"),
-                Memory::StandardInput => {
+                MemorySource::Own => format!("memory-backend-memfd,id=mem,size={mib}M,share=on"),
+                MemorySource::StandardInput => {
                     format!("memory-backend-file,id=mem,size={mib}M,share=on,mem-path=/proc/self/fd/0")
                 }
             },

@@ -4,7 +4,7 @@ use niclab_spec::{BootChoice, Cluster, GuestKernel};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::accelerator::{Accelerator, Kind};
+use super::accelerator::{Accelerator, AcceleratorKind};
 
 /// QEMU options that do not change the guest's machine, and whether a value follows. Restored guests get them, too.
 const HARMLESS: [(&str, bool); 9] = [
@@ -100,7 +100,7 @@ fn untried(cluster: &Cluster, accelerator: &Accelerator) -> Option<String> {
                 .to_owned(),
         );
     }
-    (accelerator.kind == Kind::Kvm)
+    (accelerator.kind == AcceleratorKind::Kvm)
         .then(|| "templates were never tested with KVM; boot = \"template\" tries it".to_owned())
 }
 
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    fn choose(file: &str, kind: Kind) -> Result<Start, NoTemplate> {
+    fn choose(file: &str, kind: AcceleratorKind) -> Result<Start, NoTemplate> {
         let source = Source::from_text("c.toml", file);
         let cluster = source.resolve(&source.cluster_file().unwrap()).unwrap();
         Start::choose(&cluster, &Accelerator { kind, reason: String::new() })
@@ -118,21 +118,23 @@ mod tests {
 
     #[test]
     fn nodes_are_restored_unless_an_obstacle_exists() {
-        let way = |file| choose(file, Kind::Tcg).unwrap().way;
+        let way = |file| choose(file, AcceleratorKind::Tcg).unwrap().way;
         assert_eq!(way(""), StartMode::Template);
         assert_eq!(way("qemu_args = [\"-action\", \"reboot=reset\", \"--s\"]"), StartMode::Template);
         assert_eq!(way("boot = \"cold\""), StartMode::Cold);
         let why = |file: &str, kind| choose(file, kind).unwrap().obstacle;
-        assert_eq!(why("boot = \"cold\"", Kind::Kvm), None, "the user chose it");
-        assert!(why("", Kind::Kvm).unwrap().contains("KVM"));
-        assert_eq!(choose("boot = \"template\"", Kind::Kvm).unwrap().way, StartMode::Template);
+        assert_eq!(why("boot = \"cold\"", AcceleratorKind::Kvm), None, "the user chose it");
+        assert!(why("", AcceleratorKind::Kvm).unwrap().contains("KVM"));
+        assert_eq!(choose("boot = \"template\"", AcceleratorKind::Kvm).unwrap().way, StartMode::Template);
         // A harmless option does not hide a later one, and its value does not count as an option.
         for args in
             ["\"-drive\", \"file=x\"", "\"-s\", \"-smp\", \"2\"", "\"-d\", \"int\", \"-device\", \"x\""]
         {
             let file = format!("qemu_args = [{args}]");
-            assert!(why(&file, Kind::Tcg).unwrap().contains("qemu_args"), "{args}");
-            let error = choose(&format!("boot = \"template\"\n{file}"), Kind::Tcg).unwrap_err().to_string();
+            assert!(why(&file, AcceleratorKind::Tcg).unwrap().contains("qemu_args"), "{args}");
+            let error = choose(&format!("boot = \"template\"\n{file}"), AcceleratorKind::Tcg)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains("boot = \"auto\""), "{error}");
         }
     }

@@ -370,7 +370,7 @@ impl Figures {
 
     fn ledger(&mut self, prefix: &str, ledger: &[LedgerEntry]) {
         for entry in ledger {
-            let name = format!("{prefix}{}", entry.crossing);
+            let name = format!("{prefix}{}", entry.transaction);
             self.count(name.clone(), entry.count);
             self.push(Section::Counts, format!("{name} bytes"), Unit::Bytes, entry.bytes);
             self.time(&format!("{name} price"), entry.model_price_ps);

@@ -23,13 +23,13 @@ pub(crate) mod samples {
     };
 
     fn entry(
-        crossing: &str,
+        transaction: &str,
         count: u64,
         bytes: u64,
         model_price_ps: u64,
         model_waited_ps: u64,
     ) -> LedgerEntry {
-        LedgerEntry { crossing: crossing.into(), count, bytes, model_price_ps, model_waited_ps }
+        LedgerEntry { transaction: transaction.into(), count, bytes, model_price_ps, model_waited_ps }
     }
 
     fn guest_time(node: &str) -> GuestTime {

@@ -374,7 +374,7 @@ fn ledger_text(nodes: &[NodeFigures], fabric: &FabricFigures, total: &[LedgerEnt
 fn ledger_row(place: &str, entry: &LedgerEntry) -> Vec<String> {
     vec![
         place.to_owned(),
-        entry.crossing.clone(),
+        entry.transaction.clone(),
         entry.count.to_string(),
         entry.bytes.to_string(),
         microseconds(entry.model_price_ps),

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use niclab_model::fabric::{Port, PortCounters};
+use niclab_model::fabric::{PortCounters, SwitchPort};
 use niclab_model::nic::Nic;
 use niclab_model::nic::Statistics;
-use niclab_model::nic::adversarial::Kind;
+use niclab_model::nic::adversarial::AdversarialKind;
 use niclab_model::nic::fault_injector::Record;
 use niclab_model::platform::histogram::Histogram;
-use niclab_model::platform::ledger::{Crossing, Ledger, Line};
+use niclab_model::platform::ledger::{Ledger, Line, Transaction};
 use niclab_spec::report::{self, FabricFigures, LedgerEntry, PeripheralFigures};
 
 /// The kinds of transactions that occurred, in the ledger's order.
 pub fn entries(ledger: &Ledger) -> Vec<LedgerEntry> {
     let lines = ledger.lines().filter(|(_, line)| line.count > 0);
-    let entry = |(crossing, line): (Crossing, Line)| LedgerEntry {
-        crossing: crossing.name().to_owned(),
+    let entry = |(transaction, line): (Transaction, Line)| LedgerEntry {
+        transaction: transaction.name().to_owned(),
         count: line.count,
         bytes: line.bytes,
         model_price_ps: line.price_ps,
@@ -49,7 +49,7 @@ pub fn histogram(histogram: &Histogram) -> report::Histogram {
 }
 
 /// The sums over the links and the switch.
-pub fn fabric<'a>(ports: impl IntoIterator<Item = &'a Port>) -> FabricFigures {
+pub fn fabric<'a>(ports: impl IntoIterator<Item = &'a SwitchPort>) -> FabricFigures {
     let (mut figures, mut ledger) = (FabricFigures::default(), Ledger::default());
     for port in ports {
         ledger.add(port.ledger());
@@ -85,7 +85,7 @@ pub fn device_faults(nic: &dyn Nic) -> (BTreeMap<String, u64>, Vec<report::Devic
 }
 
 /// What an adversarial card did within its specification, by name.
-pub fn adversarial(counts: impl Iterator<Item = (Kind, u64)>) -> BTreeMap<String, u64> {
+pub fn adversarial(counts: impl Iterator<Item = (AdversarialKind, u64)>) -> BTreeMap<String, u64> {
     named(counts.map(|(kind, count)| (kind.name(), count)))
 }
 

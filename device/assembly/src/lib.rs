@@ -9,7 +9,7 @@ use niclab_model::fabric::link::LinkConfig;
 use niclab_model::fabric::{Forwarding, Routing};
 use niclab_model::nic::fault_injector::{Fault, Rate, Rates};
 use niclab_model::nic::host_values::CardLimits;
-use niclab_model::nic::registry::{AnyNic, BuildError, Seat};
+use niclab_model::nic::registry::{AnyNic, BuildError, CardContext};
 use niclab_model::platform::profile::{
     BusPrices, HostPrices, MachineCycles, NetworkPrices, NiPrices, Passing, Price, Profile,
 };
@@ -28,7 +28,7 @@ pub fn card(
     mtu_bytes: u32,
     profile: impl Into<Arc<Profile>>,
 ) -> Result<AnyNic, BuildError> {
-    (nic.model.build)(nic.values(), Seat { node: number, nodes, mtu_bytes, profile: profile.into() })
+    (nic.model.build)(nic.values(), CardContext { node: number, nodes, mtu_bytes, profile: profile.into() })
 }
 
 /// The smallest MTU of these links.

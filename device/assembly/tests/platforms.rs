@@ -14,7 +14,7 @@ use niclab_model::models::gamma::descriptor::{MODEL, config};
 use niclab_model::models::gamma::wire::PROTOCOL;
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::nic::registry::{Seat, Values};
+use niclab_model::nic::registry::{CardContext, Values};
 use niclab_model::nic::{DescriptorQueue, Input, Nic, Output};
 use niclab_model::platform::profile::{Price, Profile, WORD_BYTES};
 use niclab_model::time::{Passage, Span, Time};
@@ -38,7 +38,7 @@ fn wire(profile: &niclab_spec::Profile, bytes: u64) -> Span {
 }
 
 /// The time of one transaction, with its latency.
-fn crossing(price: &Price, bytes: u64) -> Span {
+fn transaction(price: &Price, bytes: u64) -> Span {
     price.occupancy(bytes) + price.latency()
 }
 
@@ -48,9 +48,9 @@ fn rate_mb_per_s(price: &Price, bytes: u64) -> f64 {
 }
 
 /// A GAMMA card with these prices, whose rings are both started. Its host's descriptors and frames are in `memory`.
-fn descriptor_card(prices: &Profile, node: u16, memory: &Memory) -> Alone<Gamma> {
-    let seat = Seat { node, nodes: 2, mtu_bytes: 1_500, profile: prices.clone().into() };
-    let mut card = Alone::new(Gamma::new(config(&Values::defaults(&MODEL), seat)).unwrap());
+fn descriptor_card(prices: &Profile, node: u16, memory: &HostMemory) -> Alone<Gamma> {
+    let context = CardContext { node, nodes: 2, mtu_bytes: 1_500, profile: prices.clone().into() };
+    let mut card = Alone::new(Gamma::new(config(&Values::defaults(&MODEL), context)).unwrap());
     for (ring, first) in [(RING_TRANSMIT, 0), (RING_RECEIVE, 0x1000)] {
         let mut request = vec![0; Request::BYTES + RingStart::BYTES];
         let (head, body) = request.split_at_mut(Request::BYTES);
@@ -63,10 +63,10 @@ fn descriptor_card(prices: &Profile, node: u16, memory: &Memory) -> Alone<Gamma>
 }
 
 /// Words of memory, by address.
-type Memory = std::collections::BTreeMap<u64, u64>;
+type HostMemory = std::collections::BTreeMap<u64, u64>;
 
 /// Serves a card's reads from `memory`. Returns the frame that the card sends, if any.
-fn drain(card: &mut Alone<Gamma>, memory: &Memory) -> Option<(Passage, SharedFrame)> {
+fn drain(card: &mut Alone<Gamma>, memory: &HostMemory) -> Option<(Passage, SharedFrame)> {
     let mut sent = None;
     while let Some(output) = card.poll_output() {
         match output {
@@ -97,7 +97,7 @@ fn gamma_takes_17_and_14_microseconds_over_descriptors() {
         let kind = FRAME_DATA | FRAME_FIRST | FRAME_LAST;
         frame.extend([PROTOCOL, kind, 0, 0, 1, 0, 0, 0]);
         frame.extend([0; 16]);
-        let mut memory: Memory = [
+        let mut memory: HostMemory = [
             (0, RING_OWN | RING_FIRST | RING_LAST | (frame.len() as u64) << 32),
             (8, DATA),
             (0x1000, RING_OWN | 0x7ff << 32),
@@ -131,7 +131,7 @@ fn gamma_takes_17_and_14_microseconds_over_descriptors() {
 fn pci_read_and_write_combining_match_ultra_and_grim() {
     let (_, prices) = bundled("pci-32-33");
     let bus = &prices.bus;
-    assert_eq!(crossing(&bus.pio_read, 8).as_ps(), 500_000, "ULTRA, section 2");
+    assert_eq!(transaction(&bus.pio_read, 8).as_ps(), 500_000, "ULTRA, section 2");
     let combined = rate_mb_per_s(&bus.pio_write, 32);
     assert!((combined - 106.0).abs() < 1.0, "GRIM, section 5.2: 106 MB/s: {combined}");
     let uncombined = rate_mb_per_s(&bus.pio_write_uncombined, 32);
@@ -153,7 +153,7 @@ fn grim_short_message_takes_13_us_and_1_us_of_injection() {
         machine_ps("scan") * HALF_POLLS / 2 + machine_ps("processor_send") + machine_ps("processor_receive");
     let store = &prices.bus.pio_write_uncombined;
     let bus_ps =
-        crossing(store, MESSAGE_BYTES).as_ps() + crossing(&prices.bus.dma_write, MESSAGE_BYTES).as_ps();
+        transaction(store, MESSAGE_BYTES).as_ps() + transaction(&prices.bus.dma_write, MESSAGE_BYTES).as_ps();
     let host_ps = prices.host.send_ps + prices.host.receive_ps;
     let total_ps = host_ps + bus_ps + card_ps + wire(&profile, FRAME_BYTES).as_ps();
     assert!(total_ps.abs_diff(13_000_000) < 50_000, "GRIM, section 6.1: 13 us: {total_ps}");

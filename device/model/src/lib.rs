@@ -6,7 +6,7 @@
 //!
 //! * [`time`]: model time, integer picoseconds;
 //! * [`nic`]: the trait of every NIC model: what goes in, what comes out;
-//! * [`platform`]: host, bus and what each crossing costs: profile and ledger;
+//! * [`platform`]: host, bus and what each transaction costs: profile and ledger;
 //! * [`parts`]: what models are made of: FIFO memory, credits, regions;
 //! * [`fabric`]: links with seeded faults, and the switch;
 //! * [`conventional`]: the Ethernet function as the conventional NIC that it is, priced;

@@ -172,7 +172,7 @@ fn line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use niclab_model::models::mailbox::wire::{Header, Kind};
+    use niclab_model::models::mailbox::wire::{FrameKind, Header};
 
     use super::*;
 
@@ -183,11 +183,12 @@ mod tests {
         let message =
             |number| TraceTag { node: 2, port: 3, number, launched: Time::from_ps(1_500), bytes: 8 };
         let letter = |kind, number| Header { kind, source, target, number }.emit(&[1, 2, 3]);
-        let data = Kind::Letter { interrupt: true, acknowledge: false };
+        let data = FrameKind::Letter { interrupt: true, acknowledge: false };
         let begun = Begun { from: source, to: target, interrupt: true };
         assert_eq!(beginnings.see(&message(4), &letter(data, 4)), Some(begun));
         assert_eq!(beginnings.see(&message(4), &letter(data, 4)), None, "a retransmission");
-        let acknowledgement = Header { kind: Kind::Acknowledgement, source, target, number: 5 }.emit(&[]);
+        let acknowledgement =
+            Header { kind: FrameKind::Acknowledgement, source, target, number: 5 }.emit(&[]);
         assert_eq!(beginnings.see(&message(5), &acknowledgement), None);
         assert_eq!(beginnings.see(&message(5), &[0; 60]), None);
         assert_eq!(beginnings.see(&message(5), &letter(data, 5)), Some(begun));

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 
 use niclab_model::nic::Observed;
-use niclab_model::platform::ledger::{Ledger, Place, StageRecord};
+use niclab_model::platform::ledger::{Ledger, ResourceName, StageRecord};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Span, Time};
 use serde_json::Value;
@@ -80,7 +80,7 @@ pub struct Timeline<W: Write> {
     /// Number of peripherals among them.
     peripherals: u32,
     /// Named threads, by process and place.
-    threads: BTreeMap<(u32, Place), u32>,
+    threads: BTreeMap<(u32, ResourceName), u32>,
     flows: BTreeMap<Key, Vec<Touch>>,
     /// Open flows, oldest first.
     order: VecDeque<Key>,
@@ -119,9 +119,9 @@ impl<W: Write> Timeline<W> {
     /// # Errors Errors of the writer.
     pub fn add(&mut self, owner: Owner, stage: &StageRecord) -> io::Result<()> {
         let process = self.process(owner)?;
-        let thread = self.thread(process, stage.place)?;
+        let thread = self.thread(process, stage.resource)?;
         let line = stage.line();
-        let (name, ts) = (stage.crossing.name(), Us(stage.start.as_ps()));
+        let (name, ts) = (stage.transaction.name(), Us(stage.start.as_ps()));
         let duration = Us(stage.released.since(stage.start).as_ps());
         self.separate()?;
         write!(
@@ -224,13 +224,13 @@ impl<W: Write> Timeline<W> {
     }
 
     /// The thread of a resource, named at its first use.
-    fn thread(&mut self, process: u32, place: Place) -> io::Result<u32> {
-        if let Some(thread) = self.threads.get(&(process, place)) {
+    fn thread(&mut self, process: u32, resource: ResourceName) -> io::Result<u32> {
+        if let Some(thread) = self.threads.get(&(process, resource)) {
             return Ok(*thread);
         }
         let thread = self.threads.len() as u32 + 1;
-        self.threads.insert((process, place), thread);
-        let name = Value::from(self.place_name(place));
+        self.threads.insert((process, resource), thread);
+        let name = Value::from(self.resource_name(resource));
         self.separate()?;
         write!(
             self.out,
@@ -239,17 +239,17 @@ impl<W: Write> Timeline<W> {
         Ok(thread)
     }
 
-    fn place_name(&self, place: Place) -> String {
-        match place {
-            Place::Host => "host processor".to_owned(),
-            Place::BusInward => "bus to the NIC".to_owned(),
-            Place::BusOutward => "bus to the host".to_owned(),
-            Place::InterruptLine => "interrupt line".to_owned(),
-            Place::LocalBus => "local bus".to_owned(),
-            Place::Machine(name) => name.to_owned(),
-            Place::LinkToSwitch(node) => format!("link {} to switch", self.name(node)),
-            Place::LinkToNode(node) => format!("link switch to {}", self.name(node)),
-            Place::Switch => "switch".to_owned(),
+    fn resource_name(&self, resource: ResourceName) -> String {
+        match resource {
+            ResourceName::Host => "host processor".to_owned(),
+            ResourceName::BusInward => "bus to the NIC".to_owned(),
+            ResourceName::BusOutward => "bus to the host".to_owned(),
+            ResourceName::InterruptLine => "interrupt line".to_owned(),
+            ResourceName::LocalBus => "local bus".to_owned(),
+            ResourceName::Machine(name) => name.to_owned(),
+            ResourceName::LinkToSwitch(node) => format!("link {} to switch", self.name(node)),
+            ResourceName::LinkToNode(node) => format!("link switch to {}", self.name(node)),
+            ResourceName::Switch => "switch".to_owned(),
         }
     }
 
@@ -317,7 +317,7 @@ impl std::fmt::Display for Us {
 
 #[cfg(test)]
 mod tests {
-    use niclab_model::platform::ledger::{Cost, Crossing, Resource};
+    use niclab_model::platform::ledger::{Cost, Resource, Transaction};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -353,11 +353,11 @@ mod tests {
         let mut timeline = Timeline::new(Vec::new(), &["a".to_owned(), "b".to_owned()]).unwrap();
         let mut ledger = Ledger::default();
         ledger.record_stages(10);
-        let mut host = Resource::new(Place::Host);
+        let mut host = Resource::new(ResourceName::Host);
         for port in [1, TraceTag::ETHERNET] {
             ledger.attribute(Some(TraceTag { port, ..message(7) }));
             for _ in 0..2 {
-                ledger.charge(Crossing::HostSend, &mut host, Time::ZERO, Cost::once(0, Span::from_ps(1)));
+                ledger.charge(Transaction::HostSend, &mut host, Time::ZERO, Cost::once(0, Span::from_ps(1)));
             }
         }
         let stages = ledger.take_stages().0;
@@ -386,9 +386,9 @@ mod tests {
     fn the_file_counts_the_stages_that_the_ledger_lost() {
         let mut ledger = Ledger::default();
         ledger.record_stages(1);
-        let mut host = Resource::new(Place::Host);
+        let mut host = Resource::new(ResourceName::Host);
         for _ in 0..3 {
-            ledger.charge(Crossing::HostSend, &mut host, Time::ZERO, Cost::once(0, Span::from_ps(1)));
+            ledger.charge(Transaction::HostSend, &mut host, Time::ZERO, Cost::once(0, Span::from_ps(1)));
         }
         let all: Value = serde_json::from_str(&draw(&mut ledger)).unwrap();
         assert_eq!((&all["otherData"]["stages"], &all["otherData"]["stages_lost"]), (&1.into(), &2.into()));
@@ -399,11 +399,11 @@ mod tests {
         #[test]
         fn events_match_the_ledger_without_overlap_and_flows_connect(
             transfers in prop::collection::vec(
-                (0..Crossing::ALL.len(), 0..3_usize, 0..9_000_000_u64, 0..9_000_u64, 0..900_u64, 0..5_u64), 0..120),
+                (0..Transaction::ALL.len(), 0..3_usize, 0..9_000_000_u64, 0..9_000_u64, 0..900_u64, 0..5_u64), 0..120),
         ) {
             let mut ledger = Ledger::default();
             ledger.record_stages(1000);
-            let places = [Place::Host, Place::BusInward, Place::Machine("RX")];
+            let places = [ResourceName::Host, ResourceName::BusInward, ResourceName::Machine("RX")];
             let mut resources = places.map(Resource::new);
             let mut stages_of = BTreeMap::<u64, u64>::new();
             for (kind, place, ready, occupancy, latency, number) in transfers {
@@ -411,7 +411,7 @@ mod tests {
                 *stages_of.entry(number).or_default() += u64::from(number > 0);
                 let (occupancy, latency) = (Span::from_ps(occupancy), Span::from_ps(latency));
                 let cost = Cost { count: 2, bytes: 8, occupancy, latency };
-                ledger.charge(Crossing::ALL[kind], &mut resources[place], Time::from_ps(ready), cost);
+                ledger.charge(Transaction::ALL[kind], &mut resources[place], Time::from_ps(ready), cost);
             }
             let text = draw(&mut ledger);
             let all: Value = serde_json::from_str(&text).unwrap();
@@ -442,8 +442,8 @@ mod tests {
                     }
                 }
             }
-            for (crossing, line) in ledger.lines() {
-                let sum = sums.get(crossing.name()).copied().unwrap_or_default();
+            for (transaction, line) in ledger.lines() {
+                let sum = sums.get(transaction.name()).copied().unwrap_or_default();
                 prop_assert_eq!(sum, [line.count, line.bytes, line.price_ps, line.waited_ps]);
             }
             for track in tracks.values_mut() {

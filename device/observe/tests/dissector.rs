@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::Command;
 
 use niclab_model::models::matching::wire::{self, Link, Operation};
-use niclab_model::models::ultra::wire::{Address, FLIT_BYTES, Header, Kind};
+use niclab_model::models::ultra::wire::{Address, FLIT_BYTES, Header, PacketKind};
 use niclab_model::time::Time;
 use niclab_observe::{Capture, Fate, Heading};
 
@@ -61,9 +61,10 @@ fn dissect(capture: &Path, fields: &[&str]) -> Vec<Vec<String>> {
 fn fields_and_times_are_read_back() {
     let source = Address { node: 0, port: 3 };
     let target = Address { node: 1, port: 5 };
-    let data = Kind::Data { interrupt: true, acknowledge: false };
+    let data = PacketKind::Data { interrupt: true, acknowledge: false };
     let data = Header { target, source, kind: data, connection: 77, number: 4_000_000_000 };
-    let credit = Header { target: source, source: target, kind: Kind::Credit, connection: 9, number: 12 };
+    let credit =
+        Header { target: source, source: target, kind: PacketKind::Credit, connection: 9, number: 12 };
     let mut damaged = data.emit(&[1, 2, 3]).to_vec();
     damaged[14 + 2 * FLIT_BYTES] ^= 1;
 
@@ -98,7 +99,8 @@ fn fields_and_times_are_read_back() {
 #[test]
 fn an_unknown_protocol_is_named_by_its_number() {
     let address = Address { node: 0, port: 0 };
-    let header = Header { target: address, source: address, kind: Kind::Credit, connection: 0, number: 0 };
+    let header =
+        Header { target: address, source: address, kind: PacketKind::Credit, connection: 0, number: 0 };
     let mut frame = header.emit(&[]).to_vec();
     frame[14] = 0xfe;
     let folder = tempfile::tempdir().unwrap();
@@ -128,11 +130,11 @@ fn frames_of_a_match_card_are_read_back() {
         wire::seal(&mut frame);
         frame
     };
-    let first = emit(wire::Kind::First(header), b"");
-    let more = emit(wire::Kind::More { source_port: 3, message: 12, offset: 1_412 }, &[0xff; 1_455]);
+    let first = emit(wire::FrameKind::First(header), b"");
+    let more = emit(wire::FrameKind::More { source_port: 3, message: 12, offset: 1_412 }, &[0xff; 1_455]);
     let mut damaged = more.clone();
     damaged[900] ^= 4;
-    let acknowledgement = emit(wire::Kind::Acknowledgement, b"");
+    let acknowledgement = emit(wire::FrameKind::Acknowledgement, b"");
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("links.pcapng");

@@ -221,7 +221,7 @@ fn exchange(nodes: u32, count: u64) -> SimConfig {
             neighbours: Some(NEIGHBOURS),
             ..Workload::new(WorkloadKind::NeighbourExchange)
         },
-        hand_overs: Vec::new(),
+        firmware_reloads: Vec::new(),
     }
 }
 

@@ -126,7 +126,7 @@ impl Rounds {
             Event::Cross { .. } => 1,
             Event::Arrive { .. } => 2,
             Event::Host => 3,
-            Event::Timeout | Event::HandOver | Event::Silence => 4,
+            Event::Timeout | Event::FirmwareReload | Event::Silence => 4,
         };
         self.events.entry(node).or_default()[kind] += 1;
         self.count += 1;

@@ -6,7 +6,7 @@
 //! * [`host`]: what a program and its library do with a NIC;
 //! * [`simulation`]: nodes, network, and the loop that processes the [`queue`] of events;
 //! * [`checker`]: the checkers;
-//! * [`hand_over`]: firmware reloads of cards while they run;
+//! * [`firmware_reload`]: firmware reloads of cards while they run;
 //! * [`bound`]: the limit that ends an endless run;
 //! * [`run()`]: one simulation, from its configuration to the report that live runs share;
 //! * `part`, `threads`: partitions of the nodes, each processed by one thread;
@@ -22,8 +22,8 @@ pub mod bench;
 pub mod bound;
 pub mod checker;
 pub mod figures;
+pub mod firmware_reload;
 pub mod frames;
-pub mod hand_over;
 pub mod host;
 pub mod medium;
 pub mod observer;

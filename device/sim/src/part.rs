@@ -1,7 +1,7 @@
 //! A partition of the nodes with all its state: hosts, switch ports, events, frames in flight. A simulation has one,
 //! which several threads divide between them ([`crate::threads`]).
 
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::fabric::{Deliveries, Fabric, Transit, Transits};
 use niclab_model::time::Time;
 use niclab_workloads::{FlowId, Script};
@@ -85,7 +85,7 @@ impl Part {
         Self {
             first: 0,
             nodes,
-            queue: Queue::new(fabric.shortest_way()),
+            queue: Queue::new(fabric.min_latency()),
             fabric,
             flights: Slab::default(),
             checker,
@@ -119,7 +119,7 @@ impl Part {
                 Event::Host => self.step(at, node),
                 Event::Timeout => self.expire(at, node),
                 // Only undivided simulations have a shared wire or firmware reloads.
-                Event::Silence | Event::HandOver => {}
+                Event::Silence | Event::FirmwareReload => {}
             }
         }
         self.tell_of_sent();
@@ -157,10 +157,10 @@ impl Part {
     pub(crate) fn depart(&mut self, now: Time, node: u16, place: u32, observer: Option<&mut Observer<'_>>) {
         let Some(flight) = self.flights.get_mut(place) else { return };
         self.clock = self.clock.max(now);
-        let InlinePacket { frame, message, passage, concern } = &flight.packet;
+        let InlinePacket { frame, message, passage, class } = &flight.packet;
         // The node's Ethernet function receives broadcasts of the node's MAC endpoint without the link.
-        let own = (*concern == Concern::All)
-            .then(|| InlinePacket { concern: Concern::Host, ..flight.packet.clone() });
+        let own = (*class == FrameClass::All)
+            .then(|| InlinePacket { class: FrameClass::Host, ..flight.packet.clone() });
         let mut transits = Transits::new();
         self.fabric.enter(*passage, node, frame, *message, &mut transits);
         if let Some(observer) = observer {

@@ -4,9 +4,9 @@
 //! caused them. Events with the same cause keep the order in which that node caused them.
 //!
 //! Nodes, and the lanes of one node, share no state. Between them only cause and effect give an order. An effect on
-//! another node takes at least the network's smallest latency ([`Way`]). So the queue advances in windows of that
-//! length. In a window it goes from lane to lane, and in a lane from node to node. It processes all events of a node in
-//! a window together, while the node's state is in the processor's caches (Lubachevsky's *bounded lag*, 1989).
+//! another node takes at least the network's minimum latency ([`MinLatency`]). So the queue advances in windows of
+//! that length. In a window it goes from lane to lane, and in a lane from node to node. It processes all events of a
+//! node in a window together, while the node's state is in the processor's caches (Lubachevsky's *bounded lag*, 1989).
 //!
 //! State passes from node to node only between the lane in which frames enter the switch and the lane in which they
 //! leave it. The buckets between two such points are a *phase*.
@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use niclab_model::fabric::Way;
+use niclab_model::fabric::MinLatency;
 use niclab_model::time::{EndOfTime, Time};
 
 /// Kind of an event.
@@ -43,7 +43,7 @@ pub enum Event {
     /// The NIC's next deadline.
     Timeout,
     /// A firmware reload of all cards is due.
-    HandOver,
+    FirmwareReload,
 }
 
 /// Which state an event changes, in the order in which a frame passes.
@@ -60,7 +60,7 @@ enum Lane {
 impl Event {
     const fn lane(self) -> Lane {
         match self {
-            Self::Host | Self::Timeout | Self::HandOver | Self::Arrive { .. } => Lane::Node,
+            Self::Host | Self::Timeout | Self::FirmwareReload | Self::Arrive { .. } => Lane::Node,
             Self::Depart { .. } | Self::Silence => Lane::ToSwitch,
             Self::Cross { .. } => Lane::ToNode,
         }
@@ -72,7 +72,7 @@ impl Event {
             Self::Depart { frame } => Self::Depart { frame: place(frame)? },
             Self::Cross { frame } => Self::Cross { frame: place(frame)? },
             Self::Arrive { frame } => Self::Arrive { frame: place(frame)? },
-            Self::Host | Self::Silence | Self::Timeout | Self::HandOver => self,
+            Self::Host | Self::Silence | Self::Timeout | Self::FirmwareReload => self,
         })
     }
 }
@@ -121,7 +121,7 @@ const NEAR: u64 = u64::BITS as u64;
 /// Pending events by bucket. A bucket is one lane of one window.
 #[derive(Debug)]
 pub struct Queue {
-    way: Way,
+    min_latency: MinLatency,
     /// Length of a window in picoseconds.
     length: u64,
     /// The bucket that is being processed.
@@ -147,10 +147,10 @@ pub struct Queue {
 impl Queue {
     /// An empty queue, on a network with this smallest latency.
     #[must_use]
-    pub fn new(way: Way) -> Self {
+    pub fn new(min_latency: MinLatency) -> Self {
         Self {
-            way,
-            length: way.to_node.as_ps().max(1),
+            min_latency,
+            length: min_latency.to_node.as_ps().max(1),
             current: 0,
             due: Vec::new(),
             done: 0,
@@ -192,7 +192,7 @@ impl Queue {
     /// The bucket of an event. A frame leaves its node and crosses the switch in the same window, because the lane
     /// subtracts the time through the switch. It arrives in a later window.
     fn bucket_of(&self, at: Time, lane: Lane) -> u64 {
-        let at = if lane == Lane::ToNode { at.before(self.way.through_switch) } else { at };
+        let at = if lane == Lane::ToNode { at.before(self.min_latency.through_switch) } else { at };
         at.as_ps() / self.length * LANES + lane as u64
     }
 
@@ -237,8 +237,8 @@ impl Queue {
     }
 
     /// Smallest latency of the network.
-    pub(crate) const fn way(&self) -> Way {
-        self.way
+    pub(crate) const fn min_latency(&self) -> MinLatency {
+        self.min_latency
     }
 
     /// Removes all events, in an order in which they can be pushed again: time, node, cause, event.
@@ -409,9 +409,9 @@ mod tests {
         prop::collection::vec((prop_oneof![0..40_u64, 0..4_000_u64], 0..4_u16, 0..4_u16, lanes), 0..100)
     }
 
-    fn way(through_switch: u64, over_link: u64) -> Way {
+    fn min_latency(through_switch: u64, over_link: u64) -> MinLatency {
         let to_node = Span::from_ps(through_switch + over_link);
-        Way { through_switch: Span::from_ps(through_switch), to_node }
+        MinLatency { through_switch: Span::from_ps(through_switch), to_node }
     }
 
     fn push(queue: &mut Queue, (at, node, cause, lane): Pushed, frame: u32) {
@@ -429,13 +429,13 @@ mod tests {
             Event::Arrive { frame } => (at.as_ps(), node, 0, frame),
             Event::Depart { frame } => (at.as_ps(), node, 1, frame),
             Event::Cross { frame } => (at.as_ps(), node, 2, frame),
-            Event::Host | Event::Timeout | Event::HandOver | Event::Silence => (at.as_ps(), node, 3, 0),
+            Event::Host | Event::Timeout | Event::FirmwareReload | Event::Silence => (at.as_ps(), node, 3, 0),
         })
     }
 
     #[test]
     fn event_past_the_end_of_time_is_an_error_and_is_dropped() {
-        let mut queue = Queue::new(way(0, 10));
+        let mut queue = Queue::new(min_latency(0, 10));
         queue.push(Time::LIMIT, 0, 0, Event::Host);
         assert_eq!(queue.past_end(), None);
         for at in [Time::LIMIT + Span::SHORTEST, Time::END] {
@@ -453,7 +453,7 @@ mod tests {
             through_switch in 0..10_u64,
             over_link in 1..10_u64,
         ) {
-            let mut queue = Queue::new(way(through_switch, over_link));
+            let mut queue = Queue::new(min_latency(through_switch, over_link));
             (0..).zip(&pushes).for_each(|(frame, pushed)| push(&mut queue, *pushed, frame));
             let mut expected: Vec<_> = (0..).zip(pushes).collect();
             expected.sort_by_key(|&(frame, (at, node, cause, lane))| {
@@ -504,8 +504,8 @@ mod tests {
                 }
                 seen
             };
-            let plain = run(Queue::new(Way::default()));
-            prop_assert_eq!(&run(Queue::new(way(through_switch, over_link))), &plain);
+            let plain = run(Queue::new(MinLatency::default()));
+            prop_assert_eq!(&run(Queue::new(min_latency(through_switch, over_link))), &plain);
         }
     }
 

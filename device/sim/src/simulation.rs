@@ -8,7 +8,7 @@ use niclab_model::fabric::link::LinkError;
 use niclab_model::fabric::{Fabric, FabricConfig};
 use niclab_model::nic::adversarial::{Adversarial, AdversarialNic};
 use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic, Rates};
-use niclab_model::nic::hand_over::{HandOver, Switch};
+use niclab_model::nic::firmware_reload::{FirmwareReloadStep, Switch};
 use niclab_model::nic::registry::{self, AnyNic, BuildError, Promises};
 use niclab_model::platform::profile::Profile;
 use niclab_model::time::{EndOfTime, Passage, Span, Time};
@@ -20,7 +20,7 @@ use thiserror::Error;
 
 use crate::bound::{Bound, FUTILE, Progress, Rounds};
 use crate::checker::{Check, Checker, Promise};
-use crate::hand_over::HandOvers;
+use crate::firmware_reload::FirmwareReloads;
 use crate::host::ethernet::EthernetHost;
 use crate::host::tcp::{Prices, TcpHost};
 use crate::host::{Host, HostSeat, Refused, maker_of};
@@ -116,7 +116,7 @@ pub struct Simulation<'a> {
     /// Whether the limit ended the run.
     is_endless: bool,
     /// Firmware reloads of the cards.
-    hand_overs: HandOvers,
+    firmware_reloads: FirmwareReloads,
     observer: Option<Observer<'a>>,
 }
 
@@ -156,8 +156,8 @@ impl<'a> Simulation<'a> {
             Medium::new(count, avoids_capture, config.seed, |bytes| fabric.span_of_bytes(0, bytes))
         });
         let can_be_divided = medium.is_none()
-            && config.hand_overs.is_empty()
-            && fabric.shortest_way().to_node > Span::ZERO
+            && config.firmware_reloads.is_empty()
+            && fabric.min_latency().to_node > Span::ZERO
             && nodes.iter().all(|node| node.host.stands_alone());
         let checker = Checker::new(&flows, promise(config, plan));
         let mut simulation = Self {
@@ -168,7 +168,7 @@ impl<'a> Simulation<'a> {
             bound: Bound::new(config.nodes.len(), programs.message_bytes),
             rounds: Rounds::default(),
             is_endless: false,
-            hand_overs: HandOvers::new(&config.hand_overs),
+            firmware_reloads: FirmwareReloads::new(&config.firmware_reloads),
             observer: None,
         };
         simulation.open_ports(config, plan)?;
@@ -273,9 +273,9 @@ impl<'a> Simulation<'a> {
                 Event::Arrive { frame } => self.part.arrive(at, node, frame),
                 Event::Host => self.part.step(at, node),
                 Event::Timeout => self.part.expire(at, node),
-                Event::HandOver => self.hand_overs.on_time(),
+                Event::FirmwareReload => self.firmware_reloads.on_time(),
             }
-            self.hand_over(at);
+            self.advance_firmware_reload(at);
             if self.observer.is_some() {
                 self.show(node);
             }
@@ -287,23 +287,25 @@ impl<'a> Simulation<'a> {
     }
 
     /// Advances the firmware reload of all cards: begins the next one if it is due, or switches.
-    fn hand_over(&mut self, now: Time) {
-        if let Some((image, epoch)) = self.hand_overs.begin() {
+    fn advance_firmware_reload(&mut self, now: Time) {
+        if let Some((image, epoch)) = self.firmware_reloads.begin() {
             self.part.clock = self.part.clock.max(now);
-            self.tell_all(now, HandOver::Begin { image: &image, switch: Switch::Told { epoch } });
+            self.tell_all(now, FirmwareReloadStep::Begin { image: &image, switch: Switch::Told { epoch } });
         }
-        if self.hand_overs.is_loading() {
+        if self.firmware_reloads.is_loading() {
             let progress = self.part.nodes.iter().map(|node| node.host.progress());
-            if self.hand_overs.go_on(self.part.flights.count() == 0, progress) {
-                self.tell_all(now, HandOver::Switch);
+            if self.firmware_reloads.go_on(self.part.flights.count() == 0, progress) {
+                self.tell_all(now, FirmwareReloadStep::Switch);
             }
         }
     }
 
-    fn tell_all(&mut self, now: Time, step: HandOver<'_>) {
+    fn tell_all(&mut self, now: Time, step: FirmwareReloadStep<'_>) {
         for number in self.part.fabric.ports() {
             let host = &mut self.part.nodes[usize::from(number)].host;
-            if let Err(error) = host.hand_over(now, step, &mut self.part.checker, &mut self.part.effects) {
+            if let Err(error) =
+                host.reload_firmware(now, step, &mut self.part.checker, &mut self.part.effects)
+            {
                 self.part
                     .checker
                     .fail(Check::Drained, || format!("node {number}: the firmware reload failed: {error}"));
@@ -383,8 +385,8 @@ impl<'a> Simulation<'a> {
             node.host.begin_at(self.part.clock);
             node.host.visit_ledgers(&mut |_, ledger| ledger.restart_latency());
         }
-        for at in self.hand_overs.times(self.part.clock) {
-            self.part.queue.push(at, 0, 0, Event::HandOver);
+        for at in self.firmware_reloads.times(self.part.clock) {
+            self.part.queue.push(at, 0, 0, Event::FirmwareReload);
         }
     }
 
@@ -436,7 +438,7 @@ impl<'a> Simulation<'a> {
                     .fail(Check::Drained, || format!("node {number}: {unsent} messages were never sent"));
             }
         }
-        if self.hand_overs.is_loading() {
+        if self.firmware_reloads.is_loading() {
             self.part.checker.fail(Check::Drained, || "a firmware reload did not complete".to_owned());
         }
         let in_flight = self.part.flights.count();

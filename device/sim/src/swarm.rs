@@ -14,7 +14,7 @@ use niclab_model::random::Random;
 use niclab_observe::recording::{Recorded, Recorder};
 use niclab_spec::Forwarding;
 use niclab_spec::report::Checked;
-use niclab_spec::sim::{SIM_CONFIG_VERSION, SimHandOver, SimNode};
+use niclab_spec::sim::{SIM_CONFIG_VERSION, SimFirmwareReload, SimNode};
 use niclab_spec::{
     DeviceFaults, Faults, Function, LinkConfig, NicConfig, NicModel, Profile, Receive, SimConfig, Workload,
     WorkloadKind,
@@ -31,7 +31,7 @@ const RECORDING_STREAM: u64 = 1 << 43;
 /// First stream of the seed for parameters of models with streams of their own; one stream for each protocol.
 const VALUES_STREAM: u64 = 1 << 45;
 /// Stream of the seed for firmware programs of cards.
-const HAND_OVERS_STREAM: u64 = 1 << 44;
+const FIRMWARE_RELOADS_STREAM: u64 = 1 << 44;
 /// Number of profiles to choose from. Profiles added later change no seed.
 const DRAWN_PROFILES: usize = 9;
 /// Maximum payload of a datagram on the random links.
@@ -222,8 +222,8 @@ pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
         profile,
         forwarding: if sampler.one_in(4) { Forwarding::StoreAndForward } else { Forwarding::CutThrough },
         nodes: (0..count).map(|rank| node(rank, &mut sampler)).collect(),
-        hand_overs: if workload.function == Function::Cluster {
-            hand_overs(seed, model, count)
+        firmware_reloads: if workload.function == Function::Cluster {
+            firmware_reloads(seed, model, count)
         } else {
             Vec::new()
         },
@@ -233,9 +233,9 @@ pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
 
 /// Firmware reloads of the cards, if the model has firmware. One of three runs begins with one, and one of four runs
 /// has some under load.
-fn hand_overs(seed: u64, model: NicModel, nodes: u32) -> Vec<SimHandOver> {
+fn firmware_reloads(seed: u64, model: NicModel, nodes: u32) -> Vec<SimFirmwareReload> {
     let Some(programs) = &model.descriptor().programs else { return Vec::new() };
-    let mut sampler = Sampler(Random::new(seed, HAND_OVERS_STREAM));
+    let mut sampler = Sampler(Random::new(seed, FIRMWARE_RELOADS_STREAM));
     let mut times = Vec::new();
     if sampler.one_in(3) {
         times.push(0);
@@ -247,11 +247,11 @@ fn hand_overs(seed: u64, model: NicModel, nodes: u32) -> Vec<SimHandOver> {
             at_us
         }));
     }
-    let mut hand_over = |at_us| SimHandOver {
+    let mut reload = |at_us| SimFirmwareReload {
         model_time_ps: u64::from(at_us) * 1_000_000,
         image: (programs.draw)(&mut |bound| sampler.below(bound), nodes),
     };
-    times.into_iter().map(&mut hand_over).collect()
+    times.into_iter().map(&mut reload).collect()
 }
 
 /// Each model has a stream of its own, so that one model's choices do not change those of another.
@@ -335,7 +335,7 @@ fn choices(config: &SimConfig) -> String {
 
 /// The firmware reloads of the cards.
 fn programs(config: &SimConfig) -> String {
-    match config.hand_overs.len() {
+    match config.firmware_reloads.len() {
         0 => String::new(),
         1 => ", another program".to_owned(),
         count => format!(", {count} other programs"),

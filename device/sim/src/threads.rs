@@ -161,7 +161,7 @@ fn divide(whole: &mut Part, threads: usize, most_in_phase: u64) -> Vec<Part> {
             first: place * nodes_each,
             nodes: nodes.by_ref().take(nodes_each).collect(),
             fabric,
-            queue: Queue::new(whole.queue.way()),
+            queue: Queue::new(whole.queue.min_latency()),
             flights: Slab::default(),
             checker: whole.checker.divided(place == 0, count > 1),
             effects: Effects::default(),

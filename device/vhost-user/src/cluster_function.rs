@@ -27,7 +27,7 @@ use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
 use crate::ethernet::steering::Switches;
 use crate::link::Link;
-use crate::map_request::{MapRequests, News, Seat, TIMEOUT};
+use crate::map_request::{MapRequestSlot, MapRequests, News, TIMEOUT};
 use crate::memory::DmaMemory;
 use crate::ring::Burst;
 use crate::shell::Shell;
@@ -55,13 +55,13 @@ struct Stop {
 }
 
 impl ClusterFunction {
-    /// The function of `node`, for a future connection; `seat` is the node's.
-    pub fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, seat: &Arc<Seat>) -> Arc<Self> {
+    /// The function of `node`, for a future connection; `slot` is the node's.
+    pub fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, slot: &Arc<MapRequestSlot>) -> Arc<Self> {
         Arc::new(Self {
             shell: Arc::clone(shell),
             node,
             link: Arc::clone(link),
-            map: MapRequests::new(seat, link.attention()),
+            map: MapRequests::new(slot, link.attention()),
             is_attached: AtomicBool::new(false),
             stop: Mutex::default(),
         })

@@ -25,7 +25,7 @@ use crate::cluster_function::ClusterFunction;
 use crate::ethernet::steering::Switches;
 use crate::ethernet_function::EthernetFunction;
 use crate::link::{Fault, Link};
-use crate::map_request::Seat;
+use crate::map_request::MapRequestSlot;
 use crate::relay::Relay;
 use crate::shell::Shell;
 use crate::vring::{Vring, make_queues_of};
@@ -78,7 +78,7 @@ pub fn listen_remedy(error: &io::Error) -> &'static str {
 trait Function: VhostUserBackend<Bitmap = (), Vring = Vring> + Sized + 'static {
     /// Its name in log lines.
     const NAME: &'static str;
-    fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, seat: &Arc<Seat>) -> Arc<Self>;
+    fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, slot: &Arc<MapRequestSlot>) -> Arc<Self>;
     fn on_connect(&self);
     fn on_disconnect(&self);
     fn violation(&self, name: &'static str);
@@ -93,8 +93,13 @@ macro_rules! function {
     ($kind:ident, $name:literal) => {
         impl Function for $kind {
             const NAME: &'static str = $name;
-            fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, seat: &Arc<Seat>) -> Arc<Self> {
-                $kind::new(shell, node, link, seat)
+            fn new(
+                shell: &Arc<Shell>,
+                node: usize,
+                link: &Arc<Link>,
+                slot: &Arc<MapRequestSlot>,
+            ) -> Arc<Self> {
+                $kind::new(shell, node, link, slot)
             }
             fn on_connect(&self) {
                 $kind::on_connect(self);
@@ -262,12 +267,12 @@ impl Entrance {
 
 /// Serves one connection after another.
 fn serve<F: Function>(shell: &Arc<Shell>, node: usize, mut entrance: Entrance, stop: &Stop) {
-    let seat = Arc::default();
+    let slot = Arc::default();
     // Without a free descriptor, a front end that connects stays waiting, and the listener stays readable. A thread
     // that retried at once would keep a core busy and fill the log.
     let mut pause = None;
     while wait_for_connection(&entrance.listener, stop, pause) {
-        match Connection::<F>::take(shell, node, &seat, &mut entrance, stop) {
+        match Connection::<F>::take(shell, node, &slot, &mut entrance, stop) {
             Ok(connection) => {
                 if pause.take().is_some() {
                     log::info!("node {node}: the daemon again accepts connections to the {}", F::NAME);
@@ -319,12 +324,12 @@ impl<F: Function> Connection<F> {
     fn take(
         shell: &Arc<Shell>,
         node: usize,
-        seat: &Arc<Seat>,
+        slot: &Arc<MapRequestSlot>,
         entrance: &mut Entrance,
         stop: &Stop,
     ) -> Result<Self, DaemonError> {
         let link = Link::new().map_err(DaemonError::StartDaemon)?;
-        let function = F::new(shell, node, &link, seat);
+        let function = F::new(shell, node, &link, slot);
         let memory = GuestMemoryAtomic::new(GuestMemoryMmap::new());
         let backend = Arc::clone(&function);
         let daemon =

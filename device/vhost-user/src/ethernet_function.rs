@@ -19,7 +19,7 @@ use vmm_sys_util::event::{EventConsumer, EventNotifier};
 use crate::ethernet::steering::Switches;
 use crate::ethernet::{Negotiated, QUEUES_PER_PAIR, receive_queue};
 use crate::link::Link;
-use crate::map_request::Seat;
+use crate::map_request::MapRequestSlot;
 use crate::memory::DmaMemory;
 use crate::shell::Shell;
 use crate::shell::card::violation;
@@ -50,8 +50,8 @@ pub struct EthernetFunction {
 }
 
 impl EthernetFunction {
-    /// The function of `node`, for a future connection. It has no BAR, so it needs no `_seat`.
-    pub fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, _seat: &Arc<Seat>) -> Arc<Self> {
+    /// The function of `node`, for a future connection. It has no BAR, so it needs no `_slot`.
+    pub fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, _slot: &Arc<MapRequestSlot>) -> Arc<Self> {
         let (shell, link) = (Arc::clone(shell), Arc::clone(link));
         let queue_pairs = Self::queue_pairs_of(&shell, node);
         Arc::new(Self {

@@ -36,7 +36,7 @@ pub enum MapError {
 
 /// Whether a request to the front end of a node is in flight, and the connection that waits for its end.
 #[derive(Debug, Default)]
-pub struct Seat(Mutex<Taken>);
+pub struct MapRequestSlot(Mutex<Taken>);
 
 #[derive(Debug, Default)]
 struct Taken {
@@ -44,8 +44,8 @@ struct Taken {
     waiting: Weak<Attention>,
 }
 
-impl Seat {
-    /// Takes the seat. False if it is taken; `attention` is then woken once it is free.
+impl MapRequestSlot {
+    /// Takes the slot. False if it is taken; `attention` is then woken once it is free.
     fn take(&self, attention: &Arc<Attention>) -> bool {
         let mut taken = self.0.lock();
         if taken.is_taken {
@@ -106,16 +106,16 @@ struct State {
 
 /// The requests of one connection.
 pub struct MapRequests {
-    seat: Arc<Seat>,
+    slot: Arc<MapRequestSlot>,
     inbox: Arc<Inbox>,
     state: Mutex<State>,
 }
 
 impl MapRequests {
-    /// For a connection of the node that `seat` belongs to; `attention` wakes the connection's thread.
-    pub fn new(seat: &Arc<Seat>, attention: &Arc<Attention>) -> Self {
+    /// For a connection of the node that `slot` belongs to; `attention` wakes the connection's thread.
+    pub fn new(slot: &Arc<MapRequestSlot>, attention: &Arc<Attention>) -> Self {
         Self {
-            seat: Arc::clone(seat),
+            slot: Arc::clone(slot),
             inbox: Arc::new(Inbox { news: Mutex::default(), attention: Arc::clone(attention) }),
             state: Mutex::new(State { backend: None, mapping: Mapping::Wanted, requests: 0 }),
         }
@@ -147,7 +147,7 @@ impl MapRequests {
         state.mapping = Mapping::Done;
         let Some(backend) = state.backend.clone() else { return Err(MapError::NoChannel) };
         let file = file.map_err(MapError::File)?;
-        if !self.seat.take(&self.inbox.attention) {
+        if !self.slot.take(&self.inbox.attention) {
             state.mapping = Mapping::Wanted;
             return Ok(());
         }
@@ -156,7 +156,7 @@ impl MapRequests {
         let started = self.start(number, backend, request, file);
         match started {
             Ok(()) => state.mapping = Mapping::Asked(number),
-            Err(_) => self.seat.give_back(),
+            Err(_) => self.slot.give_back(),
         }
         Ok(started?)
     }
@@ -169,12 +169,12 @@ impl MapRequests {
                 Inbox::post(&inbox, number, News::Late);
             }
         })?;
-        let (inbox, seat) = (Arc::downgrade(&self.inbox), Arc::clone(&self.seat));
+        let (inbox, slot) = (Arc::downgrade(&self.inbox), Arc::clone(&self.slot));
         let ask = move || {
             let answer = backend.shmem_map(&request, &file);
             drop((backend, file, is_over));
-            // The seat is free before the result is posted, because its receiver may ask again.
-            seat.give_back();
+            // The slot is free before the result is posted, because its receiver may ask again.
+            slot.give_back();
             Inbox::post(&inbox, number, News::Answer(answer));
         };
         std::thread::Builder::new().name("map-request".to_owned()).spawn(ask).map(drop)
@@ -206,9 +206,9 @@ mod tests {
 
     use super::*;
 
-    fn requests(seat: &Arc<Seat>) -> (MapRequests, UnixStream) {
+    fn requests(slot: &Arc<MapRequestSlot>) -> (MapRequests, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let requests = MapRequests::new(seat, &Arc::new(Attention::new().unwrap()));
+        let requests = MapRequests::new(slot, &Arc::new(Attention::new().unwrap()));
         let backend = Backend::from_stream(ours);
         backend.set_shmem_flag(true);
         backend.set_reply_ack_flag(true);
@@ -241,8 +241,8 @@ mod tests {
 
     #[test]
     fn answer_to_an_earlier_request_is_dropped() {
-        let seat = Arc::default();
-        let (requests, mut theirs) = requests(&seat);
+        let slot = Arc::default();
+        let (requests, mut theirs) = requests(&slot);
         ask(&requests);
         take_request(&mut theirs);
         // The device starts again, so the pending answer belongs to an earlier request.
@@ -250,7 +250,7 @@ mod tests {
         ask(&requests);
         assert!(requests.is_due(), "only one request is in flight");
         answer(&mut theirs, 17);
-        until("the first answer", || !seat.0.lock().is_taken);
+        until("the first answer", || !slot.0.lock().is_taken);
         until("its news", || !requests.inbox.news.lock().is_empty());
         assert!(requests.take_news().is_empty() && requests.is_due());
         ask(&requests);
@@ -258,21 +258,21 @@ mod tests {
         take_request(&mut theirs);
         answer(&mut theirs, 0);
         until("the news", || matches!(requests.take_news()[..], [News::Answer(Ok(0))]));
-        assert!(!requests.is_due() && !seat.0.lock().is_taken);
+        assert!(!requests.is_due() && !slot.0.lock().is_taken);
     }
 
     #[test]
     fn request_of_a_dead_connection_delays_the_next_one() {
-        let seat = Arc::default();
-        let (before, mut kept) = requests(&seat);
+        let slot = Arc::default();
+        let (before, mut kept) = requests(&slot);
         ask(&before);
         take_request(&mut kept);
         drop(before);
-        let (after, mut theirs) = requests(&seat);
+        let (after, mut theirs) = requests(&slot);
         ask(&after);
         assert!(after.is_due(), "the earlier one has no answer yet");
         drop(kept);
-        until("the earlier one's end", || !seat.0.lock().is_taken);
+        until("the earlier one's end", || !slot.0.lock().is_taken);
         ask(&after);
         assert!(!after.is_due());
         take_request(&mut theirs);

@@ -36,7 +36,7 @@ use thiserror::Error;
 use vhost_user_backend::VringT;
 use virtio_queue::QueueT;
 
-use self::connections::{Connections, MAX_WATCHES, Seat};
+use self::connections::{ConnectionSlot, Connections, MAX_WATCHES};
 use self::heart::Heart;
 use self::watch::serve;
 use crate::connection::listen_remedy;
@@ -160,10 +160,10 @@ fn listen(shell: &Arc<Shell>, listener: &UnixListener, is_stopped: &AtomicBool) 
             }
             continue;
         };
-        let Some(seat) = connections.admit(stream) else { continue };
+        let Some(slot) = connections.admit(stream) else { continue };
         let (shell, heart) = (Arc::clone(shell), Arc::clone(&heart));
         let run = move || {
-            if let Err(error) = serve_connection(&shell, &heart, &seat) {
+            if let Err(error) = serve_connection(&shell, &heart, &slot) {
                 log::debug!("a monitor connection ended: {error}");
             }
         };
@@ -174,8 +174,8 @@ fn listen(shell: &Arc<Shell>, listener: &UnixListener, is_stopped: &AtomicBool) 
 }
 
 /// Answers the requests of one connection until it closes, is silent too long, or sends a line that is too long.
-fn serve_connection(shell: &Shell, heart: &Heart, seat: &Seat) -> io::Result<()> {
-    let stream = seat.stream();
+fn serve_connection(shell: &Shell, heart: &Heart, slot: &ConnectionSlot) -> io::Result<()> {
+    let stream = slot.stream();
     stream.set_read_timeout(Some(SILENCE_TIMEOUT))?;
     stream.set_write_timeout(Some(SILENCE_TIMEOUT))?;
     let mut reader = BufReader::new(stream);
@@ -186,15 +186,15 @@ fn serve_connection(shell: &Shell, heart: &Heart, seat: &Seat) -> io::Result<()>
         if length == 0 || line.last() != Some(&b'\n') {
             return Ok(());
         }
-        seat.on_request();
+        slot.on_request();
         let answer = match serde_json::from_slice(&line) {
-            Ok(Request::Watch(request)) if seat.watch() => return serve(shell, &request, stream),
+            Ok(Request::Watch(request)) if slot.watch() => return serve(shell, &request, stream),
             Ok(Request::Watch(_)) => Answer::Error {
                 message: format!(
                     "{MAX_WATCHES} connections observe already, the maximum; end one of them first"
                 ),
             },
-            Ok(request) => answer_while(shell, heart, &request, &|| !seat.is_over()),
+            Ok(request) => answer_while(shell, heart, &request, &|| !slot.is_over()),
             Err(error) => Answer::Error { message: format!("this is not a monitor request: {error}") },
         };
         let mut text = serde_json::to_vec(&answer)?;

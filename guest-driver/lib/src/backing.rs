@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::memory::Doorbell;
-use crate::{Address, Error, Memory};
+use crate::{Address, Error, SharedMemory};
 
 /// The operations of an open port that its pages cannot do: doorbell, interrupts, and requests to the device.
 ///
@@ -69,8 +69,8 @@ pub trait Backing: Send + Sync {
     /// # Errors
     ///
     /// [`Error::NoMemory`].
-    fn allocate(&self, bytes: usize) -> Result<Memory, Error> {
-        Memory::pages(bytes).map_err(|source| Error::NoMemory { bytes, source })
+    fn allocate(&self, bytes: usize) -> Result<SharedMemory, Error> {
+        SharedMemory::pages(bytes).map_err(|source| Error::NoMemory { bytes, source })
     }
 
     /// Registers memory with the device, as a region of this port. Returns the region's number. The device may access
@@ -80,7 +80,7 @@ pub trait Backing: Send + Sync {
     /// # Errors
     ///
     /// [`Error::Refused`], [`Error::DeviceGone`].
-    fn register(&self, memory: &Memory) -> Result<u32, Error>;
+    fn register(&self, memory: &SharedMemory) -> Result<u32, Error>;
 
     /// Ends the registration of a region. After success the device no longer accesses the memory.
     ///
@@ -246,11 +246,11 @@ impl Backing for CharacterDevice {
         self.result(result, || format!("revoke {source}"))
     }
 
-    fn register(&self, memory: &Memory) -> Result<u32, Error> {
+    fn register(&self, memory: &SharedMemory) -> Result<u32, Error> {
         let bytes = memory.bytes() as u64;
         let mut registration = Registration { address: memory.address(), bytes, ..Registration::default() };
         // SAFETY: the request reads and writes `registration`, which outlives the call. Later the device accesses
-        // `memory`. That is sound, because the words of a `Memory` are atomics, and the caller does not free it.
+        // `memory`. That is sound, because the words of a `SharedMemory` are atomics, and the caller does not free it.
         let result = unsafe { requests::register(descriptor(&self.file), &raw mut registration) };
         self.result(result, || format!("register {bytes} bytes of memory (more than `ulimit -l` allows?)"))?;
         Ok(registration.region)

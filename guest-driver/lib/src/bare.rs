@@ -10,18 +10,18 @@ use niclab_port::atomic::{AtomicPage, AtomicRecords};
 
 use crate::port::{self, Link, Parts, PortOptions};
 use crate::region::Region;
-use crate::{Address, Device, Error, Memory};
+use crate::{Address, Device, Error, SharedMemory};
 
 /// An open port that its program drives with [`niclab_port`] directly. It is closed once it and all its regions are
 /// dropped.
 #[derive(Debug)]
 pub struct BarePort {
     link: Arc<Link>,
-    requester: Memory,
-    completer: Memory,
-    status: Memory,
-    records: Memory,
-    payload: Memory,
+    requester: SharedMemory,
+    completer: SharedMemory,
+    status: SharedMemory,
+    records: SharedMemory,
+    payload: SharedMemory,
 }
 
 impl BarePort {

@@ -11,7 +11,7 @@ use niclab_port::command;
 use crate::port::{self, Kind, Link, Parts, PortOptions, Queue, Requester, Status};
 use crate::region::Region;
 use crate::wait::{Next, Quiet, Wait};
-use crate::{Address, Deadline, Device, Error, Memory, WaitPolicy};
+use crate::{Address, Deadline, Device, Error, SharedMemory, WaitPolicy};
 
 /// The events of ports of one kind of card interface.
 pub trait Event: Debug + Sized {
@@ -94,7 +94,7 @@ impl<E: Event> Port<E> {
     /// # Errors
     ///
     /// [`Error::Refused`], with `ENOSPC` if the device has no free region; [`Error::DeviceGone`].
-    pub fn register(&self, memory: Memory) -> Result<Region, Error> {
+    pub fn register(&self, memory: SharedMemory) -> Result<Region, Error> {
         Region::register(&self.link, memory)
     }
 

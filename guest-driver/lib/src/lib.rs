@@ -30,7 +30,7 @@
 //!   backing; tests and the in-process front end of the device daemon have others;
 //! - `niclab_port`: the operations of a port on its memory, without clock and system call. The simulator's hosts and
 //!   the in-process front end of the device daemon run the same code;
-//! - [`Memory`]: pages shared with a device. All `unsafe` code for them is in that module;
+//! - [`SharedMemory`]: pages shared with a device. All `unsafe` code for them is in that module;
 //! - [`capi`]: the C interface, header `include/niclab.h`.
 //!
 //! # Time
@@ -59,7 +59,7 @@ pub use backing::Backing;
 pub use bare::BarePort;
 pub use device::{Device, DeviceInfo};
 pub use error::Error;
-pub use memory::Memory;
+pub use memory::SharedMemory;
 pub use niclab_abi::config::{
     FEATURE_CHANNELS, FEATURE_FIRMWARE, FEATURE_LISTS, FEATURE_POSTS, FEATURE_REGIONS, FEATURE_RINGS,
     FEATURE_SLICES, FEATURE_SPILL, FEATURE_TURNS,

@@ -18,7 +18,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 /// 64-bit words that a device also reads or writes. Cloning is cheap; clones share the memory.
 #[derive(Clone)]
-pub struct Memory {
+pub struct SharedMemory {
     first: NonNull<AtomicU64>,
     words: usize,
     /// Owner of the memory; drops it with the last clone.
@@ -26,17 +26,17 @@ pub struct Memory {
 }
 
 // SAFETY: the words are atomics, which any thread may use, and `keep` is `Send + Sync` itself.
-unsafe impl Send for Memory {}
+unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for SharedMemory {}
 
-impl std::fmt::Debug for Memory {
+impl std::fmt::Debug for SharedMemory {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Memory").field("words", &self.words).finish_non_exhaustive()
+        formatter.debug_struct("SharedMemory").field("words", &self.words).finish_non_exhaustive()
     }
 }
 
-impl Memory {
+impl SharedMemory {
     /// Memory of this process, shared with a device that runs in it.
     pub fn from_words(words: Arc<[AtomicU64]>) -> Self {
         let first = NonNull::from(&*words).cast();
@@ -90,7 +90,7 @@ impl Memory {
 
 /// Access to bytes, any number at any offset. Concurrent stores of other threads or devices become visible byte by
 /// byte. Bytes outside the given range are never modified.
-impl Memory {
+impl SharedMemory {
     /// Bytes of the memory.
     pub fn bytes(&self) -> usize {
         self.words * size_of::<u64>()
@@ -241,7 +241,7 @@ mod tests {
             offset in 0..48_usize,
             bytes in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
-            let memory = Memory::from_words((0..8).map(|_| AtomicU64::new(u64::MAX)).collect());
+            let memory = SharedMemory::from_words((0..8).map(|_| AtomicU64::new(u64::MAX)).collect());
             let fits = offset + bytes.len() <= 64;
             prop_assert_eq!(memory.copy_in(offset, &bytes), fits);
             let mut all = [0; 64];
@@ -261,15 +261,15 @@ mod tests {
 
     #[test]
     fn pages_are_complete_and_zero() {
-        let memory = Memory::pages(5000).expect("two pages");
+        let memory = SharedMemory::pages(5000).expect("two pages");
         assert_eq!((memory.bytes(), memory.address() % 4096), (8192, 0));
         assert!(memory.words().iter().all(|word| load(word) == 0));
-        assert!(Memory::pages(0).is_err() && Memory::pages(usize::MAX).is_err());
+        assert!(SharedMemory::pages(0).is_err() && SharedMemory::pages(usize::MAX).is_err());
     }
 
     #[test]
     fn parts_share_the_memory_and_keep_it() {
-        let whole = Memory::from_words((0..16).map(AtomicU64::new).collect());
+        let whole = SharedMemory::from_words((0..16).map(AtomicU64::new).collect());
         let part = whole.part(4..8).expect("within");
         drop(whole);
         assert_eq!(part.words().iter().map(load).collect::<Vec<_>>(), [4, 5, 6, 7]);
@@ -283,9 +283,12 @@ mod tests {
         let mut file = File::options().create_new(true).read(true).write(true).open(&path).expect("a file");
         std::fs::remove_file(&path).expect("unlink");
         file.write_all(&[7; 4096]).expect("a page");
-        let memory = Memory::map(&file, 0, 4096, false).expect("a mapping");
+        let memory = SharedMemory::map(&file, 0, 4096, false).expect("a mapping");
         assert_eq!(memory.words().len(), 512);
         assert_eq!(load(&memory.words()[511]), u64::from_le_bytes([7; 8]));
-        assert!(Memory::map(&file, 1, 4096, false).is_err(), "an offset must be a multiple of the page size");
+        assert!(
+            SharedMemory::map(&file, 1, 4096, false).is_err(),
+            "an offset must be a multiple of the page size"
+        );
     }
 }

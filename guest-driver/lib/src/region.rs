@@ -6,7 +6,7 @@ use std::sync::Arc;
 use niclab_port::command::{self, Part};
 use niclab_port::matching::messages::Buffer;
 
-use crate::memory::Memory;
+use crate::memory::SharedMemory;
 use crate::port::Link;
 use crate::{Address, Backing, Error};
 
@@ -25,7 +25,7 @@ pub struct Region(Arc<Registered>);
 struct Registered {
     link: Arc<Link>,
     name: u32,
-    memory: Memory,
+    memory: SharedMemory,
 }
 
 impl Drop for Registered {
@@ -57,7 +57,7 @@ impl Buffer for Region {
 }
 
 impl Region {
-    pub(crate) fn register(link: &Arc<Link>, memory: Memory) -> Result<Self, Error> {
+    pub(crate) fn register(link: &Arc<Link>, memory: SharedMemory) -> Result<Self, Error> {
         let name = link.backing.register(&memory)?;
         Ok(Self(Arc::new(Registered { link: Arc::clone(link), name, memory })))
     }
@@ -83,7 +83,7 @@ impl Region {
     }
 
     /// The memory, as words that the device may change at any time.
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &SharedMemory {
         &self.0.memory
     }
 

@@ -175,7 +175,7 @@ impl Wait {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Address, Memory};
+    use crate::{Address, SharedMemory};
 
     /// A device that is alive and does nothing.
     struct Idle;
@@ -207,7 +207,7 @@ mod tests {
             Ok(())
         }
 
-        fn register(&self, _: &Memory) -> Result<u32, Error> {
+        fn register(&self, _: &SharedMemory) -> Result<u32, Error> {
             Ok(0)
         }
 

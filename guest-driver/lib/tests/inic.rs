@@ -18,19 +18,19 @@ use niclab_user::capi::inic::*;
 use niclab_user::capi::region::*;
 use niclab_user::capi::{NICLAB_ERROR_AGAIN, NICLAB_ERROR_VALUE, NICLAB_OK};
 use niclab_user::inic::{
-    Barrier, Element, Kind, Multicast, Operator, Outcome, Parts, Port, Receive, Reduce, Rules, Send,
+    Barrier, Element, EventKind, Multicast, Operator, Outcome, Parts, Port, Receive, Reduce, Rules, Send,
 };
-use niclab_user::{Address, Backing, Error, Memory};
+use niclab_user::{Address, Backing, Error, SharedMemory};
 
 const SLICES: usize = 8;
 const LIMIT: Duration = Duration::from_secs(120);
 const LIMIT_US: i64 = LIMIT.as_micros() as i64;
 
-fn words(count: usize) -> Memory {
-    Memory::from_words((0..count).map(|_| AtomicU64::new(0)).collect())
+fn words(count: usize) -> SharedMemory {
+    SharedMemory::from_words((0..count).map(|_| AtomicU64::new(0)).collect())
 }
 
-fn load(memory: &Memory, word: usize) -> u64 {
+fn load(memory: &SharedMemory, word: usize) -> u64 {
     memory.words()[word].load(Ordering::Relaxed)
 }
 
@@ -41,7 +41,7 @@ struct State {
     taken: u64,
     /// Number of events that it has written.
     events: u64,
-    regions: HashMap<u32, Memory>,
+    regions: HashMap<u32, SharedMemory>,
     /// The region name given last; names start at 1.
     last_region: u32,
     /// Posted receives that no message has used, the oldest first.
@@ -52,10 +52,10 @@ struct State {
 
 /// A device that returns each message to its sender. Its doorbell call processes all posts before it returns.
 struct Loopback {
-    requester: Memory,
-    status: Memory,
+    requester: SharedMemory,
+    status: SharedMemory,
     /// The receive queue, to which the device writes its events.
-    records: Memory,
+    records: SharedMemory,
     state: Mutex<State>,
 }
 
@@ -170,7 +170,7 @@ impl Backing for Device {
         panic!("an INIC port receives from every node, without authorization")
     }
 
-    fn register(&self, memory: &Memory) -> Result<u32, Error> {
+    fn register(&self, memory: &SharedMemory) -> Result<u32, Error> {
         let mut state = self.0.state.lock().expect("not poisoned");
         state.last_region += 1;
         let name = state.last_region;
@@ -223,7 +223,7 @@ fn port_with_device() -> (Port, Arc<Loopback>) {
         completer,
         status,
         slices: records,
-        payload: Memory::from_words(Arc::default()),
+        payload: SharedMemory::from_words(Arc::default()),
         backing,
     };
     (Port::from_parts(parts).expect("large enough"), device)
@@ -246,8 +246,8 @@ fn message_is_stored_in_the_oldest_posted_receive() {
         port.launch(&send, LIMIT).expect("a free slot");
         let events = [(); 3].map(|()| port.event(LIMIT).expect("an event"));
         let seen = events.map(|event| (event.kind, event.user, event.node, event.moved_bytes));
-        let received = |user| (Kind::Received, user, 3, 8);
-        assert_eq!(seen, [(Kind::Sent, 9, 3, 0), received(7), received(8)]);
+        let received = |user| (EventKind::Received, user, 3, 8);
+        assert_eq!(seen, [(EventKind::Sent, 9, 3, 0), received(7), received(8)]);
         assert_eq!(port.try_event(), None);
         let mut read = [0; 8];
         to.read(100, &mut read).expect("inside the region");
@@ -317,7 +317,7 @@ fn group_operations_succeed_until_the_group_is_dropped() {
     port.launch(&reduce, LIMIT).expect("a free slot");
     for (user, bytes) in [(1, 0), (2, 16), (3, 16)] {
         let event = port.event(LIMIT).expect("an event");
-        assert_eq!((event.kind, event.outcome, event.node), (Kind::Done, Outcome::Done, 9));
+        assert_eq!((event.kind, event.outcome, event.node), (EventKind::Done, Outcome::Done, 9));
         assert_eq!((event.user, event.bytes, event.moved_bytes), (user, bytes, bytes));
     }
     let mut result = [0; 16];

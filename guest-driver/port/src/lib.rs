@@ -47,4 +47,4 @@ pub use regions::open_region;
 pub use requester::Requester;
 pub use status::{Refusal, Status};
 pub use turns::{Turn, Turns};
-pub use windows::{Place, WindowError, Windows};
+pub use windows::{WindowError, WindowLocation, Windows};

@@ -46,9 +46,9 @@ pub enum WindowError {
     },
 }
 
-/// The place of a window, or of a port's part of it.
+/// The location of a window, or of a port's part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WindowLocation {
     /// The window's number in the table.
     pub number: u32,
     /// Pages of the BAR.
@@ -86,17 +86,17 @@ impl Windows {
         Ok(Self { rows, ports: info.ports })
     }
 
-    /// The place of the window of this kind, or of this port's part of it.
+    /// The location of the window of this kind, or of this port's part of it.
     ///
     /// # Errors
     /// [`WindowError::Missing`].
-    pub fn place(&self, kind: u32, port: u32) -> Result<Place, WindowError> {
+    pub fn location(&self, kind: u32, port: u32) -> Result<WindowLocation, WindowError> {
         let found = (0..).zip(&self.rows).find(|(_, row)| row.kind == kind && port < self.ports);
         let (number, row) = found.ok_or(WindowError::Missing { kind, port })?;
         // Inside the BAR, as `check` has verified.
         let first = row.first_page + row.stride * port;
         let is_writable = row.access == ACCESS_READ_WRITE;
-        Ok(Place { number, pages: first..first + row.pages, is_writable })
+        Ok(WindowLocation { number, pages: first..first + row.pages, is_writable })
     }
 }
 
@@ -186,15 +186,20 @@ mod tests {
     #[test]
     fn each_port_has_its_own_part() {
         let windows = read_with(|_, _| {}).unwrap();
-        let place = |kind, port| {
-            windows.place(kind, port).map(|place| (place.number, place.pages, place.is_writable))
+        let location = |kind, port| {
+            windows
+                .location(kind, port)
+                .map(|location| (location.number, location.pages, location.is_writable))
         };
-        assert_eq!(place(WINDOW_REQUESTER, 0), Ok((0, 1..2, true)));
-        assert_eq!(place(WINDOW_COMPLETER, 7), Ok((1, 16..17, true)));
-        assert_eq!(place(PAYLOAD, 3), Ok((2, 29..33, true)));
-        assert_eq!((place(COMMON, 0), place(COMMON, 7)), (Ok((3, 60..63, false)), Ok((3, 60..63, false))));
-        assert_eq!(place(PAYLOAD, 8), Err(WindowError::Missing { kind: PAYLOAD, port: 8 }));
-        assert_eq!(place(99, 0), Err(WindowError::Missing { kind: 99, port: 0 }));
+        assert_eq!(location(WINDOW_REQUESTER, 0), Ok((0, 1..2, true)));
+        assert_eq!(location(WINDOW_COMPLETER, 7), Ok((1, 16..17, true)));
+        assert_eq!(location(PAYLOAD, 3), Ok((2, 29..33, true)));
+        assert_eq!(
+            (location(COMMON, 0), location(COMMON, 7)),
+            (Ok((3, 60..63, false)), Ok((3, 60..63, false)))
+        );
+        assert_eq!(location(PAYLOAD, 8), Err(WindowError::Missing { kind: PAYLOAD, port: 8 }));
+        assert_eq!(location(99, 0), Err(WindowError::Missing { kind: 99, port: 0 }));
     }
 
     #[test]
@@ -249,9 +254,9 @@ mod tests {
             let mut taken = std::collections::BTreeMap::from([(0, (u32::MAX, 0))]);
             for row in &rows {
                 for port in 0..ports {
-                    let place = windows.place(row.kind, port).unwrap();
-                    let owner = (place.number, if row.stride == 0 { 0 } else { port });
-                    for page in place.pages {
+                    let location = windows.location(row.kind, port).unwrap();
+                    let owner = (location.number, if row.stride == 0 { 0 } else { port });
+                    for page in location.pages {
                         prop_assert!(page < 32);
                         prop_assert_eq!(*taken.entry(page).or_insert(owner), owner);
                     }

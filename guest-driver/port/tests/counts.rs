@@ -107,13 +107,13 @@ impl Device {
     }
 }
 
-struct Port {
+struct PortUnderTest {
     device: Device,
     requester: Requester,
     queue: Queue<Slice>,
 }
 
-impl Port {
+impl PortUnderTest {
     fn new(start: u64, capacity: usize) -> Self {
         let mut device = Device::new(start, capacity);
         let mut queue = Queue::new(capacity as u32, start);
@@ -149,7 +149,7 @@ proptest! {
         capacity in prop_oneof![Just(8_usize), Just(64)],
         start in start(),
     ) {
-        let mut port = Port::new(start, capacity);
+        let mut port = PortUnderTest::new(start, capacity);
         let (mut sent, mut received) = (0_u64, 0);
         let all = steps.into_iter().chain([(1, usize::MAX), (2, usize::MAX)].into_iter().cycle().take(1000));
         for (step, count) in all {
@@ -179,7 +179,7 @@ proptest! {
         capacity in prop_oneof![Just(8_usize), Just(64)],
         start in start(),
     ) {
-        let mut port = Port::new(start, capacity);
+        let mut port = PortUnderTest::new(start, capacity);
         let (mut received, mut lost) = (Vec::new(), Vec::new());
         for (index, &is_stale) in (1_u64..).zip(&stale) {
             // The last of every eight is written, so that the port can detect missing ones.
@@ -205,7 +205,7 @@ proptest! {
 
 #[test]
 fn a_status_line_ahead_of_the_posts_is_a_fault() {
-    let mut port = Port::new(0, 8);
+    let mut port = PortUnderTest::new(0, 8);
     assert!(port.send(&[], [0; 2]));
     port.device.status = 2;
     let found = port.requester.refresh(&port.device);
@@ -215,7 +215,7 @@ fn a_status_line_ahead_of_the_posts_is_a_fault() {
 
 #[test]
 fn the_smallest_credit_sets_the_release_interval() {
-    let mut port = Port::new(0, 64);
+    let mut port = PortUnderTest::new(0, 64);
     assert_eq!(port.device.registers[2], 16);
     assert_eq!(port.queue.narrow_release_interval(2, &mut port.device), 16);
     assert_eq!((port.device.registers[2], port.queue.release_interval()), (1, 1));

@@ -89,7 +89,7 @@ pub trait Interrupting: Channel {
 
 /// Purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     /// "I am here": number is the sender's nonce, payload is a digest of its plan.
     Hello,
     /// "I have seen you": number is the nonce of the Hello that this answers.
@@ -102,7 +102,7 @@ pub enum Kind {
     Bye,
 }
 
-impl Kind {
+impl MessageKind {
     const ALL: [Self; 5] = [Self::Hello, Self::Welcome, Self::Data, Self::Done, Self::Bye];
 }
 
@@ -110,7 +110,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// Purpose of the message.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// Step of the run that it belongs to.
     pub step: u8,
     /// Payload bytes.
@@ -137,7 +137,7 @@ impl Tag {
         if first >> 48 != Self::MAGIC {
             return None;
         }
-        let kind = *Kind::ALL.get((first >> 40) as usize & 0xff)?;
+        let kind = *MessageKind::ALL.get((first >> 40) as usize & 0xff)?;
         Some(Self { kind, step: (first >> 32) as u8, bytes: first as u32, number })
     }
 
@@ -189,7 +189,7 @@ pub fn try_receive(channel: &mut impl Channel, buffer: &mut [u8]) -> Result<Opti
 }
 
 fn is_greeting(tag: Tag) -> bool {
-    matches!(tag.kind, Kind::Hello | Kind::Welcome)
+    matches!(tag.kind, MessageKind::Hello | MessageKind::Welcome)
 }
 
 #[cfg(test)]
@@ -201,7 +201,7 @@ mod tests {
     proptest! {
         #[test]
         fn tags_round_trip(kind in 0..5_usize, step: u8, bytes: u32, number: u64) {
-            let tag = Tag { kind: Kind::ALL[kind], step, bytes, number };
+            let tag = Tag { kind: MessageKind::ALL[kind], step, bytes, number };
             prop_assert_eq!(Tag::decode(tag.encode()), Some(tag));
         }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use niclab_user::gamma::{MAX_MESSAGE_BYTES, Message, Port, PortOptions};
 use niclab_user::slices::Flags;
-use niclab_user::{Address, Device, Memory};
+use niclab_user::{Address, Device, SharedMemory};
 
 use crate::Failure;
-use crate::channel::{Channel, Kind, Tag, pattern};
+use crate::channel::{Channel, MessageKind, Tag, pattern};
 use crate::nic::NicOptions;
 use crate::pattern::{WHOLE_EVERY, compare};
 
@@ -23,7 +23,7 @@ const PLACED_BYTES: usize = 2 << 10;
 
 /// Buffers for messages in flight, one for each message.
 pub(crate) struct Places {
-    memory: Memory,
+    memory: SharedMemory,
     place_bytes: usize,
     next: usize,
 }
@@ -34,7 +34,8 @@ impl Places {
     pub(crate) fn new(place_bytes: usize) -> Result<Self, Failure> {
         let place_bytes = place_bytes.next_power_of_two();
         let bytes = PLACES * place_bytes;
-        let memory = Memory::pages(bytes).map_err(|source| niclab_user::Error::NoMemory { bytes, source })?;
+        let memory =
+            SharedMemory::pages(bytes).map_err(|source| niclab_user::Error::NoMemory { bytes, source })?;
         Ok(Self { memory, place_bytes, next: 0 })
     }
 
@@ -133,7 +134,7 @@ fn accept(
         });
     };
     message.read(TAG_BYTES, buffer);
-    if tag.kind == Kind::Data {
+    if tag.kind == MessageKind::Data {
         let read = |offset: usize, out: &mut [u8]| {
             message.read(TAG_BYTES + offset, out);
             Ok(())

@@ -5,14 +5,14 @@
 use std::time::Duration;
 
 use niclab_user::grim::{
-    Bulk, FIRST_HANDLER, MAX_BULK_BYTES, Memory, Message, Outgoing, Port, PortOptions, Refusal, Region,
+    Bulk, FIRST_HANDLER, MAX_BULK_BYTES, Message, Outgoing, Port, PortOptions, Refusal, Region, RegionWrite,
     Short, Terms,
 };
 use niclab_user::slices::Flags;
 use niclab_user::{Address, Device, Error};
 
 use crate::Failure;
-use crate::channel::{Channel, Interrupting, Kind, Tag};
+use crate::channel::{Channel, Interrupting, MessageKind, Tag};
 use crate::nic::NicOptions;
 use crate::pattern::{WHOLE_EVERY, compare};
 
@@ -73,7 +73,7 @@ impl PushChannel {
     /// greetings that arrived before it was, and has reported these refusals before it stored the peer's first message.
     #[inline]
     fn before(&mut self, tag: Tag) -> Result<(), Failure> {
-        if !self.is_met && !matches!(tag.kind, Kind::Hello | Kind::Welcome) {
+        if !self.is_met && !matches!(tag.kind, MessageKind::Hello | MessageKind::Welcome) {
             self.is_met = true;
             forgive_absence(self.port.sender.check_refusals())?;
         }
@@ -104,7 +104,7 @@ impl PushChannel {
         let piece = self.port.sender.piece_bytes();
         for (number, part) in payload.chunks(piece).enumerate() {
             let (place, bytes) = ((number * piece) as u64, part.len() as u64);
-            let memory = Outgoing::Memory(Memory { target, region, place, bytes });
+            let memory = Outgoing::Memory(RegionWrite { target, region, place, bytes });
             self.port.sender.send(memory, part, self.timeout)?;
         }
         Ok(())
@@ -158,7 +158,7 @@ fn accept(
         });
     };
     payload.read(0, buffer);
-    if tag.kind == Kind::Data {
+    if tag.kind == MessageKind::Data {
         let memory = in_memory(&tag);
         let read = |offset, out: &mut [u8]| {
             match memory {
@@ -271,13 +271,13 @@ impl InTurn {
     /// The channel for the next message with this tag.
     #[inline]
     fn turn(&mut self, tag: Tag) -> &mut PushChannel {
-        let place = if tag.kind == Kind::Data { self.sent } else { 0 };
+        let place = if tag.kind == MessageKind::Data { self.sent } else { 0 };
         &mut self.channels[place]
     }
 
     #[inline]
     fn on_sent(&mut self, tag: Tag) {
-        if tag.kind == Kind::Data {
+        if tag.kind == MessageKind::Data {
             self.sent = (self.sent + 1) % self.channels.len();
         } else {
             self.received = 0;
@@ -286,7 +286,7 @@ impl InTurn {
 
     #[inline]
     fn on_received(&mut self, tag: Tag) {
-        if tag.kind == Kind::Data {
+        if tag.kind == MessageKind::Data {
             self.received = (self.received + 1) % self.channels.len();
         } else {
             self.sent = 0;

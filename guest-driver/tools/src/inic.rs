@@ -5,13 +5,11 @@
 use std::collections::VecDeque;
 
 use niclab_user::Device;
-use niclab_user::inic::{
-    Event, Kind as EventKind, Outcome, Port, PortOptions, Receive, Region, Send, UNIT_BYTES,
-};
+use niclab_user::inic::{Event, EventKind, Outcome, Port, PortOptions, Receive, Region, Send, UNIT_BYTES};
 use niclab_user::slices::Flags;
 
 use crate::Failure;
-use crate::channel::{Channel, Kind, Tag, pattern};
+use crate::channel::{Channel, MessageKind, Tag, pattern};
 use crate::nic::NicOptions;
 use crate::pattern::{WHOLE_EVERY, compare};
 
@@ -185,7 +183,7 @@ impl PostChannel {
         let front = bytes.min(buffer.len());
         self.incoming.read(begin + TAG_BYTES, &mut buffer[..front])?;
         self.received += 1;
-        if tag.kind == Kind::Data {
+        if tag.kind == MessageKind::Data {
             let read = |offset, out: &mut [u8]| Ok(self.incoming.read(begin + TAG_BYTES + offset, out)?);
             compare(read, bytes, self.received.is_multiple_of(WHOLE_EVERY), tag.number, &self.peer)?;
         }

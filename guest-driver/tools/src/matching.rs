@@ -15,14 +15,14 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use niclab_user::matching::{
-    Append, Command, Event, Kind as EventKind, Outcome, Port, PortOptions, Put, Region, Target,
+    Append, Command, Event, EventKind, Outcome, Port, PortOptions, Put, Region, Target,
 };
 use niclab_user::slices::Flags;
 use niclab_user::{Address, Device};
 use serde::Serialize;
 
 use crate::Failure;
-use crate::channel::{Channel, Interrupting, Kind, Tag, pattern};
+use crate::channel::{Channel, Interrupting, MessageKind, Tag, pattern};
 use crate::nic::NicOptions;
 use crate::pattern::{WHOLE_EVERY, compare};
 use crate::software::{Header, Item, List};
@@ -330,7 +330,7 @@ impl ListChannel {
             put = put.sent();
         }
         // The program that is answered may be gone. Its card reports that, and the answer has then used up no receive.
-        let is_answer = tag.kind == Kind::Welcome;
+        let is_answer = tag.kind == MessageKind::Welcome;
         if is_answer {
             put = put.user(OF_ANSWER);
         }
@@ -456,7 +456,7 @@ impl ListChannel {
             event.initiator == self.peer_address
                 && slot < self.window.slots()
                 && bytes <= self.window.slot_bytes
-                && self.window.is_greeting(slot) == (tag.kind == Kind::Hello)
+                && self.window.is_greeting(slot) == (tag.kind == MessageKind::Hello)
         });
         let Some(tag) = tag else { return Err(self.foreign(event)) };
         if self.window.is_greeting(slot) {
@@ -478,7 +478,7 @@ impl ListChannel {
         let front = bytes.min(buffer.len());
         self.incoming.read(begin, &mut buffer[..front])?;
         self.counts.received += 1;
-        if tag.kind == Kind::Data {
+        if tag.kind == MessageKind::Data {
             let is_whole = self.counts.received.is_multiple_of(WHOLE_EVERY);
             let read = |offset, out: &mut [u8]| Ok(self.incoming.read(begin + offset, out)?);
             compare(read, bytes, is_whole, tag.number, &self.peer)?;
@@ -529,7 +529,7 @@ impl Channel for ListChannel {
     }
 
     fn try_send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<bool, Failure> {
-        if tag.kind == Kind::Hello {
+        if tag.kind == MessageKind::Hello {
             self.greet(payload, tag)?;
             return Ok(true);
         }
@@ -541,7 +541,7 @@ impl Channel for ListChannel {
     }
 
     fn send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure> {
-        if tag.kind == Kind::Hello {
+        if tag.kind == MessageKind::Hello {
             return self.greet(payload, tag);
         }
         self.wait_for_room()?;

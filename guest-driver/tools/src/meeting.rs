@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use niclab_user::slices::Flags;
 
 use crate::Failure;
-use crate::channel::{Channel, Kind, Tag, receive};
+use crate::channel::{Channel, MessageKind, Tag, receive};
 
 /// Time between two greetings.
 const GREETING_INTERVAL: Duration = Duration::from_millis(10);
@@ -39,13 +39,13 @@ pub fn meet(
         let now = Instant::now();
         if now.duration_since(began) > timeout {
             if let Some(tag) = stray {
-                tag.expect(greeting(Kind::Hello, nonce), channel.peer())?;
+                tag.expect(greeting(MessageKind::Hello, nonce), channel.peer())?;
             }
             return Err(Failure::PeerAbsent { peer: channel.peer().into(), waited: timeout, command });
         }
         if now >= next_hello {
             // If the page is full of greetings that the peer has not taken yet, this one is skipped.
-            channel.try_send(&digest, greeting(Kind::Hello, nonce), Flags::NONE)?;
+            channel.try_send(&digest, greeting(MessageKind::Hello, nonce), Flags::NONE)?;
             next_hello = now + GREETING_INTERVAL;
         }
         let mut theirs = [0; 8];
@@ -54,18 +54,20 @@ pub fn meet(
             continue;
         };
         match tag.kind {
-            Kind::Hello if theirs != digest => return Err(Failure::Mismatch { peer: channel.peer().into() }),
-            Kind::Hello => {
-                channel.send(&digest, greeting(Kind::Welcome, tag.number), Flags::NONE)?;
+            MessageKind::Hello if theirs != digest => {
+                return Err(Failure::Mismatch { peer: channel.peer().into() });
+            }
+            MessageKind::Hello => {
+                channel.send(&digest, greeting(MessageKind::Welcome, tag.number), Flags::NONE)?;
                 seen = true;
             }
-            Kind::Welcome if tag.number == nonce => welcomed = true,
+            MessageKind::Welcome if tag.number == nonce => welcomed = true,
             // An answer to an earlier run of this program.
-            Kind::Welcome => {}
+            MessageKind::Welcome => {}
             // Messages arrive in order, and a peer that sends data has welcomed this end before. So this message is
             // from an earlier program of the peer, and the card still had it when the port was opened. Or messages are
             // lost, and no Welcome will arrive.
-            Kind::Data | Kind::Done | Kind::Bye => stray = stray.or(Some(tag)),
+            MessageKind::Data | MessageKind::Done | MessageKind::Bye => stray = stray.or(Some(tag)),
         }
     }
     Ok(())
@@ -81,7 +83,7 @@ pub fn part(channel: &mut impl Channel, step: u8, ours: [u64; 6]) -> Result<[u64
     for (bytes, word) in payload.as_chunks_mut::<8>().0.iter_mut().zip(ours) {
         *bytes = word.to_le_bytes();
     }
-    let bye = Tag { kind: Kind::Bye, step, bytes: 48, number: 0 };
+    let bye = Tag { kind: MessageKind::Bye, step, bytes: 48, number: 0 };
     channel.send(&payload, bye, Flags::NOTIFY)?;
     channel.flush()?;
     receive(channel, &mut payload)?.expect(bye, channel.peer())?;
@@ -98,12 +100,12 @@ pub fn part(channel: &mut impl Channel, step: u8, ours: [u64; 6]) -> Result<[u64
 ///
 /// [`Failure::OutOfStep`], or those of the channel.
 pub fn barrier(channel: &mut impl Channel, step: u8) -> Result<(), Failure> {
-    let done = Tag { kind: Kind::Done, step, bytes: 0, number: 0 };
+    let done = Tag { kind: MessageKind::Done, step, bytes: 0, number: 0 };
     channel.send(&[], done, Flags::NONE)?;
     receive(channel, &mut [])?.expect(done, channel.peer())
 }
 
-fn greeting(kind: Kind, number: u64) -> Tag {
+fn greeting(kind: MessageKind, number: u64) -> Tag {
     Tag { kind, step: 0, bytes: 8, number }
 }
 
@@ -205,14 +207,15 @@ mod tests {
     }
 
     fn data(number: u64) -> (Vec<u8>, Tag) {
-        (number.to_le_bytes().to_vec(), Tag { kind: Kind::Data, step: 1, bytes: 8, number })
+        (number.to_le_bytes().to_vec(), Tag { kind: MessageKind::Data, step: 1, bytes: 8, number })
     }
 
     #[test]
     fn messages_of_an_earlier_program_are_skipped() {
         let [mut a, mut b] = pair([0, 0]);
         a.to.send(data(1)).expect("b is there");
-        a.to.send((vec![0; 48], Tag { kind: Kind::Bye, step: 1, bytes: 48, number: 0 })).expect("b is there");
+        a.to.send((vec![0; 48], Tag { kind: MessageKind::Bye, step: 1, bytes: 48, number: 0 }))
+            .expect("b is there");
         thread::scope(|scope| {
             let other = scope.spawn(|| {
                 meet(&mut b, "pingpong", "plan", LONG)?;

@@ -16,7 +16,7 @@ use nix::sys::socket::{MsgFlags, recv};
 
 use crate::Failure;
 use crate::bench::{Buffers, End, Outcome, Step};
-use crate::channel::{Channel, Kind, Tag, receive};
+use crate::channel::{Channel, MessageKind, Tag, receive};
 use crate::tcp::{TAG_BYTES, TcpChannel, socket_failure};
 
 /// Bytes of a datagram with its tag. It fits into any Ethernet frame.
@@ -52,7 +52,7 @@ impl UdpChannel {
         let place = format!("a UDP port of {own}");
         let failure = socket_failure("open", &place);
         let socket = UdpSocket::bind((own, 0)).map_err(&failure)?;
-        let at = |port: u16| Tag { kind: Kind::Data, step: 0, bytes: 2, number: port.into() };
+        let at = |port: u16| Tag { kind: MessageKind::Data, step: 0, bytes: 2, number: port.into() };
         let own_port = socket.local_addr().map_err(&failure)?.port();
         control.send(&own_port.to_le_bytes(), at(own_port), Flags::NONE)?;
         let mut bytes = [0; 2];
@@ -88,7 +88,7 @@ impl UdpChannel {
     }
 
     fn done(&self, bytes: u32, number: u64) -> Tag {
-        Tag { kind: Kind::Done, step: self.streams, bytes, number }
+        Tag { kind: MessageKind::Done, step: self.streams, bytes, number }
     }
 
     /// Sends `count` datagrams, and asks the peer how many arrived.
@@ -97,7 +97,8 @@ impl UdpChannel {
         let began = Instant::now();
         for number in 1..=count {
             let tag =
-                Tag { kind: Kind::Data, step: self.streams, bytes: payload.len() as u32, number }.encode();
+                Tag { kind: MessageKind::Data, step: self.streams, bytes: payload.len() as u32, number }
+                    .encode();
             for (bytes, word) in datagram.as_chunks_mut::<8>().0.iter_mut().zip(tag) {
                 *bytes = word.to_le_bytes();
             }
@@ -197,7 +198,8 @@ impl Seen {
         let Some((tag, payload)) = datagram.split_first_chunk::<TAG_BYTES>() else { return };
         let &[first, second] = tag.as_chunks::<8>().0 else { return };
         let Some(tag) = Tag::decode([first, second].map(u64::from_le_bytes)) else { return };
-        let is_ours = (tag.kind, tag.step, tag.bytes as usize) == (Kind::Data, self.stream, payload.len());
+        let is_ours =
+            (tag.kind, tag.step, tag.bytes as usize) == (MessageKind::Data, self.stream, payload.len());
         if !is_ours || !(1..=self.count).contains(&tag.number) {
             return;
         }
@@ -329,7 +331,7 @@ mod tests {
     fn late_datagrams_of_an_earlier_stream_do_not_count() {
         let mut ends = pair();
         stream(&mut ends, 10, 0);
-        let late = Tag { kind: Kind::Data, step: ends[0].streams, bytes: 0, number: 1 };
+        let late = Tag { kind: MessageKind::Data, step: ends[0].streams, bytes: 0, number: 1 };
         ends[0].socket.send(late.encode().map(u64::to_le_bytes).as_flattened()).unwrap();
         // To a socket that the receiver does not read.
         let elsewhere = UdpSocket::bind((HERE, 0)).unwrap();
@@ -348,19 +350,19 @@ mod tests {
         for foreign in [
             Vec::new(),
             vec![0; 40],
-            datagram(Kind::Data, 2, 8, 1, 8),
-            datagram(Kind::Done, 3, 8, 1, 8),
-            datagram(Kind::Data, 3, 8, 1, 7),
-            datagram(Kind::Data, 3, 8, 0, 8),
-            datagram(Kind::Data, 3, 8, 65, 8),
-            datagram(Kind::Data, 3, 8, u64::MAX, 8),
-            datagram(Kind::Data, 3, 8, 1, 8)[..15].to_vec(),
+            datagram(MessageKind::Data, 2, 8, 1, 8),
+            datagram(MessageKind::Done, 3, 8, 1, 8),
+            datagram(MessageKind::Data, 3, 8, 1, 7),
+            datagram(MessageKind::Data, 3, 8, 0, 8),
+            datagram(MessageKind::Data, 3, 8, 65, 8),
+            datagram(MessageKind::Data, 3, 8, u64::MAX, 8),
+            datagram(MessageKind::Data, 3, 8, 1, 8)[..15].to_vec(),
         ] {
             seen.note(&foreign);
             assert_eq!(seen.arrived, 0, "{foreign:?}");
         }
         for number in [64, 1, 64, 63, 1] {
-            seen.note(&datagram(Kind::Data, 3, 8, number, 8));
+            seen.note(&datagram(MessageKind::Data, 3, 8, number, 8));
         }
         assert_eq!(seen.arrived, 3);
     }

@@ -218,7 +218,7 @@ impl Transport for ChannelTransport {
         let message = match region {
             Some(region) => {
                 let place = self.terms.room_bytes();
-                Outgoing::Memory(grim::Memory { target: target.into(), region, place, bytes })
+                Outgoing::Memory(grim::RegionWrite { target: target.into(), region, place, bytes })
             }
             None if bytes == 0 => Outgoing::Short(short),
             None => Outgoing::Bulk(Bulk { short, bytes }),

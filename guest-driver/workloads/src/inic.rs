@@ -10,7 +10,7 @@ use alloc::{format, vec, vec::Vec};
 
 use niclab_abi::inic::OP_POST_GROUP;
 use niclab_port::inic::{
-    self, Barrier, Command, Element, Encoded, Event, Kind, Operator, Outcome, Part, PostRecord, Receive,
+    self, Barrier, Command, Element, Encoded, Event, EventKind, Operator, Outcome, Part, PostRecord, Receive,
     Reduce, Send,
 };
 use niclab_port::{BadValue, Queue, Reports, Requester};
@@ -168,17 +168,17 @@ impl PostTransport {
     fn on_event(&mut self, event: &Event, memory: &impl Memory, listener: &mut impl Listener) -> Read {
         let end = self.end;
         match (event.kind, User::decode(event.user)) {
-            (Kind::Received, User::Room(place)) if self.is_posted.get(place as usize) == Some(&true) => {
+            (EventKind::Received, User::Room(place)) if self.is_posted.get(place as usize) == Some(&true) => {
                 let read = self.receive(event, place, memory, listener);
                 self.post(place);
                 read
             }
-            (Kind::Sent, User::Message(place)) if self.is_sending.get(place as usize) == Some(&true) => {
+            (EventKind::Sent, User::Message(place)) if self.is_sending.get(place as usize) == Some(&true) => {
                 self.is_sending[place as usize] = false;
                 self.free.push_back(place);
                 Read::Other
             }
-            (Kind::Done, User::Message(place)) if event.outcome == Outcome::Done => {
+            (EventKind::Done, User::Message(place)) if event.outcome == Outcome::Done => {
                 let Some((own, mark)) = self.pending.take().filter(|(own, _)| *own == place) else {
                     return Read::Other;
                 };
@@ -188,7 +188,7 @@ impl PostTransport {
                 Read::Message
             }
             // The card has made its last attempt. The missing message shows in the counts.
-            (Kind::Failed, User::Message(_)) => Read::Other,
+            (EventKind::Failed, User::Message(_)) => Read::Other,
             (kind, user) => {
                 let outcome = event.outcome;
                 listener.on_wrong(Wrong::Port, || {

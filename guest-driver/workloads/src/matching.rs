@@ -10,7 +10,7 @@ use alloc::{format, vec};
 
 use niclab_abi::receive::SLICE_WORDS;
 use niclab_port::matching::{
-    self, Append, Command, Count, Encoded, Event, EventRecord, Get, Kind, Outcome, Part, Put, Target,
+    self, Append, Command, Count, Encoded, Event, EventKind, EventRecord, Get, Outcome, Part, Put, Target,
 };
 use niclab_port::{BadValue, Queue, Reports, Requester};
 use serde::{Deserialize, Serialize};
@@ -315,7 +315,7 @@ impl ListTransport {
         let end = self.end;
         let &Event { kind, outcome, header_data, moved_bytes, offset, initiator, .. } = event;
         let is_whole =
-            outcome == Outcome::Done && (kind == Kind::Unlinked || moved_bytes == event.requested_bytes);
+            outcome == Outcome::Done && (kind == EventKind::Unlinked || moved_bytes == event.requested_bytes);
         if !is_whole {
             let requested = event.requested_bytes;
             listener.on_wrong(Wrong::Contents, || {
@@ -326,7 +326,7 @@ impl ListTransport {
         }
         let mark = mark_of(event);
         match (kind, User::decode(event.user)) {
-            (Kind::Put | Kind::Reply | Kind::Claimed { .. }, User::Place(flow, place))
+            (EventKind::Put | EventKind::Reply | EventKind::Claimed { .. }, User::Place(flow, place))
                 if !self.is_plausible(flow, place, &mark, event) =>
             {
                 listener.on_wrong(Wrong::Contents, || {
@@ -334,7 +334,7 @@ impl ListTransport {
                 });
                 Read::Other
             }
-            (Kind::Put, User::Place(flow, place)) => {
+            (EventKind::Put, User::Place(flow, place)) => {
                 self.take_credits(mark.flow, header_data);
                 if self.terms.receive == Receive::Get {
                     self.fetch(flow, place, &Mark { bytes: (header_data >> 32) as u32, ..mark });
@@ -345,19 +345,19 @@ impl ListTransport {
                 self.renew(flow, place);
                 Read::Message
             }
-            (Kind::Reply, User::Place(flow, place)) => {
+            (EventKind::Reply, User::Place(flow, place)) => {
                 let from = self.incoming.get(flow).map_or(end, |incoming| incoming.from);
                 let begin = self.part_of(flow, place, moved_bytes).offset + offset;
                 self.receive(&mark, from, begin, memory, listener);
                 self.renew(flow, place);
                 Read::Message
             }
-            (Kind::Unexpected, User::Chunk(chunk)) => {
+            (EventKind::Unexpected, User::Chunk(chunk)) => {
                 self.chunks.iter_mut().skip(chunk).take(1).for_each(|chunk| chunk.held += 1);
                 self.claim(&mark);
                 Read::Other
             }
-            (Kind::Claimed { overflow_user, .. }, User::Place(flow, _)) => {
+            (EventKind::Claimed { overflow_user, .. }, User::Place(flow, _)) => {
                 self.take_credits(mark.flow, header_data);
                 let User::Chunk(chunk) = User::decode(overflow_user) else {
                     listener
@@ -370,11 +370,11 @@ impl ListTransport {
                 self.give_credit(flow);
                 Read::Message
             }
-            (Kind::Unlinked, User::Chunk(chunk)) => {
+            (EventKind::Unlinked, User::Chunk(chunk)) => {
                 self.update_chunk(chunk, |chunk| chunk.is_unlinked = true);
                 Read::Other
             }
-            (Kind::Acknowledged | Kind::Sent | Kind::Get, _) => Read::Other,
+            (EventKind::Acknowledged | EventKind::Sent | EventKind::Get, _) => Read::Other,
             (kind, user) => {
                 listener
                     .on_wrong(Wrong::Port, || format!("{end:?}: unexpected event {kind:?} about {user:?}"));
@@ -388,7 +388,7 @@ impl ListTransport {
     fn is_plausible(&mut self, flow: usize, place: u64, mark: &Mark, event: &Event) -> bool {
         let Terms { window, max_bytes, receive } = self.terms;
         let Some(incoming) = self.incoming.get_mut(flow) else { return false };
-        let is_announced = receive == Receive::Get && event.kind == Kind::Put;
+        let is_announced = receive == Receive::Get && event.kind == EventKind::Put;
         let seen = if is_announced { &mut incoming.announced } else { &mut incoming.last };
         let is_due = mark.flow == incoming.flow && mark.number > *seen && mark.number - *seen <= 2 * window;
         let is_it = is_due && place < window && u64::from(mark.bytes) <= max_bytes;
@@ -514,7 +514,7 @@ impl Transport for ListTransport {
 
     fn mark_of(words: &[u64]) -> Option<Mark> {
         let event = Event::decode(&<&[u64; SLICE_WORDS]>::try_from(words).ok()?, *words.last()?)?;
-        let is_message = matches!(event.kind, Kind::Put | Kind::Reply | Kind::Claimed { .. });
+        let is_message = matches!(event.kind, EventKind::Put | EventKind::Reply | EventKind::Claimed { .. });
         is_message.then(|| mark_of(&event))
     }
 

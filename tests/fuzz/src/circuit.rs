@@ -9,7 +9,7 @@ use niclab_components::check::Checked;
 use niclab_model::models::inic::descriptor::{MODEL, config};
 use niclab_model::models::inic::{Config, Inic};
 use niclab_model::nic::alone::Alone;
-use niclab_model::nic::registry::{Seat, Values};
+use niclab_model::nic::registry::{CardContext, Values};
 use niclab_model::nic::{Input, Nic, Output, PageStore};
 use niclab_model::platform::profile::Profile;
 use niclab_model::time::Time;
@@ -53,8 +53,8 @@ impl Side {
 /// Two cards with this assembly, on links that carry its packets; `None` if no link can.
 fn sides(assembly: &Checked) -> Option<[Side; 2]> {
     let side = |node| {
-        let seat = Seat { node, nodes: 2, mtu_bytes: 9_000, profile: Profile::default().into() };
-        let plain = config(&Values::defaults(&MODEL), seat).ok()?;
+        let context = CardContext { node, nodes: 2, mtu_bytes: 9_000, profile: Profile::default().into() };
+        let plain = config(&Values::defaults(&MODEL), context).ok()?;
         let nic = Inic::new(Config { assembly: assembly.clone(), ..plain }).ok()?;
         let mut side = Side { nic: Alone::new(nic), region: 0 };
         side.control(OP_PORT_OPEN, &bytes_of(&opening()));

@@ -11,7 +11,7 @@ use niclab_abi::receive::{SLICE_BYTES, SLICE_STATUS_WORD, SliceStatus};
 use niclab_abi::region::{OP_REGION_CLOSE, OP_REGION_OPEN, RegionName};
 use niclab_device::shell::idle::deadlines;
 use niclab_device::shell::service;
-use niclab_model::models::grim::wire::{Failures, Fragment, Header, Kind, Purpose, seal};
+use niclab_model::models::grim::wire::{Failures, Fragment, FrameKind, Header, Purpose, seal};
 use niclab_model::nic::FrameBytes;
 
 use crate::scene::{NODES, SLICES, Scene, bytes_of, ethernet_header, opening, push_request, region_open};
@@ -226,8 +226,8 @@ pub fn control_seeds() -> Vec<Vec<u8>> {
 pub fn frame_seeds() -> Vec<Vec<u8>> {
     let region = Programs::new().region(0);
     let mut input = vec![0];
-    let mut add = |channel: u8, sequence: u32, kind: Kind, payload: &[u8]| {
-        let asks = matches!(kind, Kind::Message(_) | Kind::Void | Kind::Report(_));
+    let mut add = |channel: u8, sequence: u32, kind: FrameKind, payload: &[u8]| {
+        let asks = matches!(kind, FrameKind::Message(_) | FrameKind::Void | FrameKind::Report(_));
         let header = Header { source: 1, destination: 0, channel, kind, asks, sequence };
         let frame = [&header.head()[..], payload].concat();
         let behind = frame.get(HEAD_BYTES..).unwrap_or_default();
@@ -237,16 +237,16 @@ pub fn frame_seeds() -> Vec<Vec<u8>> {
     let purpose = Purpose::Handler { handler: 20, arguments: [1, 2, 3, 4] };
     let fragment = Fragment { endpoint: 0, purpose, interrupt: false, offset: 0, bytes: 120, owner: 0 };
     for number in 0..3 {
-        add(1, number, Kind::Message(Fragment { offset: 40 * number, ..fragment }), &[7; 40]);
+        add(1, number, FrameKind::Message(Fragment { offset: 40 * number, ..fragment }), &[7; 40]);
     }
     let memory = Fragment { purpose: Purpose::Memory { region, place: 64 }, bytes: 40, ..fragment };
-    add(1, 3, Kind::Message(memory), &[8; 40]);
-    add(1, 4, Kind::Message(fragment), &[9; 40]);
-    add(1, 5, Kind::Void, &[]);
+    add(1, 3, FrameKind::Message(memory), &[8; 40]);
+    add(1, 4, FrameKind::Message(fragment), &[9; 40]);
+    add(1, 5, FrameKind::Void, &[]);
     let failures = Failures { reason: 10, ..Failures::default() };
-    add(1, 6, Kind::Report(failures), &[]);
-    add(0, 0, Kind::Refusal(failures), &[]);
-    add(0, 1, Kind::Acknowledgement(failures), &[]);
+    add(1, 6, FrameKind::Report(failures), &[]);
+    add(0, 0, FrameKind::Refusal(failures), &[]);
+    add(0, 1, FrameKind::Acknowledgement(failures), &[]);
     vec![input]
 }
 

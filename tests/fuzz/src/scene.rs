@@ -21,7 +21,7 @@ use niclab_device::shell::dispatch::outputs::Sent;
 use niclab_device::shell::locks::LockedNodes;
 use niclab_device::shell::pages::Pages;
 use niclab_device::vring::Vring;
-use niclab_model::fabric::ethernet::{Concern, ETHER_TYPE_CLUSTER, Header, mac_of_node};
+use niclab_model::fabric::ethernet::{ETHER_TYPE_CLUSTER, FrameClass, Header, mac_of_node};
 use niclab_model::nic::{FrameBytes, Nic};
 use niclab_model::parts::descriptor_ring::dec2114x::{BYTES, CHAINED, END_OF_RING, OWN};
 use niclab_model::time::Time;
@@ -209,7 +209,7 @@ impl Scene {
         let mut locked = self.lock_all();
         let LockedNodes { nodes, common } = &mut locked;
         let frame = CardFrame::Owned(frame.into());
-        let sent = Sent { ready: Time::ZERO.into(), frame, message: None, concern: Concern::Card };
+        let sent = Sent { ready: Time::ZERO.into(), frame, message: None, class: FrameClass::Card };
         common.network.keep(nodes, 1, sent);
         service::serve_pages(&mut locked, 0);
         deadlines::pass_time(&mut locked);

@@ -9,7 +9,7 @@ use niclab_abi::bar::CODE_INTERRUPT;
 use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::{Lab, connect_ports};
 use niclab_device::watch::write::write;
-use niclab_model::models::ultra::wire::{Header, Kind, MIN_WORDS, Packet};
+use niclab_model::models::ultra::wire::{Header, MIN_WORDS, Packet, PacketKind};
 use niclab_observe::recording::Recorded;
 use niclab_sim::observer::Observer;
 use niclab_sim::run::{Options, run_observed};
@@ -95,7 +95,7 @@ fn captured(mut capture: &[u8]) -> BTreeMap<From, Vec<Sent>> {
         let packet = Packet::new_checked(&block[28..28 + bytes]).unwrap();
         let header = Header::parse(&packet).unwrap();
         // The capture has each frame twice: on its sender's link, and on its receiver's link.
-        if let Kind::Data { interrupt, .. } = header.kind
+        if let PacketKind::Data { interrupt, .. } = header.kind
             && interface == u32::from(header.source.node)
         {
             let payload = 8 * (packet.words().len() - MIN_WORDS) as u32;

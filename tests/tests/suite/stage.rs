@@ -335,7 +335,7 @@ fn perform_live<T: Card>(
 fn of_node(node: &NodeFigures, is_overcautious: bool) -> impl PartialEq + std::fmt::Debug {
     let sorted = |ledger: &[LedgerEntry]| {
         let line = |line: &LedgerEntry| {
-            (line.crossing.clone(), line.count, line.bytes, line.model_price_ps, line.model_waited_ps)
+            (line.transaction.clone(), line.count, line.bytes, line.model_price_ps, line.model_waited_ps)
         };
         let mut lines: Vec<_> = ledger.iter().map(line).collect();
         lines.sort();

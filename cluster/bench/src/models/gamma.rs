@@ -399,7 +399,7 @@ fn labour(profile: &'static str, simulate: Simulate<'_>) -> Result<Labour> {
     let entries = || report.nodes.iter().flat_map(|node| &node.ledger);
     let of = |kinds: &[&str]| {
         let sum: u64 = entries()
-            .filter(|entry| kinds.contains(&&*entry.crossing))
+            .filter(|entry| kinds.contains(&&*entry.transaction))
             .map(|entry| entry.model_price_ps)
             .sum();
         sum / (2 * ROUND_TRIPS)

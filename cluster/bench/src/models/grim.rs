@@ -443,7 +443,7 @@ fn spread(config: &SimConfig, kind: WorkloadKind, channels: u64, simulate: Simul
             let latency = &node.model_latency;
             ensure!(latency.count == ROUND_TRIPS, "a ping-pong over {channels} channels lost some");
             // The additional time of the node's program is no part of the latency; an I/O card has no such program.
-            let is_of_host = node.ledger.iter().any(|entry| entry.crossing == "host_receive");
+            let is_of_host = node.ledger.iter().any(|entry| entry.transaction == "host_receive");
             *sum_ps += (latency.sum_ps / latency.count).saturating_sub(if is_of_host { later_ps } else { 0 });
         }
     }

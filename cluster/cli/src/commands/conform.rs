@@ -7,7 +7,7 @@ use niclab_cluster::{
     boot::prepare,
     conform::{
         self, Commands, FAILED, NOT_EXERCISED, NOT_RUN, PASSED, Request, WRONG_USE,
-        case::{Case, Choice, Kind},
+        case::{Case, CaseKind, Choice},
         traffic::Traffic,
         verdict::{Conformance, Verdict},
     },
@@ -35,7 +35,7 @@ const OF_THE_RUN: [(&str, bool); 5] =
 /// # Errors
 /// When the table cannot be printed.
 pub fn run(args: &ConformArgs) -> Result<u8> {
-    if let Some(kind) = args.case.filter(|kind| args.one_boot && *kind != Kind::Adversarial) {
+    if let Some(kind) = args.case.filter(|kind| args.one_boot && *kind != CaseKind::Adversarial) {
         let why = format!(
             "--one-boot works only for seeds of `adversarial`; each seed of `{}` needs a boot of its own: omit \
              --one-boot",
@@ -250,13 +250,13 @@ fn quoted(word: &str) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use niclab_cluster::conform::{case::Kind, traffic::Moment, verdict::Named};
+    use niclab_cluster::conform::{case::CaseKind, traffic::Moment, verdict::Named};
 
     use super::*;
 
     fn verdict(named: Vec<Named>, not_run: Option<String>) -> Verdict {
         Verdict {
-            case: Kind::Rebind,
+            case: CaseKind::Rebind,
             seed: 3,
             debug_kernel: false,
             passed: named.is_empty() && not_run.is_none(),
@@ -298,7 +298,7 @@ mod tests {
             "--case",
         ];
         let words = words.map(str::to_owned);
-        let line = repeat(&words, Case { kind: Kind::Fault(2), seed: 11, on_debug_kernel: false }, 1);
+        let line = repeat(&words, Case { kind: CaseKind::Fault(2), seed: 11, on_debug_kernel: false }, 1);
         assert_eq!(
             line,
             "niclab conform --case bad-status --from 11 --driver 'my driver' -- sh -c 'a '\\''b'\\''' --case"
@@ -310,7 +310,7 @@ mod tests {
         let words =
             ["niclab", "conform", "--case", "adversarial", "--seeds=40", "--one-boot", "--nic", "grim"];
         let words = words.map(str::to_owned);
-        let case = Case { kind: Kind::Adversarial, seed: 7, on_debug_kernel: false };
+        let case = Case { kind: CaseKind::Adversarial, seed: 7, on_debug_kernel: false };
         assert_eq!(
             [repeat(&words, case, 1), repeat(&words, case, 12)],
             [
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn passed_seeds_share_a_row_and_a_failure_shows_its_boot() {
         let seed = |seed, booted_with, named| Verdict {
-            case: Kind::Adversarial,
+            case: CaseKind::Adversarial,
             seed,
             booted_with,
             ..verdict(named, None)

@@ -108,7 +108,9 @@ fn subtract_ports(now: &mut Vec<PortFigures>, before: &[PortFigures]) {
 /// Kinds whose counts did not change are removed.
 fn subtract_ledger(now: &mut Vec<LedgerEntry>, before: &[LedgerEntry]) {
     for entry in now.iter_mut() {
-        let Some(before) = before.iter().find(|before| before.crossing == entry.crossing) else { continue };
+        let Some(before) = before.iter().find(|before| before.transaction == entry.transaction) else {
+            continue;
+        };
         entry.count = entry.count.wrapping_sub(before.count);
         entry.bytes = entry.bytes.wrapping_sub(before.bytes);
         entry.model_price_ps = entry.model_price_ps.wrapping_sub(before.model_price_ps);
@@ -123,8 +125,8 @@ mod tests {
     use crate::report::{DeviceFault, ModelFigures, PeripheralFigures};
 
     fn stats(scale: u64) -> DaemonStats {
-        let entry = |crossing: &str, scale| LedgerEntry {
-            crossing: crossing.into(),
+        let entry = |transaction: &str, scale| LedgerEntry {
+            transaction: transaction.into(),
             count: scale,
             bytes: 8 * scale,
             model_price_ps: 100 * scale,
@@ -205,7 +207,7 @@ mod tests {
         let model = after.since(&before).model;
         assert!(!model.is_exact && model.why_estimate.unwrap().starts_with("2 Ethernet frames"));
         after.nodes[0].ethernet.sent_frames -= 2;
-        let doorbell = LedgerEntry { crossing: "doorbell".into(), count: 1, ..LedgerEntry::default() };
+        let doorbell = LedgerEntry { transaction: "doorbell".into(), count: 1, ..LedgerEntry::default() };
         after.nodes[0].ethernet_ledger.push(doorbell);
         let model = after.since(&before).model;
         assert!(!model.is_exact && model.why_estimate.unwrap().starts_with("1 transactions of Ethernet"));

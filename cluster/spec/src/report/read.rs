@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::error::Category;
 
 use super::{LedgerEntry, REPORT_VERSION, Report, parts, sum_of};
-use crate::{Place, Problem, SpecError, renamed::rename_counts};
+use crate::{FileLocation, Problem, SpecError, renamed::rename_counts};
 
 /// The fix for a file that is no complete report.
 const MAKE_AGAIN: &str = "write it again with `niclab run --report json --report-file FILE` or `niclab sim`";
@@ -49,7 +49,7 @@ impl Report {
         }
         match report.wrong_total() {
             Some(what) => Err(invalid(Problem {
-                place: Some(place_of_key(file, text, "total")),
+                location: Some(location_of_key(file, text, "total")),
                 key: "total".to_owned(),
                 what,
                 remedy: format!("the file was changed or damaged; {MAKE_AGAIN}"),
@@ -65,10 +65,10 @@ impl Report {
             return None;
         }
         let nothing = LedgerEntry::default();
-        let find = |entries: &[LedgerEntry], crossing: &str| {
-            entries.iter().find(|entry| entry.crossing == crossing).unwrap_or(&nothing).clone()
+        let find = |entries: &[LedgerEntry], transaction: &str| {
+            entries.iter().find(|entry| entry.transaction == transaction).unwrap_or(&nothing).clone()
         };
-        let mut kinds = expected.iter().chain(&self.total).map(|entry| entry.crossing.as_str());
+        let mut kinds = expected.iter().chain(&self.total).map(|entry| entry.transaction.as_str());
         let kind = kinds.find(|kind| find(&expected, kind) != find(&self.total, kind));
         Some(match kind {
             None => "its kinds of transactions are not sorted, or one occurs twice".to_owned(),
@@ -105,13 +105,13 @@ fn wrong_version(file: &str, text: &str, header: &Header) -> Option<Problem> {
         _ => ("it is JSON, but no niclab report".to_owned(), MAKE_AGAIN.to_owned()),
     };
     let key = if header.version.is_some() { "version" } else { "" };
-    Some(Problem { place: Some(place_of_key(file, text, key)), key: key.to_owned(), what, remedy })
+    Some(Problem { location: Some(location_of_key(file, text, key)), key: key.to_owned(), what, remedy })
 }
 
 /// A problem with the text as JSON, or with the type of a value.
 fn broken(file: &str, error: &serde_json::Error) -> Problem {
     let mut message = error.to_string();
-    // `place` has this already.
+    // `location` has this already.
     if let Some(end) = message.rfind(" at line ") {
         message.truncate(end);
     }
@@ -125,18 +125,19 @@ fn broken(file: &str, error: &serde_json::Error) -> Problem {
             (format!("it is no JSON, and so no niclab report: {message}"), MAKE_AGAIN.to_owned())
         }
     };
-    let place = Place { file: file.to_owned(), line: error.line().max(1), column: error.column().max(1) };
-    Problem { place: Some(place), key: String::new(), what, remedy }
+    let location =
+        FileLocation { file: file.to_owned(), line: error.line().max(1), column: error.column().max(1) };
+    Problem { location: Some(location), key: String::new(), what, remedy }
 }
 
 /// The location of a key of the report itself: its first occurrence, or the last one of the total. The start of the
 /// file if it is missing.
-fn place_of_key(file: &str, text: &str, key: &str) -> Place {
+fn location_of_key(file: &str, text: &str, key: &str) -> FileLocation {
     let quoted = format!("\"{key}\"");
     let offset = if key == "total" { text.rfind(&quoted) } else { text.find(&quoted) };
     let before = text.get(..offset.unwrap_or(0)).unwrap_or_default();
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    Place {
+    FileLocation {
         file: file.to_owned(),
         line: before.matches('\n').count() + 1,
         column: before.get(line_start..).map_or(0, |line| line.chars().count()) + 1,

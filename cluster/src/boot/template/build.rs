@@ -26,7 +26,7 @@ use crate::{
     host::process::{Process, SpawnError, Streams, tail},
     plan::{
         PlanError,
-        qemu::{Arguments, Memory},
+        qemu::{Arguments, MemorySource},
         recipe::STATE,
     },
 };
@@ -116,7 +116,7 @@ impl Guest {
         let (agent, agents_end) = UnixStream::pair().map_err(TemplateError::Store)?;
         let (control, controls_end) = UnixStream::pair().map_err(TemplateError::Store)?;
         let mut args = Arguments::default();
-        args.memory(recipe.memory_mib, Memory::StandardInput);
+        args.memory(recipe.memory_mib, MemorySource::StandardInput);
         args.console(&folder.join(CONSOLE))?;
         args.agent_over(&agents_end);
         args.control_over(&controls_end);

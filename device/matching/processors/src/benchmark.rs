@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::embedded::{Embedded, EmbeddedConfig};
 use crate::layout::{self, Header, Item, Matched, Placement, flag};
-use crate::memory::{Memory, OutsideMemory};
+use crate::memory::{OutsideMemory, ProcessorMemory};
 use crate::multithreaded::{Multithreaded, MultithreadedConfig};
 use crate::program::{self, Program, UnboundLabel};
 use crate::{ConfigError, Observer, SimulationError};
@@ -112,7 +112,7 @@ impl Processor {
     /// # Errors The memory was not made by [`layout::memory()`], or the simulation does not end within `limit` cycles.
     pub fn pass(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut ProcessorMemory,
         header: &Header,
         limit: u64,
         observer: &mut impl Observer,

@@ -22,7 +22,7 @@ use crate::cache::{Cache, CacheConfig, MemoryBus};
 use crate::instruction::{Instruction, Name, Scoreboard};
 use crate::interpreter::{Access, AccessKind, Executed, Thread};
 use crate::layout::{CODE, Placement};
-use crate::memory::Memory;
+use crate::memory::ProcessorMemory;
 use crate::predictor::{Prediction, Predictor};
 use crate::program::Program;
 use crate::{ConfigError, Observer, Occupancy, SimulationError};
@@ -138,7 +138,7 @@ impl Embedded {
     pub fn run(
         &mut self,
         program: &Program,
-        memory: &mut Memory,
+        memory: &mut ProcessorMemory,
         limit: u64,
         observer: &mut impl Observer,
     ) -> Result<u64, SimulationError> {
@@ -283,7 +283,7 @@ impl Embedded {
         &mut self,
         pipeline: &mut Pipeline,
         program: &Program,
-        memory: &mut Memory,
+        memory: &mut ProcessorMemory,
         observer: &mut impl Observer,
     ) -> Result<(), SimulationError> {
         for _ in 0..self.config.fetch_width {
@@ -471,7 +471,7 @@ mod tests {
     /// Cycles of a program's second run: caches and predictor are warm.
     fn warm_cycles(config: EmbeddedConfig, instructions: &[Instruction]) -> u64 {
         let program = Program::new([instructions, &[Halt]].concat());
-        let (mut processor, mut memory) = (Embedded::new(config).unwrap(), Memory::new(4096));
+        let (mut processor, mut memory) = (Embedded::new(config).unwrap(), ProcessorMemory::new(4096));
         processor.run(&program, &mut memory, 10_000, &mut ()).unwrap();
         processor.run(&program, &mut memory, 10_000, &mut ()).unwrap()
     }
@@ -513,7 +513,7 @@ mod tests {
 
     #[test]
     fn a_load_takes_its_data_from_an_earlier_store() {
-        let mut memory = Memory::new(4096);
+        let mut memory = ProcessorMemory::new(4096);
         let program = Program::new(vec![
             LoadImmediate(r(3), 77),
             StoreWord(r(3), 64, r(4)),
@@ -536,7 +536,7 @@ mod tests {
     fn words_of_a_fifo_are_requested_in_order() {
         // The FIFO at 0 has its words at 64, all zero. The first read's address depends on four loads; the others' is
         // known at once.
-        let mut memory = Memory::new(4096);
+        let mut memory = ProcessorMemory::new(4096);
         let mut program = vec![LoadWord(r(6), 512, r(6)); 4];
         program.extend([FifoTake(r(3), r(6)), FifoTake(r(4), r(7)), FifoTake(r(5), r(7)), Halt]);
         let program = Program::new(program);
@@ -612,7 +612,7 @@ mod tests {
     #[test]
     fn a_program_that_does_not_end_is_an_error() {
         let (mut processor, mut memory) =
-            (Embedded::new(EmbeddedConfig::default()).unwrap(), Memory::new(16));
+            (Embedded::new(EmbeddedConfig::default()).unwrap(), ProcessorMemory::new(16));
         let circle = Program::new(vec![Branch(0)]);
         assert_eq!(
             processor.run(&circle, &mut memory, 500, &mut ()),

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::instruction::{Condition, Instruction, Operands, Register, Target};
 use crate::layout;
-use crate::memory::{Memory, OutsideMemory};
+use crate::memory::{OutsideMemory, ProcessorMemory};
 use crate::program::Program;
 
 /// A fault of a program. All of these are mistakes in a program or its data.
@@ -168,7 +168,11 @@ impl Thread {
     /// their effect.
     ///
     /// # Errors The program has no such instruction, or it accesses an address outside of memory.
-    pub fn step(&mut self, program: &Program, memory: &mut Memory) -> Result<Executed, ExecutionError> {
+    pub fn step(
+        &mut self,
+        program: &Program,
+        memory: &mut ProcessorMemory,
+    ) -> Result<Executed, ExecutionError> {
         let (instruction, operands) = *self.peek(program)?;
         let at = self.at;
         let access =
@@ -184,7 +188,7 @@ impl Thread {
     fn access(
         &mut self,
         instruction: Instruction,
-        memory: &mut Memory,
+        memory: &mut ProcessorMemory,
     ) -> Result<Option<Access>, OutsideMemory> {
         use Instruction::*;
         let (address, kind) = match instruction {

@@ -8,7 +8,7 @@
 //! Constants: ours, the addresses in memory; items have 64 bytes, headers eight words of 64 bits (the paper's section
 //! 4.1).
 
-use crate::memory::{Memory, OutsideMemory};
+use crate::memory::{OutsideMemory, ProcessorMemory};
 
 /// Bytes of an item, and the distance between items.
 pub const ITEM_BYTES: u32 = 64;
@@ -174,9 +174,9 @@ pub fn item_address(index: u32) -> u32 {
 ///
 /// # Errors
 /// The list does not fit below 4 GB.
-pub fn memory(list: &[Item], placement: Placement) -> Result<Memory, OutsideMemory> {
+pub fn memory(list: &[Item], placement: Placement) -> Result<ProcessorMemory, OutsideMemory> {
     let item = placement.item();
-    let mut memory = Memory::new(LIST as usize + list.len() * ITEM_BYTES as usize);
+    let mut memory = ProcessorMemory::new(LIST as usize + list.len() * ITEM_BYTES as usize);
     for (index, entry) in (0..).zip(list) {
         let at = item_address(index);
         let next = if index as usize + 1 < list.len() { item_address(index + 1) } else { 0 };
@@ -198,7 +198,11 @@ pub fn memory(list: &[Item], placement: Placement) -> Result<Memory, OutsideMemo
 /// Delivers [`HEADERS`] identical headers from the network, and clears the results of the previous ones.
 ///
 /// # Errors The memory was not made by [`memory()`].
-pub fn deliver(memory: &mut Memory, arriving: &Header, placement: Placement) -> Result<(), OutsideMemory> {
+pub fn deliver(
+    memory: &mut ProcessorMemory,
+    arriving: &Header,
+    placement: Placement,
+) -> Result<(), OutsideMemory> {
     let first = match placement {
         Placement::Packed => HEADER_RING,
         Placement::InMemory => FIFO_WORDS,
@@ -219,14 +223,14 @@ pub fn deliver(memory: &mut Memory, arriving: &Header, placement: Placement) -> 
 /// Whether the header FIFO at [`QUEUE`] holds a word.
 ///
 /// # Errors The address has no FIFO.
-pub fn fifo_holds(memory: &Memory, fifo: u32) -> Result<bool, OutsideMemory> {
+pub fn fifo_holds(memory: &ProcessorMemory, fifo: u32) -> Result<bool, OutsideMemory> {
     Ok(memory.word(fifo)? != memory.word(fifo.wrapping_add(4))?)
 }
 
 /// Takes a word out of the header FIFO.
 ///
 /// # Errors The address has no FIFO.
-pub fn fifo_take(memory: &mut Memory, fifo: u32) -> Result<u32, OutsideMemory> {
+pub fn fifo_take(memory: &mut ProcessorMemory, fifo: u32) -> Result<u32, OutsideMemory> {
     let at = memory.word(fifo)?;
     let word = memory.word(at)?;
     memory.write(fifo, &at.wrapping_add(4).to_be_bytes())?;
@@ -247,7 +251,7 @@ pub struct Matched {
 /// The result for a header; None if no item matched.
 ///
 /// # Errors The memory was not made by [`memory()`].
-pub fn result(memory: &Memory, header: u32) -> Result<Option<Matched>, OutsideMemory> {
+pub fn result(memory: &ProcessorMemory, header: u32) -> Result<Option<Matched>, OutsideMemory> {
     let at = RESULTS + header * RESULT_BYTES;
     let address = memory.word(at + 12)?;
     if address == 0 {

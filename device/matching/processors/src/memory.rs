@@ -16,11 +16,11 @@ pub struct OutsideMemory {
 
 /// Bytes from address 0, big-endian as in PowerPC.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Memory {
+pub struct ProcessorMemory {
     bytes: Vec<u8>,
 }
 
-impl Memory {
+impl ProcessorMemory {
     /// `size` bytes of zero.
     pub fn new(size: usize) -> Self {
         Self { bytes: vec![0; size] }
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn values_are_big_endian_and_bounded() {
-        let mut memory = Memory::new(16);
+        let mut memory = ProcessorMemory::new(16);
         memory.write(4, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
         assert_eq!(memory.half(4), Ok(0x0102));
         assert_eq!(memory.word(4), Ok(0x0102_0304));

@@ -18,7 +18,7 @@ use crate::coherence::DataCaches;
 use crate::instruction::{Instruction, Scoreboard};
 use crate::interpreter::{Access, AccessKind, Executed, Thread};
 use crate::layout::{CODE, Placement};
-use crate::memory::Memory;
+use crate::memory::ProcessorMemory;
 use crate::program::{Locks, Program};
 use crate::{ConfigError, Observer, SimulationError};
 
@@ -171,7 +171,7 @@ impl Multithreaded {
     pub fn run(
         &mut self,
         program: &Program,
-        memory: &mut Memory,
+        memory: &mut ProcessorMemory,
         limit: u64,
         observer: &mut impl Observer,
     ) -> Result<u64, SimulationError> {
@@ -486,7 +486,7 @@ impl Threads {
 /// One run's program, contents of memory and threads.
 struct Run<'a, O> {
     program: &'a Program,
-    memory: &'a mut Memory,
+    memory: &'a mut ProcessorMemory,
     observer: &'a mut O,
     threads: Threads,
 }
@@ -547,7 +547,7 @@ mod tests {
 
     fn warm_cycles(config: MultithreadedConfig, instructions: &[Instruction]) -> u64 {
         let program = Program::new(instructions.to_vec());
-        let (mut processor, mut memory) = (Multithreaded::new(config).unwrap(), Memory::new(4096));
+        let (mut processor, mut memory) = (Multithreaded::new(config).unwrap(), ProcessorMemory::new(4096));
         processor.run(&program, &mut memory, 100_000, &mut ()).unwrap();
         processor.run(&program, &mut memory, 100_000, &mut ()).unwrap()
     }
@@ -573,7 +573,8 @@ mod tests {
         let cycles = |last| {
             let program =
                 Program::new(vec![LoadWord(r(3), 64, r(4)), AddImmediate(r(5), r(5), 1), last, Halt]);
-            let (mut processor, mut memory) = (Multithreaded::new(one_core()).unwrap(), Memory::new(4096));
+            let (mut processor, mut memory) =
+                (Multithreaded::new(one_core()).unwrap(), ProcessorMemory::new(4096));
             processor.run(&program, &mut memory, 1000, &mut ()).unwrap();
             processor.data_caches_mut().invalidate(0..4096);
             processor.run(&program, &mut memory, 1000, &mut ()).unwrap()
@@ -687,7 +688,7 @@ mod tests {
             let config = MultithreadedConfig { spawning, ..MultithreadedConfig::sixteen_cores() };
             let (mut processor, mut seen) = (Multithreaded::new(config).unwrap(), Cores::default());
             let program = Program::new(counting(threads));
-            processor.run(&program, &mut Memory::new(4096), 10_000, &mut seen).unwrap();
+            processor.run(&program, &mut ProcessorMemory::new(4096), 10_000, &mut seen).unwrap();
             seen.0.into_values().collect::<Vec<_>>()
         };
         assert_eq!(
@@ -708,7 +709,7 @@ mod tests {
             StoreWord(r(6), 256, r(10)),
             Halt,
         ]);
-        let mut memory = Memory::new(4096);
+        let mut memory = ProcessorMemory::new(4096);
         let (mut processor, mut observer) = (Multithreaded::new(one_core()).unwrap(), ());
         for round in 0..2 {
             // The FIFO at 0 has its words at 64.
@@ -745,7 +746,7 @@ mod tests {
         // latency and the transfer of 256 bits, instead of a hit of one cycle.
         assert_eq!(warm_cycles(coherent, &program) - warm_cycles(sixteen, &program), 3 * 9);
         let near = MultithreadedConfig { spawning: Spawning::Near, ..coherent };
-        let (mut processor, mut memory) = (Multithreaded::new(near).unwrap(), Memory::new(4096));
+        let (mut processor, mut memory) = (Multithreaded::new(near).unwrap(), ProcessorMemory::new(4096));
         processor.run(&Program::new(program), &mut memory, 1000, &mut ()).unwrap();
         assert_eq!(processor.data_caches().invalidations(), 0, "all threads are on one core");
     }
@@ -775,7 +776,7 @@ mod tests {
             coherent: true,
             ..MultithreadedConfig::sixteen_cores()
         };
-        let mut memory = Memory::new(4096);
+        let mut memory = ProcessorMemory::new(4096);
         memory.write(64, &1_u32.to_be_bytes()).unwrap();
         let mut processor = Multithreaded::new(config).unwrap();
         for round in 1..=4 {
@@ -787,7 +788,7 @@ mod tests {
     #[test]
     fn waiting_for_a_lock_forever_is_an_error() {
         let program = Program::new(vec![LoadImmediate(r(4), 64), Lock(r(4)), Lock(r(4)), Halt]);
-        let (mut processor, mut memory) = (Multithreaded::new(one_core()).unwrap(), Memory::new(16));
+        let (mut processor, mut memory) = (Multithreaded::new(one_core()).unwrap(), ProcessorMemory::new(16));
         assert_eq!(
             processor.run(&program, &mut memory, 500, &mut ()),
             Err(SimulationError::TooLong { cycles: 500 })

@@ -17,7 +17,7 @@ use alloc::sync::Arc;
 use crate::fabric::batch::BatchFrame;
 use crate::parts::effects::DESCRIPTOR_BYTES;
 use crate::parts::host_interface::{BusTransfer, HostInterface};
-use crate::platform::ledger::{Crossing, Ledger};
+use crate::platform::ledger::{Ledger, Transaction};
 use crate::platform::node_bus::NodeBus;
 use crate::platform::profile::Profile;
 use crate::time::{Passage, Time};
@@ -58,7 +58,7 @@ impl Conventional {
     ) {
         let send_ps = self.interface.profile().host.send_ps;
         self.on(node, |interface| {
-            let mut sends = interface.works(Crossing::HostSend, bytes, send_ps);
+            let mut sends = interface.works(Transaction::HostSend, bytes, send_ps);
             let mut copies = interface.copies(bytes);
             let mut rings = interface.transfers(BusTransfer::Doorbell, 0);
             let mut fetches = interface.transfers(BusTransfer::DescriptorFetch, DESCRIPTOR_BYTES);
@@ -92,7 +92,7 @@ impl Conventional {
             let mut fetches = interface.transfers(BusTransfer::DescriptorFetch, DESCRIPTOR_BYTES);
             let mut writes = interface.transfers(BusTransfer::DmaWrite, bytes);
             let mut returns = interface.transfers(BusTransfer::DescriptorWriteBack, DESCRIPTOR_BYTES);
-            let mut takes = interface.works(Crossing::HostReceive, bytes, receive_ps);
+            let mut takes = interface.works(Transaction::HostReceive, bytes, receive_ps);
             let mut copies = interface.copies(bytes);
             for Passage { tail: at, .. } in frames.iter_mut().filter_map(|frame| frame.passage.as_mut()) {
                 let fetched = interface.carry(&mut fetches, *at).end;
@@ -131,12 +131,12 @@ impl Conventional {
     /// Host software that takes `ps`, such as a protocol stack. Returns its end.
     pub fn software(
         &mut self,
-        crossing: Crossing,
+        transaction: Transaction,
         ready: Time,
         (bytes, ps): (u64, u64),
         node: &mut NodeBus,
     ) -> Time {
-        self.on(node, |interface| interface.software(crossing, ready, bytes, ps))
+        self.on(node, |interface| interface.software(transaction, ready, bytes, ps))
     }
 
     /// A copy in host memory. Returns its end.
@@ -205,7 +205,7 @@ mod tests {
     use crate::platform::profile::{BusPrices, HostPrices, Price};
     use crate::platform::trace_tag::TraceTag;
 
-    fn counts(nic: &Conventional) -> impl Iterator<Item = (Crossing, Line)> {
+    fn counts(nic: &Conventional) -> impl Iterator<Item = (Transaction, Line)> {
         nic.ledger().lines().filter(|(_, line)| line.count > 0)
     }
 
@@ -219,17 +219,17 @@ mod tests {
         assert_eq!(
             kinds,
             [
-                (Crossing::Doorbell, 1, 0),
-                (Crossing::DmaRead, 1, 64),
-                (Crossing::DescriptorFetch, 1, DESCRIPTOR_BYTES),
-                (Crossing::DescriptorWriteBack, 1, DESCRIPTOR_BYTES),
-                (Crossing::HostSend, 1, 64),
-                (Crossing::HostCopy, 1, 64),
+                (Transaction::Doorbell, 1, 0),
+                (Transaction::DmaRead, 1, 64),
+                (Transaction::DescriptorFetch, 1, DESCRIPTOR_BYTES),
+                (Transaction::DescriptorWriteBack, 1, DESCRIPTOR_BYTES),
+                (Transaction::HostSend, 1, 64),
+                (Transaction::HostCopy, 1, 64),
             ]
         );
         assert!(ready > node.clock(), "the host continues while the NIC reads");
         nic.transmit(node.clock(), 64, false, &mut node);
-        assert_eq!(nic.ledger().line(Crossing::Doorbell).count, 1, "the second frame needs no doorbell");
+        assert_eq!(nic.ledger().line(Transaction::Doorbell).count, 1, "the second frame needs no doorbell");
     }
 
     #[test]
@@ -241,8 +241,8 @@ mod tests {
         assert!(second > first);
         assert_eq!(node.clock(), second);
         nic.interrupt(second, &mut node);
-        assert_eq!(nic.ledger().line(Crossing::Interrupt).count, 1);
-        assert_eq!(nic.ledger().line(Crossing::DmaWrite).bytes, 2 * 1_514);
+        assert_eq!(nic.ledger().line(Transaction::Interrupt).count, 1);
+        assert_eq!(nic.ledger().line(Transaction::DmaWrite).bytes, 2 * 1_514);
         let total: u64 = nic.ledger().lines().map(|(_, line)| line.price_ps).sum();
         assert_eq!(nic.ledger().total().price_ps, total);
     }

@@ -4,11 +4,11 @@
 //! Each frame still waits for busy resources, so the instants are computed one after the other. The route and the
 //! prices are computed once, and the ledger is updated once for each stage.
 
-use super::{Forwarding, Frame, Outlet, Port, Ports, Switching};
+use super::{Forwarding, Frame, Outlet, Ports, SwitchPort, Switching};
 use crate::fabric::ethernet::HEADER_BYTES;
 use crate::fabric::link::{FrameLength, LinkBatch};
 use crate::nic::frame::FrameHead;
-use crate::platform::ledger::{Cost, Crossing};
+use crate::platform::ledger::{Cost, Transaction};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
 
@@ -40,17 +40,17 @@ pub struct BatchLength {
 /// Ports that can be borrowed in pairs.
 pub trait PortPairs: Ports {
     /// The ports of two different nodes.
-    fn pair(&mut self, one: u16, other: u16) -> Option<(&mut Port, &mut Port)>;
+    fn pair(&mut self, one: u16, other: u16) -> Option<(&mut SwitchPort, &mut SwitchPort)>;
 }
 
-impl PortPairs for alloc::vec::Vec<Port> {
-    fn pair(&mut self, one: u16, other: u16) -> Option<(&mut Port, &mut Port)> {
+impl PortPairs for alloc::vec::Vec<SwitchPort> {
+    fn pair(&mut self, one: u16, other: u16) -> Option<(&mut SwitchPort, &mut SwitchPort)> {
         let [one, other] = self.get_disjoint_mut([usize::from(one), usize::from(other)]).ok()?;
         Some((one, other))
     }
 }
 
-impl Port {
+impl SwitchPort {
     /// Whether frames of this length can pass as a batch: the link is fault-free, and no observer records single
     /// stages.
     fn takes_batch(&self, length: FrameLength) -> bool {
@@ -83,7 +83,7 @@ impl Switching {
 
     /// Max frames that cross from one port to another as a batch without a drop. Zero if links are faulty, down, or
     /// have a smaller MTU, or if stages are recorded.
-    pub fn batch_room(&self, from: &Port, to: &Port, length: BatchLength) -> usize {
+    pub fn batch_room(&self, from: &SwitchPort, to: &SwitchPort, length: BatchLength) -> usize {
         let length = FrameLength::untagged(self.on_wire(length));
         if from.takes_batch(length) && to.takes_batch(length) { to.link.room_to_node() } else { 0 }
     }
@@ -94,7 +94,7 @@ impl Switching {
     #[inline]
     pub fn forward_batch(
         &self,
-        (near, far): (&mut Port, &mut Port),
+        (near, far): (&mut SwitchPort, &mut SwitchPort),
         length: BatchLength,
         frames: &mut [BatchFrame],
         last: Option<TraceTag>,
@@ -103,7 +103,7 @@ impl Switching {
         let latency = self.fall_through;
         let cost = Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency };
         let mut up = LinkBatch::to_switch(&mut near.link, bytes, &near.ledger);
-        let mut switch = near.ledger.transactions(Crossing::SwitchFallThrough, cost);
+        let mut switch = near.ledger.transactions(Transaction::SwitchFallThrough, cost);
         let mut down = LinkBatch::to_node(&mut far.link, bytes, &far.ledger);
         let mut delivered = 0;
         for frame in frames.iter_mut() {

@@ -31,21 +31,21 @@ pub const fn mac_of_node(node: u16) -> Mac {
 
 /// The node whose card has this address.
 pub fn node_of_mac(mac: &Mac) -> Option<u16> {
-    station_of_mac(mac).filter(|(_, station)| station.is_none()).map(|(node, _)| node)
+    endpoint_of_mac(mac).filter(|(_, endpoint)| endpoint.is_none()).map(|(node, _)| node)
 }
 
 /// The address of a MAC endpoint of a node: a peer device of the NIC that sends and receives ordinary frames itself.
 /// `port` is its port of the NIC, below 255.
-pub const fn mac_of_station(node: u16, port: u8) -> Mac {
+pub const fn mac_of_endpoint(node: u16, port: u8) -> Mac {
     let [a, b, c, _, high, low] = mac_of_node(node);
     [a, b, c, port.wrapping_add(1), high, low]
 }
 
 /// The node of this address, and its MAC endpoint; none for the card's own address.
-pub fn station_of_mac(mac: &Mac) -> Option<(u16, Option<u8>)> {
-    let [a, b, c, station, high, low] = *mac;
+pub fn endpoint_of_mac(mac: &Mac) -> Option<(u16, Option<u8>)> {
+    let [a, b, c, endpoint, high, low] = *mac;
     let is_nodes = [a, b, c] == [NODE_PREFIX[0], NODE_PREFIX[1], NODE_PREFIX[2]];
-    is_nodes.then(|| (u16::from_be_bytes([high, low]), station.checked_sub(1)))
+    is_nodes.then(|| (u16::from_be_bytes([high, low]), endpoint.checked_sub(1)))
 }
 
 /// Bytes of a VLAN tag (IEEE 802.1Q, 9.6).
@@ -93,20 +93,20 @@ pub const fn is_group(mac: &Mac) -> bool {
 
 /// Frame class: which of a node's receivers get a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Concern {
+pub enum FrameClass {
     /// The card: the frame is of a model's own protocol. The card itself checks whether it is intact.
     Card,
     /// The Ethernet function.
     Host,
     /// The MAC endpoints of this node. Other nodes treat it as an ordinary frame.
-    Stations(u16),
+    MacEndpoints(u16),
     /// The Ethernet function and the MAC endpoints.
     All,
     /// No receiver: the check sequence of an ordinary frame is wrong.
     Discard,
 }
 
-impl Concern {
+impl FrameClass {
     /// The class by type and address. A frame shorter than a header is discarded.
     #[inline]
     pub fn of(frame: &[u8]) -> Self {
@@ -119,8 +119,8 @@ impl Concern {
     }
 
     fn of_ordinary(destination: &Mac) -> Self {
-        match station_of_mac(destination) {
-            Some((node, Some(_))) => Self::Stations(node),
+        match endpoint_of_mac(destination) {
+            Some((node, Some(_))) => Self::MacEndpoints(node),
             _ if is_group(destination) => Self::All,
             _ => Self::Host,
         }
@@ -139,16 +139,16 @@ impl Concern {
     pub const fn is_for_host(self, node: u16) -> bool {
         match self {
             Self::Host | Self::All => true,
-            Self::Stations(of) => of != node,
+            Self::MacEndpoints(of) => of != node,
             Self::Card | Self::Discard => false,
         }
     }
 
     /// Whether the card of `node` gets it, if the card has MAC endpoints.
-    pub const fn is_for_stations(self, node: u16) -> bool {
+    pub const fn is_for_mac_endpoints(self, node: u16) -> bool {
         match self {
             Self::All => true,
-            Self::Stations(of) => of == node,
+            Self::MacEndpoints(of) => of == node,
             Self::Host | Self::Card | Self::Discard => false,
         }
     }
@@ -258,9 +258,9 @@ mod tests {
 
         #[test]
         fn mac_endpoints_have_distinct_addresses(node: u16, port in 0..255u8) {
-            let mac = mac_of_station(node, port);
-            prop_assert_eq!((station_of_mac(&mac), node_of_mac(&mac)), (Some((node, Some(port))), None));
-            prop_assert_eq!(station_of_mac(&mac_of_node(node)), Some((node, None)));
+            let mac = mac_of_endpoint(node, port);
+            prop_assert_eq!((endpoint_of_mac(&mac), node_of_mac(&mac)), (Some((node, Some(port))), None));
+            prop_assert_eq!(endpoint_of_mac(&mac_of_node(node)), Some((node, None)));
             prop_assert!(!is_group(&mac));
         }
     }
@@ -268,26 +268,26 @@ mod tests {
     #[test]
     fn ordinary_frames_reach_the_receivers_of_their_address() {
         let of = |destination, ether_type| {
-            Concern::of(&Header { destination, source: mac_of_node(1), ether_type }.emit())
+            FrameClass::of(&Header { destination, source: mac_of_node(1), ether_type }.emit())
         };
-        let (all, station, other_mac) = (BROADCAST, mac_of_station(2, 7), [0x52, 0x54, 0, 0, 0, 1]);
-        for destination in [all, station, other_mac, mac_of_node(2)] {
-            assert_eq!(of(destination, ETHER_TYPE_CLUSTER), Concern::Card);
+        let (all, endpoint, other_mac) = (BROADCAST, mac_of_endpoint(2, 7), [0x52, 0x54, 0, 0, 0, 1]);
+        for destination in [all, endpoint, other_mac, mac_of_node(2)] {
+            assert_eq!(of(destination, ETHER_TYPE_CLUSTER), FrameClass::Card);
         }
-        let receivers = |concern: Concern, node| (concern.is_for_host(node), concern.is_for_stations(node));
-        for (destination, concern, at_two, elsewhere) in [
-            (all, Concern::All, (true, true), (true, true)),
-            ([1, 0, 0x5e, 0, 0, 9], Concern::All, (true, true), (true, true)),
-            (station, Concern::Stations(2), (false, true), (true, false)),
-            (other_mac, Concern::Host, (true, false), (true, false)),
-            (mac_of_node(2), Concern::Host, (true, false), (true, false)),
+        let receivers = |class: FrameClass, node| (class.is_for_host(node), class.is_for_mac_endpoints(node));
+        for (destination, class, at_two, elsewhere) in [
+            (all, FrameClass::All, (true, true), (true, true)),
+            ([1, 0, 0x5e, 0, 0, 9], FrameClass::All, (true, true), (true, true)),
+            (endpoint, FrameClass::MacEndpoints(2), (false, true), (true, false)),
+            (other_mac, FrameClass::Host, (true, false), (true, false)),
+            (mac_of_node(2), FrameClass::Host, (true, false), (true, false)),
         ] {
-            assert_eq!(of(destination, 0x0800), concern);
-            assert_eq!((receivers(concern, 2), receivers(concern, 3)), (at_two, elsewhere), "{concern:?}");
-            assert_eq!(receivers(concern.damaged(), 2), (false, false), "its check sequence is wrong");
+            assert_eq!(of(destination, 0x0800), class);
+            assert_eq!((receivers(class, 2), receivers(class, 3)), (at_two, elsewhere), "{class:?}");
+            assert_eq!(receivers(class.damaged(), 2), (false, false), "its check sequence is wrong");
         }
-        assert_eq!(Concern::Card.damaged(), Concern::Card, "the card has its own checks");
-        assert_eq!(Concern::of(&[0; HEADER_BYTES - 1]), Concern::Card);
+        assert_eq!(FrameClass::Card.damaged(), FrameClass::Card, "the card has its own checks");
+        assert_eq!(FrameClass::of(&[0; HEADER_BYTES - 1]), FrameClass::Card);
     }
 
     #[test]

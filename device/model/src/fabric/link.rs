@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::fabric::PortCounters;
 use crate::fabric::ethernet::{HEADER_BYTES, tag_bytes};
 use crate::fabric::faults::{Draws, Faults, Mishap};
-use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Transactions};
+use crate::platform::ledger::{Cost, Ledger, Resource, ResourceName, Transaction, Transactions};
 use crate::random::Random;
 use crate::time::{Passage, Span, Time};
 
@@ -131,8 +131,8 @@ pub(super) struct Link {
 }
 
 impl Direction {
-    fn new(place: Place, seed: u64, stream: u64) -> Self {
-        Self { wire: Resource::new(place), waiting: VecDeque::new(), draws: Draws::new(seed, stream) }
+    fn new(resource: ResourceName, seed: u64, stream: u64) -> Self {
+        Self { wire: Resource::new(resource), waiting: VecDeque::new(), draws: Draws::new(seed, stream) }
     }
 
     /// Whether a frame finds the queue full when it is ready.
@@ -156,8 +156,8 @@ impl Link {
             faults: Faults::NONE,
             is_faulty: false,
             is_up: true,
-            to_switch: Direction::new(Place::LinkToSwitch(port as u16), seed, stream),
-            to_node: Direction::new(Place::LinkToNode(port as u16), seed, stream + 1),
+            to_switch: Direction::new(ResourceName::LinkToSwitch(port as u16), seed, stream),
+            to_node: Direction::new(ResourceName::LinkToNode(port as u16), seed, stream + 1),
             last: (0, Span::ZERO),
         })
     }
@@ -305,7 +305,7 @@ impl Link {
         let start = ready.head.max(direction.wire.busy_until());
         let occupancy = serialization.max(ready.tail.since(start));
         let cost = Cost { count: 1, bytes: bytes as u64, occupancy, latency: self.config.latency };
-        let stage = ledger.charge(Crossing::Serialization, &mut direction.wire, ready.head, cost);
+        let stage = ledger.charge(Transaction::Serialization, &mut direction.wire, ready.head, cost);
         direction.wire.hold_until(stage.released + self.gap);
         if is_bounded && stage.start > ready.head {
             direction.waiting.push_back(stage.start);
@@ -356,7 +356,7 @@ impl<'a> LinkBatch<'a> {
             busy_until: direction.wire.busy_until(),
             came: 0,
             dropped: 0,
-            transactions: ledger.transactions(Crossing::Serialization, cost),
+            transactions: ledger.transactions(Transaction::Serialization, cost),
             direction,
         }
     }

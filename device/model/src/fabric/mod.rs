@@ -26,7 +26,7 @@ use crate::fabric::link::{Arrival, Arrivals, FrameLength, Link, LinkConfig, Link
 use crate::fabric::stretch::Stretch;
 use crate::fabric::switch::{Outlet, Switch};
 use crate::nic::frame::FrameHead;
-use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, StageRecord};
+use crate::platform::ledger::{Cost, Ledger, Resource, ResourceName, StageRecord, Transaction};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
 
@@ -85,9 +85,9 @@ pub enum Forwarding {
     StoreAndForward,
 }
 
-/// Latency of frames, from the instant at which they are ready for their sender's link.
+/// Minimum latency of frames, from the instant at which they are ready for their sender's link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Way {
+pub struct MinLatency {
     /// Until they are ready for the link after the switch.
     pub through_switch: Span,
     /// Until the receiver has the last byte.
@@ -140,13 +140,13 @@ pub struct PortCounters {
 /// A node's link and its traffic. A frame's route to the switch and through it belongs to its sender's port, the link
 /// after the switch to its receiver's.
 #[derive(Debug)]
-pub struct Port {
+pub struct SwitchPort {
     link: Link,
     counters: PortCounters,
     ledger: Ledger,
 }
 
-impl Port {
+impl SwitchPort {
     /// The counters of its traffic.
     pub const fn counters(&self) -> &PortCounters {
         &self.counters
@@ -189,17 +189,17 @@ pub trait Ports {
     fn count(&self) -> usize;
 
     /// The port of a node.
-    fn port(&mut self, number: u16) -> Option<&mut Port>;
+    fn port(&mut self, number: u16) -> Option<&mut SwitchPort>;
 }
 
-impl Ports for Vec<Port> {
+impl Ports for Vec<SwitchPort> {
     #[inline]
     fn count(&self) -> usize {
         self.len()
     }
 
     #[inline]
-    fn port(&mut self, number: u16) -> Option<&mut Port> {
+    fn port(&mut self, number: u16) -> Option<&mut SwitchPort> {
         self.get_mut(usize::from(number))
     }
 }
@@ -327,9 +327,9 @@ impl Switching {
     #[inline]
     fn cross(&self, entering: &Arrival, entered: Time, bytes: usize, ledger: &mut Ledger) -> (Time, Time) {
         // The switch forwards any number of frames at a time; they contend at the link after it.
-        let mut crossing = Resource::new(Place::Switch);
+        let mut switch = Resource::new(ResourceName::Switch);
         let cost = Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency: self.fall_through };
-        let ready = ledger.charge(Crossing::SwitchFallThrough, &mut crossing, entered, cost).end;
+        let ready = ledger.charge(Transaction::SwitchFallThrough, &mut switch, entered, cost).end;
         (ready, entering.tail + self.fall_through)
     }
 
@@ -362,7 +362,7 @@ pub fn leave(
     let &Transit { to, ready, tail, tag_bytes, off_wire, corrupt } = transit;
     let bytes = bytes.saturating_sub(off_wire.into());
     let length = FrameLength { bytes, tag_bytes: tag_bytes.into() };
-    let Some(Port { link, counters, ledger }) = ports.port(to) else { return };
+    let Some(SwitchPort { link, counters, ledger }) = ports.port(to) else { return };
     ledger.attribute(message);
     let passage = Passage { head: ready, tail };
     for arrived in link.pass_to_node(passage, length, counters, ledger).iter().flatten() {
@@ -394,7 +394,7 @@ impl Fabric {
     pub fn new(config: &FabricConfig) -> Result<Self, LinkError> {
         let link = |(port, link): (usize, &LinkConfig)| {
             let link = Link::new(port, *link, config.seed)?;
-            Ok(Port { link, counters: PortCounters::default(), ledger: Ledger::default() })
+            Ok(SwitchPort { link, counters: PortCounters::default(), ledger: Ledger::default() })
         };
         Ok(Self {
             ports: Stretch::whole(
@@ -418,7 +418,7 @@ impl Fabric {
     }
 
     /// The ports and the switch, for a shell that keeps each port with its node.
-    pub fn into_parts(self) -> (Vec<Port>, Switching) {
+    pub fn into_parts(self) -> (Vec<SwitchPort>, Switching) {
         (self.ports.own, self.switching)
     }
 
@@ -485,12 +485,12 @@ impl Fabric {
     }
 
     /// The minimum latency of any frame, with any faults. For this long, no node's action can affect another node.
-    pub fn shortest_way(&self) -> Way {
+    pub fn min_latency(&self) -> MinLatency {
         let links = || self.ports.own.iter().map(|port| &port.link);
         let least = |spans: &mut dyn Iterator<Item = Span>| spans.min().unwrap_or(Span::ZERO);
         let through_switch = least(&mut links().map(Link::latency)) + self.switching.fall_through;
         let over_link = least(&mut links().map(|link| link.latency() + link.shortest_serialization()));
-        Way { through_switch, to_node: through_switch + over_link }
+        MinLatency { through_switch, to_node: through_switch + over_link }
     }
 
     /// How long a frame of `bytes` occupies a port's link, including the gap after it.
@@ -526,7 +526,7 @@ impl Fabric {
     }
 
     /// All ports, by node.
-    pub fn all(&self) -> &[Port] {
+    pub fn all(&self) -> &[SwitchPort] {
         &self.ports.own
     }
 

@@ -4,25 +4,25 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::fabric::link::{Link, LinkConfig};
-use crate::fabric::{Port, PortCounters, Ports};
+use crate::fabric::{PortCounters, Ports, SwitchPort};
 use crate::platform::ledger::Ledger;
 
 /// A shard of ports.
 pub(super) struct Stretch {
     /// The number of the first port.
     first: usize,
-    pub(super) own: Vec<Port>,
+    pub(super) own: Vec<SwitchPort>,
     /// Ports of the whole switch.
     count: usize,
     /// Stand-ins for ports of other shards: one for each kind of link, read only for its speed. `kinds` has the kind
     /// of each port.
-    elsewhere: Vec<Port>,
+    elsewhere: Vec<SwitchPort>,
     kinds: Arc<[u16]>,
 }
 
 impl Stretch {
     /// All ports.
-    pub(super) fn whole(own: Vec<Port>) -> Self {
+    pub(super) fn whole(own: Vec<SwitchPort>) -> Self {
         Self { first: 0, count: own.len(), own, elsewhere: Vec::new(), kinds: Arc::default() }
     }
 
@@ -52,9 +52,9 @@ impl Stretch {
 }
 
 /// An idle port with such a link.
-fn idle(config: &LinkConfig) -> Option<Port> {
+fn idle(config: &LinkConfig) -> Option<SwitchPort> {
     let link = Link::new(0, *config, 0).ok()?;
-    Some(Port { link, counters: PortCounters::default(), ledger: Ledger::default() })
+    Some(SwitchPort { link, counters: PortCounters::default(), ledger: Ledger::default() })
 }
 
 impl Ports for Stretch {
@@ -64,7 +64,7 @@ impl Ports for Stretch {
     }
 
     #[inline]
-    fn port(&mut self, number: u16) -> Option<&mut Port> {
+    fn port(&mut self, number: u16) -> Option<&mut SwitchPort> {
         let number = usize::from(number);
         let place = number.wrapping_sub(self.first);
         if place < self.own.len() {

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use crate::fabric::ethernet::{Frame, Mac, is_group, station_of_mac};
+use crate::fabric::ethernet::{Frame, Mac, endpoint_of_mac, is_group};
 
 /// The output of a frame at the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Switch {
     }
 
     fn card_port(&self, mac: &Mac) -> Option<u16> {
-        station_of_mac(mac).map(|(node, _)| node).filter(|&node| usize::from(node) < self.ports)
+        endpoint_of_mac(mac).map(|(node, _)| node).filter(|&node| usize::from(node) < self.ports)
     }
 
     fn learn(&mut self, from: u16, source: Mac) {

@@ -57,8 +57,8 @@ fn idle_route_costs_serialization_fall_through_and_latencies() {
         let at = Time::from_ps(expected_ns * NS);
         let head = Time::from_ps((expected_ns - 200) * NS);
         assert_eq!(deliveries, [Delivery { to: 2, head, at, corrupt: None }], "{forwarding:?}");
-        assert_eq!(fabric.ledger().line(Crossing::Serialization).count, 2);
-        assert_eq!(fabric.ledger().line(Crossing::SwitchFallThrough).price_ps, 90 * NS);
+        assert_eq!(fabric.ledger().line(Transaction::Serialization).count, 2);
+        assert_eq!(fabric.ledger().line(Transaction::SwitchFallThrough).price_ps, 90 * NS);
     }
 }
 
@@ -97,11 +97,13 @@ fn ledger_of_a_node_has_the_cost_of_its_frames_and_link() {
     let _ = send(&mut fabric, 0, 2, &unicast(2, 1, 100));
     let parts: Vec<_> = fabric
         .ledgers_mut()
-        .map(|ledger| [Crossing::Serialization, Crossing::SwitchFallThrough].map(|c| ledger.line(c).bytes))
+        .map(|ledger| {
+            [Transaction::Serialization, Transaction::SwitchFallThrough].map(|c| ledger.line(c).bytes)
+        })
         .collect();
     assert_eq!(parts, [[200, 200], [100, 0], [200 + 100, 100], [0, 0]]);
     let sum = fabric.ledger();
-    assert_eq!((sum.line(Crossing::Serialization).bytes, sum.total().count), (600, 6));
+    assert_eq!((sum.line(Transaction::Serialization).bytes, sum.total().count), (600, 6));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The NIC models, one folder each, all with the same files. `descriptor` is a model's entry in the registry.
 
-use crate::fabric::ethernet::{Concern, HEADER_BYTES};
+use crate::fabric::ethernet::{FrameClass, HEADER_BYTES};
 use crate::nic::registry::{Begun, Model};
 
 pub mod gamma;
@@ -38,7 +38,7 @@ pub fn of_protocol(protocol: u8) -> Option<&'static Model> {
 /// The message whose first frame this is, as the frame's model decodes it. Ethernet frames of other protocols begin no
 /// message.
 pub fn begun_in(frame: &[u8]) -> Option<Begun> {
-    if Concern::of(frame) != Concern::Card {
+    if FrameClass::of(frame) != FrameClass::Card {
         return None;
     }
     let protocol = frame.get(HEADER_BYTES)?;
@@ -47,7 +47,7 @@ pub fn begun_in(frame: &[u8]) -> Option<Begun> {
 
 /// The node to which a frame's routing leads; none if frames of its model have no routing.
 pub fn routed_to(frame: &[u8]) -> Option<u16> {
-    if Concern::of(frame) != Concern::Card {
+    if FrameClass::of(frame) != FrameClass::Card {
         return None;
     }
     let protocol = frame.get(HEADER_BYTES)?;
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
     use crate::nic::ShellCounts;
-    use crate::nic::registry::{DrawnWorkload, Seat, Values};
+    use crate::nic::registry::{CardContext, DrawnWorkload, Values};
     use crate::nic::windows::lay_out;
     use crate::platform::profile::Profile;
 
@@ -83,10 +83,11 @@ mod tests {
     #[test]
     fn default_and_drawn_cards_can_be_built() {
         for model in MODELS {
-            let seat = || Seat { node: 0, nodes: 2, mtu_bytes: 1_500, profile: Profile::default().into() };
+            let context =
+                || CardContext { node: 0, nodes: 2, mtu_bytes: 1_500, profile: Profile::default().into() };
             let defaults = Values::defaults(model);
             assert_eq!(model.problems(&defaults), []);
-            assert!((model.build)(&defaults, seat()).is_ok(), "{}", model.name);
+            assert!((model.build)(&defaults, context()).is_ok(), "{}", model.name);
             let layout = lay_out(model.windows, model.ports);
             assert!(layout.is_ok(), "{}: {layout:?}", model.name);
             let limits = (model.limits)(&defaults);
@@ -103,7 +104,7 @@ mod tests {
                 };
                 let drawn = (model.swarm.draw)(&mut |bound| draw % bound.max(1), &mut workload);
                 assert_eq!((drawn.model(), model.problems(&drawn)), (*model, Vec::new()));
-                assert!((model.build)(&drawn, seat()).is_ok(), "{}: {drawn:?}", model.name);
+                assert!((model.build)(&drawn, context()).is_ok(), "{}: {drawn:?}", model.name);
             }
         }
     }
@@ -111,8 +112,9 @@ mod tests {
     #[test]
     fn no_two_counters_of_a_card_have_one_name() {
         for model in MODELS {
-            let seat = Seat { node: 0, nodes: 2, mtu_bytes: 1_500, profile: Profile::default().into() };
-            let card = (model.build)(&Values::defaults(model), seat).ok().unwrap();
+            let context =
+                CardContext { node: 0, nodes: 2, mtu_bytes: 1_500, profile: Profile::default().into() };
+            let card = (model.build)(&Values::defaults(model), context).ok().unwrap();
             let common = card.statistics(&ShellCounts::default()).by_name();
             let mut names: Vec<_> = common.into_iter().chain(card.counters()).map(|(name, _)| name).collect();
             let count = names.len();
@@ -147,13 +149,15 @@ mod tests {
 
     #[test]
     fn values_that_cannot_be_are_named() {
-        use crate::nic::registry::{Kind, Value};
+        use crate::nic::registry::{ParameterKind, Value};
         for model in MODELS {
             for parameter in model.parameters {
                 let defaults = Values::defaults(model);
                 let wrong = match &parameter.kind {
-                    Kind::Number { most, .. } | Kind::Numbers { most, .. } => Value::Number(most + 1),
-                    Kind::Choice { .. } => Value::Word("no such word".into()),
+                    ParameterKind::Number { most, .. } | ParameterKind::Numbers { most, .. } => {
+                        Value::Number(most + 1)
+                    }
+                    ParameterKind::Choice { .. } => Value::Word("no such word".into()),
                 };
                 let problems = model.problems(&defaults.with(parameter.key, wrong));
                 let found = problems.iter().find(|problem| problem.key == parameter.key);

@@ -2,7 +2,7 @@
 
 use core::ops::{Deref, DerefMut};
 
-use crate::nic::hand_over::{HandOver, HandOverError};
+use crate::nic::firmware_reload::{FirmwareReloadError, FirmwareReloadStep};
 use crate::nic::{Input, Nic};
 use crate::platform::node_bus::NodeBus;
 use crate::time::Time;
@@ -30,12 +30,16 @@ impl<N: Nic> Alone<N> {
         self.nic.handle(now, input, &mut self.node);
     }
 
-    /// [`Nic::hand_over`] on its node.
+    /// [`Nic::reload_firmware`] on its node.
     ///
     /// # Errors
-    /// As [`Nic::hand_over`].
-    pub fn hand_over(&mut self, now: Time, step: HandOver<'_>) -> Result<(), HandOverError> {
-        self.nic.hand_over(now, step, &mut self.node)
+    /// As [`Nic::reload_firmware`].
+    pub fn reload_firmware(
+        &mut self,
+        now: Time,
+        step: FirmwareReloadStep<'_>,
+    ) -> Result<(), FirmwareReloadError> {
+        self.nic.reload_firmware(now, step, &mut self.node)
     }
 
     /// [`NodeBus::clock`].

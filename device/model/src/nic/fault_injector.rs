@@ -31,7 +31,7 @@ use niclab_abi::control::{Reply, Request, STATUS_OK};
 
 use super::wrapper::{delegate_nic, delegate_observed};
 use crate::nic::adversarial::Adversarial;
-use crate::nic::host_values::{CardLimits, HostValue, HostValues, Place};
+use crate::nic::host_values::{CardLimits, HostValue, HostValues, ValueLocation};
 use smallvec::SmallVec;
 
 use crate::nic::{Content, DmaWords, Input, Nic, Observed, Output};
@@ -284,23 +284,25 @@ impl FaultInjector {
 
     /// The value in an output, if the output contains it.
     fn value_in(&self, value: &HostValue, output: &Output, operation: Option<u32>) -> Option<u64> {
-        let word = match (output, value.place) {
+        let word = match (output, value.location) {
             (
                 Output::DmaWrite { content: Content::Completion { .. }, words, .. },
-                Place::Completion(before),
+                ValueLocation::Completion(before),
             ) => *words.iter().rev().nth(before)?,
             (
                 Output::DmaWrite { content: Content::Counts, words: found, .. },
-                Place::Counts { word, words },
+                ValueLocation::Counts { word, words },
             ) => *found.get(word).filter(|_| found.len() == words)?,
-            (Output::Reply { bytes, .. }, Place::AnswerStatus) => Reply::from_bytes(bytes)?.status.into(),
-            (Output::Reply { bytes, .. }, Place::Answer(of)) if operation == Some(of) => {
+            (Output::Reply { bytes, .. }, ValueLocation::AnswerStatus) => {
+                Reply::from_bytes(bytes)?.status.into()
+            }
+            (Output::Reply { bytes, .. }, ValueLocation::Answer(of)) if operation == Some(of) => {
                 let is_granted = Reply::from_bytes(bytes)?.status == STATUS_OK;
                 u64::from_le_bytes(body_word(bytes, value).filter(|_| is_granted)?)
             }
-            (Output::Interrupt { cause, .. }, Place::EventCause) => (*cause).into(),
-            (Output::Interrupt { port, .. }, Place::EventPort) => (*port).into(),
-            (Output::Complete { bytes, .. }, Place::UsedLength) => (*bytes).into(),
+            (Output::Interrupt { cause, .. }, ValueLocation::EventCause) => (*cause).into(),
+            (Output::Interrupt { port, .. }, ValueLocation::EventPort) => (*port).into(),
+            (Output::Complete { bytes, .. }, ValueLocation::UsedLength) => (*bytes).into(),
             _ => return None,
         };
         Some(value.read(word))
@@ -338,19 +340,21 @@ impl FaultInjector {
         let mut spoiled = output;
         match &mut spoiled {
             Output::DmaWrite { words, .. } => {
-                let at = match value.place {
-                    Place::Counts { word, .. } => Some(word),
-                    Place::Completion(before) => words.len().checked_sub(before + 1),
+                let at = match value.location {
+                    ValueLocation::Counts { word, .. } => Some(word),
+                    ValueLocation::Completion(before) => words.len().checked_sub(before + 1),
                     _ => None,
                 };
                 if let Some(word) = at.and_then(|at| words.get_mut(at)) {
                     *word = value.write(*word, invalid);
                 }
             }
-            Output::Interrupt { cause, .. } if value.place == Place::EventCause => *cause = invalid as u32,
+            Output::Interrupt { cause, .. } if value.location == ValueLocation::EventCause => {
+                *cause = invalid as u32
+            }
             Output::Interrupt { port, .. } => *port = invalid as u32,
             Output::Complete { bytes, .. } => *bytes = invalid as u32,
-            Output::Reply { bytes, .. } if value.place == Place::AnswerStatus => {
+            Output::Reply { bytes, .. } if value.location == ValueLocation::AnswerStatus => {
                 bytes.iter_mut().zip((invalid as u32).to_le_bytes()).for_each(|(byte, new)| *byte = new);
             }
             Output::Reply { bytes, .. } => {
@@ -850,12 +854,12 @@ mod tests {
     }
 
     const VALUES: HostValues = &[&[
-        HostValue::new("length", Place::Completion(0), 0, 4, Bound::Fixed(9)),
-        HostValue::new("handle", Place::Completion(1), 0, 32, Bound::Unknown),
-        HostValue::new("launched", Place::Counts { word: 0, words: 2 }, 0, 64, Bound::Fixed(1 << 40)),
-        HostValue::new("port", Place::Answer(OP_PORT_OPEN), 32, 32, Bound::Ports),
-        HostValue::new("event port", Place::EventPort, 0, 32, Bound::Ports),
-        HostValue::new("used length", Place::UsedLength, 0, 32, Bound::Unknown),
+        HostValue::new("length", ValueLocation::Completion(0), 0, 4, Bound::Fixed(9)),
+        HostValue::new("handle", ValueLocation::Completion(1), 0, 32, Bound::Unknown),
+        HostValue::new("launched", ValueLocation::Counts { word: 0, words: 2 }, 0, 64, Bound::Fixed(1 << 40)),
+        HostValue::new("port", ValueLocation::Answer(OP_PORT_OPEN), 32, 32, Bound::Ports),
+        HostValue::new("event port", ValueLocation::EventPort, 0, 32, Bound::Ports),
+        HostValue::new("used length", ValueLocation::UsedLength, 0, 32, Bound::Unknown),
     ]];
 
     fn with_values(seed: u64, outputs: impl IntoIterator<Item = Output>) -> Alone<FaultyNic<Wishes>> {

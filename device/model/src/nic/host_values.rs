@@ -13,7 +13,7 @@ pub struct HostValue {
     /// What it is, in the words of the manual.
     pub name: &'static str,
     /// What contains it.
-    pub place: Place,
+    pub location: ValueLocation,
     /// Its lowest bit, in the word or in the answer's body.
     pub first_bit: u32,
     /// Number of bits.
@@ -27,7 +27,7 @@ pub type HostValues = &'static [&'static [HostValue]];
 
 /// What contains a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ValueLocation {
     /// A completion: this many words before the last word, which has the status.
     Completion(usize),
     /// A write of counts of `words` words.
@@ -78,8 +78,14 @@ pub struct CardLimits {
 
 impl HostValue {
     /// A value of these bits.
-    pub const fn new(name: &'static str, place: Place, first_bit: u32, bits: u32, bound: Bound) -> Self {
-        Self { name, place, first_bit, bits, bound }
+    pub const fn new(
+        name: &'static str,
+        location: ValueLocation,
+        first_bit: u32,
+        bits: u32,
+        bound: Bound,
+    ) -> Self {
+        Self { name, location, first_bit, bits, bound }
     }
 
     /// The word of an answer's body that contains it. No value crosses two words.
@@ -131,7 +137,7 @@ impl HostValue {
 }
 
 const fn status_line(name: &'static str, word: usize, bound: u64) -> HostValue {
-    HostValue::new(name, Place::Counts { word, words: 8 }, 0, 64, Bound::Fixed(bound))
+    HostValue::new(name, ValueLocation::Counts { word, words: 8 }, 0, 64, Bound::Fixed(bound))
 }
 
 /// More than any program ever posts, sends or counts.
@@ -139,14 +145,20 @@ pub const NEVER_COUNTED: u64 = 1 << 40;
 
 /// Values that every card gives its driver.
 pub const OF_EVERY_CARD: &[HostValue] = &[
-    HostValue::new("answer status", Place::AnswerStatus, 0, 32, Bound::Fixed(64)),
-    HostValue::new("used length", Place::UsedLength, 0, 32, Bound::Unknown),
-    HostValue::new("event cause", Place::EventCause, 0, 32, Bound::Fixed(64)),
-    HostValue::new("event port", Place::EventPort, 0, 32, Bound::Ports),
-    HostValue::new("counters", Place::Answer(OP_COUNTERS), 0, 32, Bound::Fixed(MAX_COUNTERS as u64 + 1)),
+    HostValue::new("answer status", ValueLocation::AnswerStatus, 0, 32, Bound::Fixed(64)),
+    HostValue::new("used length", ValueLocation::UsedLength, 0, 32, Bound::Unknown),
+    HostValue::new("event cause", ValueLocation::EventCause, 0, 32, Bound::Fixed(64)),
+    HostValue::new("event port", ValueLocation::EventPort, 0, 32, Bound::Ports),
+    HostValue::new(
+        "counters",
+        ValueLocation::Answer(OP_COUNTERS),
+        0,
+        32,
+        Bound::Fixed(MAX_COUNTERS as u64 + 1),
+    ),
     HostValue::new(
         "counters of an answer",
-        Place::Answer(OP_COUNTERS),
+        ValueLocation::Answer(OP_COUNTERS),
         32,
         32,
         Bound::Fixed(COUNTERS_PER_REPLY as u64 + 1),
@@ -155,7 +167,7 @@ pub const OF_EVERY_CARD: &[HostValue] = &[
 
 /// Values of a card with pages: the opened port, and its status line.
 pub const OF_PORTS: &[HostValue] = &[
-    HostValue::new("opened port", Place::Answer(OP_PORT_OPEN), 0, 32, Bound::Ports),
+    HostValue::new("opened port", ValueLocation::Answer(OP_PORT_OPEN), 0, 32, Bound::Ports),
     status_line("launched", 0, NEVER_COUNTED),
     status_line("notified", 1, NEVER_COUNTED),
     status_line("acknowledged", 2, NEVER_COUNTED),
@@ -166,17 +178,22 @@ pub const OF_PORTS: &[HostValue] = &[
 
 /// Values of a card with registered memory.
 pub const OF_REGIONS: &[HostValue] =
-    &[HostValue::new("region", Place::Answer(OP_REGION_OPEN), 0, 32, Bound::Unknown)];
+    &[HostValue::new("region", ValueLocation::Answer(OP_REGION_OPEN), 0, 32, Bound::Unknown)];
 
 /// Values of a card that takes firmware.
-pub const OF_FIRMWARE: &[HostValue] =
-    &[HostValue::new("firmware words", Place::Answer(OP_FIRMWARE_LOAD), 0, 32, Bound::Fixed(1 << 20))];
+pub const OF_FIRMWARE: &[HostValue] = &[HostValue::new(
+    "firmware words",
+    ValueLocation::Answer(OP_FIRMWARE_LOAD),
+    0,
+    32,
+    Bound::Fixed(1 << 20),
+)];
 
 /// Values in the status word of a slice.
 pub const OF_SLICES: &[HostValue] = &[
-    HostValue::new("payload words", Place::Completion(0), 0, 4, Bound::Fixed(9)),
-    HostValue::new("source port", Place::Completion(0), SLICE_PORT_SHIFT, 8, Bound::Ports),
-    HostValue::new("source node", Place::Completion(0), SLICE_NODE_SHIFT, 16, Bound::Nodes),
+    HostValue::new("payload words", ValueLocation::Completion(0), 0, 4, Bound::Fixed(9)),
+    HostValue::new("source port", ValueLocation::Completion(0), SLICE_PORT_SHIFT, 8, Bound::Ports),
+    HostValue::new("source node", ValueLocation::Completion(0), SLICE_NODE_SHIFT, 16, Bound::Nodes),
 ];
 
 #[cfg(test)]

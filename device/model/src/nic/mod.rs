@@ -8,8 +8,8 @@ pub mod adversarial;
 pub mod alone;
 pub mod batch;
 pub mod fault_injector;
+pub mod firmware_reload;
 pub mod frame;
-pub mod hand_over;
 pub mod host_values;
 pub mod registry;
 pub mod statistics;
@@ -27,8 +27,8 @@ use smallvec::SmallVec;
 use crate::nic::adversarial::Adversarial;
 use crate::nic::batch::Batching;
 use crate::nic::fault_injector::FaultInjector;
+use crate::nic::firmware_reload::{FirmwareReloadError, FirmwareReloadStep, Progress};
 use crate::nic::frame::{FrameHead, SharedFrame};
-use crate::nic::hand_over::{HandOver, HandOverError, Progress};
 use crate::platform::ledger::Ledger;
 use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
@@ -441,8 +441,8 @@ pub trait Nic: Observed {
     /// The next effect, or none. The shell drains the effects after every [`Nic::handle`].
     fn poll_output(&mut self) -> Option<Output>;
 
-    /// The card's side of [`batch`], for a model that takes posts and messages in batches. Such a model never has pending
-    /// work ([`Nic::poll_work`]).
+    /// The card's side of [`batch`], for a model that takes posts and messages in batches. Such a model never has
+    /// pending work ([`Nic::poll_work`]).
     fn batching(&mut self) -> Option<&mut dyn Batching> {
         None
     }
@@ -471,20 +471,25 @@ pub trait Nic: Observed {
     fn is_open(&self, port: u32) -> bool;
 
     /// Whether the card receives ordinary frames: it has a MAC endpoint next to the node's Ethernet function
-    /// ([`crate::fabric::ethernet::mac_of_station`]). Then it gets unicasts to the node's MAC endpoints and
+    /// ([`crate::fabric::ethernet::mac_of_endpoint`]). Then it gets unicasts to the node's MAC endpoints and
     /// broadcasts, of any type and from any sender. A destination may belong to no endpoint. A card without MAC
     /// endpoints never gets such frames.
-    fn has_stations(&self) -> bool {
+    fn has_mac_endpoints(&self) -> bool {
         false
     }
 
     /// Starts or continues a firmware reload. The shell polls its effects as after any input.
     ///
     /// # Errors
-    /// [`HandOverError`] if the reload does not begin; the card is then unchanged.
-    fn hand_over(&mut self, now: Time, step: HandOver<'_>, node: &mut NodeBus) -> Result<(), HandOverError> {
+    /// [`FirmwareReloadError`] if the reload does not begin; the card is then unchanged.
+    fn reload_firmware(
+        &mut self,
+        now: Time,
+        step: FirmwareReloadStep<'_>,
+        node: &mut NodeBus,
+    ) -> Result<(), FirmwareReloadError> {
         let _ = (now, step, node);
-        Err(HandOverError::Fixed)
+        Err(FirmwareReloadError::Fixed)
     }
 
     /// Progress of the firmware reload.
@@ -497,8 +502,8 @@ pub trait Nic: Observed {
         0
     }
 
-    /// Whether the card accepts borrowed data: [`Input::Borrowed`], and frames with borrowed data. The function writes a
-    /// frame's check words after the shell has copied the data behind its head, for a receiver or an observer that
+    /// Whether the card accepts borrowed data: [`Input::Borrowed`], and frames with borrowed data. The function writes
+    /// a frame's check words after the shell has copied the data behind its head, for a receiver or an observer that
     /// keeps the frame. A model that forwards and stores payload unchanged returns it. A model that reads the payload
     /// returns `None`, and always gets complete frames.
     fn borrows(&self) -> Option<Finish> {

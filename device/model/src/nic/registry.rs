@@ -58,7 +58,7 @@ pub struct Model {
     /// The node to which one of its frames is routed, if the frames have routing besides the Ethernet header.
     pub routing: Option<Routing>,
     /// Makes a card.
-    pub build: fn(&Values, Seat) -> Result<AnyNic, BuildError>,
+    pub build: fn(&Values, CardContext) -> Result<AnyNic, BuildError>,
     /// The firmware that cards can load while they run; none if cards take no firmware.
     pub programs: Option<Programs>,
     /// How a swarm of random runs selects and configures this model.
@@ -115,7 +115,7 @@ pub struct Begun {
 }
 
 /// A card's node, cluster and prices.
-pub struct Seat {
+pub struct CardContext {
     /// Its node's number.
     pub node: u16,
     /// Nodes of the cluster: at most 65,536, because node numbers have 16 bits.
@@ -142,7 +142,7 @@ pub struct Parameter {
     /// Where its default is from.
     pub origin: Origin,
     /// Its type and range.
-    pub kind: Kind,
+    pub kind: ParameterKind,
 }
 
 /// Source of a parameter's default. Sizes and capacities of a card decide what can be compared with papers.
@@ -165,7 +165,7 @@ impl fmt::Display for Origin {
 
 /// Type and range of a parameter.
 #[derive(Debug)]
-pub enum Kind {
+pub enum ParameterKind {
     /// A number.
     Number {
         /// The value if the file has none.
@@ -204,9 +204,9 @@ impl Parameter {
     /// The value if the file has none.
     pub fn default_value(&self) -> Value {
         match self.kind {
-            Kind::Number { default, .. } => Value::Number(default),
-            Kind::Numbers { default, .. } => Value::Numbers(default.to_vec()),
-            Kind::Choice { default, .. } => Value::Word(default.to_string()),
+            ParameterKind::Number { default, .. } => Value::Number(default),
+            ParameterKind::Numbers { default, .. } => Value::Numbers(default.to_vec()),
+            ParameterKind::Choice { default, .. } => Value::Word(default.to_string()),
         }
     }
 
@@ -217,22 +217,20 @@ impl Parameter {
             problem(format!("{number} is out of range"), format!("use {least} to {most}"))
         };
         match (&self.kind, value) {
-            (Kind::Number { least, most, .. }, Value::Number(number)) => {
-                if (least..=most).contains(&number) {
-                    None
-                } else {
-                    out_of_range(number, *least, *most)
-                }
+            (ParameterKind::Number { least, most, .. }, Value::Number(number)) => {
+                if (least..=most).contains(&number) { None } else { out_of_range(number, *least, *most) }
             }
-            (Kind::Numbers { default, .. }, Value::Numbers(numbers)) if numbers.len() != default.len() => {
+            (ParameterKind::Numbers { default, .. }, Value::Numbers(numbers))
+                if numbers.len() != default.len() =>
+            {
                 let what = format!("{} numbers instead of {}", numbers.len(), default.len());
                 problem(what, format!("give {}", default.len()))
             }
-            (Kind::Numbers { most, .. }, Value::Numbers(numbers)) => {
+            (ParameterKind::Numbers { most, .. }, Value::Numbers(numbers)) => {
                 let wrong = numbers.iter().find(|number| *number > most)?;
                 out_of_range(wrong, 0, *most)
             }
-            (Kind::Choice { choices, .. }, Value::Word(word)) => {
+            (ParameterKind::Choice { choices, .. }, Value::Word(word)) => {
                 if choices.iter().any(|choice| choice.name == word) {
                     return None;
                 }
@@ -261,11 +259,11 @@ pub struct Problem {
 /// The value of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Of [`Kind::Number`].
+    /// Of [`ParameterKind::Number`].
     Number(u64),
-    /// Of [`Kind::Numbers`].
+    /// Of [`ParameterKind::Numbers`].
     Numbers(Vec<u64>),
-    /// Of [`Kind::Choice`].
+    /// Of [`ParameterKind::Choice`].
     Word(String),
 }
 
@@ -448,7 +446,7 @@ impl Promises {
     }
 }
 
-/// Firmware that cards of a model load while they run ([`crate::nic::Nic::hand_over`]).
+/// Firmware that cards of a model load while they run ([`crate::nic::Nic::reload_firmware`]).
 pub struct Programs {
     /// What a card with this firmware promises.
     ///

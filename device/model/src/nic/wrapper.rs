@@ -20,20 +20,20 @@ macro_rules! delegate_nic {
             self.nic.is_open(port)
         }
 
-        fn has_stations(&self) -> bool {
-            self.nic.has_stations()
+        fn has_mac_endpoints(&self) -> bool {
+            self.nic.has_mac_endpoints()
         }
 
-        fn hand_over(
+        fn reload_firmware(
             &mut self,
             now: $crate::time::Time,
-            step: $crate::nic::hand_over::HandOver<'_>,
+            step: $crate::nic::firmware_reload::FirmwareReloadStep<'_>,
             node: &mut $crate::platform::node_bus::NodeBus,
-        ) -> Result<(), $crate::nic::hand_over::HandOverError> {
-            self.nic.hand_over(now, step, node)
+        ) -> Result<(), $crate::nic::firmware_reload::FirmwareReloadError> {
+            self.nic.reload_firmware(now, step, node)
         }
 
-        fn progress(&self) -> $crate::nic::hand_over::Progress {
+        fn progress(&self) -> $crate::nic::firmware_reload::Progress {
             self.nic.progress()
         }
 

@@ -468,7 +468,7 @@ mod tests {
     }
 
     /// One sender and one account; the script loses, duplicates and reorders their messages.
-    struct World {
+    struct CreditHarness {
         window: Window,
         grant: Grant,
         wires: [VecDeque<Message>; 2],
@@ -476,7 +476,7 @@ mod tests {
         occupied: u32,
     }
 
-    impl World {
+    impl CreditHarness {
         fn request(&mut self) {
             let window = &self.window;
             let (connection, sent, open) = (window.connection(), window.sent(), window.is_open());
@@ -572,36 +572,36 @@ mod tests {
             credits in 1..16_u32,
             script in prop::collection::vec((0..16_u8, 0..2_usize, any::<usize>()), 0..500),
         ) {
-            let mut world = World {
+            let mut harness = CreditHarness {
                 window: Window::new(),
                 grant: Grant::new(credits),
                 wires: Default::default(),
                 stored: Vec::new(),
                 occupied: 0,
             };
-            world.window.begin();
+            harness.window.begin();
             for (action, wire, place) in script {
-                world.step(action, wire, place);
-                prop_assert!(world.occupied <= credits);
-                prop_assert_eq!(world.grant.held(), world.occupied);
-                prop_assert!(world.grant.reserved() == credits);
+                harness.step(action, wire, place);
+                prop_assert!(harness.occupied <= credits);
+                prop_assert_eq!(harness.grant.held(), harness.occupied);
+                prop_assert!(harness.grant.reserved() == credits);
             }
-            let is_ordered = world.stored.windows(2).all(|two| {
+            let is_ordered = harness.stored.windows(2).all(|two| {
                 is_newer(two[1].0, two[0].0) || (two[1].0 == two[0].0 && ahead(two[1].1, two[0].1) > 0)
             });
             prop_assert!(is_ordered);
 
-            world.wires.iter_mut().for_each(VecDeque::clear);
-            while world.occupied > 0 {
-                world.release();
+            harness.wires.iter_mut().for_each(VecDeque::clear);
+            while harness.occupied > 0 {
+                harness.release();
             }
-            world.request();
+            harness.request();
             for wire in [0, 1, 0, 1] {
-                while let Some(message) = world.wires[wire].pop_front() {
-                    world.deliver(message);
+                while let Some(message) = harness.wires[wire].pop_front() {
+                    harness.deliver(message);
                 }
             }
-            prop_assert_eq!(ahead(world.window.limit, world.window.sent), credits);
+            prop_assert_eq!(ahead(harness.window.limit, harness.window.sent), credits);
         }
     }
 }

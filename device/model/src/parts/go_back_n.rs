@@ -395,7 +395,7 @@ mod tests {
     }
 
     /// Two cards, and a wire that loses, duplicates, delays and reorders messages.
-    struct World<const BITS: u32> {
+    struct LinkHarness<const BITS: u32> {
         links: [GoBackN<(u32, bool), BITS>; 2],
         wire: VecDeque<Flight<BITS>>,
         now: Time,
@@ -403,7 +403,7 @@ mod tests {
         delivered: [Vec<u32>; 2],
     }
 
-    impl<const BITS: u32> World<BITS> {
+    impl<const BITS: u32> LinkHarness<BITS> {
         fn new(window_frames: u32, sequence: u32) -> Self {
             let config = Config { window_frames, ..CONFIG };
             let link = starting_at(config, sequence);
@@ -520,17 +520,17 @@ mod tests {
         first: u32,
         script: &[(u8, usize, usize)],
     ) -> Result<(), TestCaseError> {
-        let mut world = World::<BITS>::new(window, first);
+        let mut harness = LinkHarness::<BITS>::new(window, first);
         for &(action, node, place) in script {
-            world.step(action, node, place);
-            for link in &world.links {
+            harness.step(action, node, place);
+            for link in &harness.links {
                 prop_assert!(link.kept.len() <= link.window());
                 prop_assert_eq!(link.deadline().is_some(), !link.kept.is_empty());
             }
         }
-        world.finish();
-        for (node, link) in world.links.iter().enumerate() {
-            prop_assert!(world.delivered[1 - node].iter().copied().eq(0..world.sent[node]));
+        harness.finish();
+        for (node, link) in harness.links.iter().enumerate() {
+            prop_assert!(harness.delivered[1 - node].iter().copied().eq(0..harness.sent[node]));
             prop_assert!(link.kept.is_empty(), "a frame is left unacknowledged");
             prop_assert_eq!(link.deadline(), None);
         }
@@ -539,25 +539,25 @@ mod tests {
 
     /// Both cards send 60 frames over a wire that loses most frames.
     fn check_losses<const BITS: u32>(losses: &[u8]) -> Result<(), TestCaseError> {
-        let mut world = World::<BITS>::new(8, u32::MAX - 20);
+        let mut harness = LinkHarness::<BITS>::new(8, u32::MAX - 20);
         let mut losses = losses.iter().cycle();
         let mut rounds = 0;
-        while world.delivered.iter().any(|delivered| delivered.len() < 60) && rounds < 20_000 {
+        while harness.delivered.iter().any(|delivered| delivered.len() < 60) && rounds < 20_000 {
             rounds += 1;
             for node in 0..2 {
-                if world.sent[node] < 60 {
-                    world.send(node, false);
+                if harness.sent[node] < 60 {
+                    harness.send(node, false);
                 }
             }
-            for _ in 0..world.wire.len() {
-                let Some(flight) = world.wire.pop_front() else { break };
+            for _ in 0..harness.wire.len() {
+                let Some(flight) = harness.wire.pop_front() else { break };
                 if losses.next() == Some(&0) {
-                    world.deliver(flight, true);
+                    harness.deliver(flight, true);
                 }
             }
-            (0..2).for_each(|node| world.expire(node));
+            (0..2).for_each(|node| harness.expire(node));
         }
-        for delivered in &world.delivered {
+        for delivered in &harness.delivered {
             prop_assert!(delivered.iter().copied().eq(0..60));
         }
         Ok(())

@@ -5,7 +5,7 @@
 
 use alloc::sync::Arc;
 
-use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Stage, Transactions};
+use crate::platform::ledger::{Cost, Ledger, Resource, ResourceName, Stage, Transaction, Transactions};
 use crate::platform::node_bus::NodeBus;
 use crate::platform::profile::{BusPrices, MachineCycles, Passing, Price, Profile, WORD_BYTES};
 use crate::time::{Passage, Span, Time};
@@ -34,16 +34,16 @@ pub enum BusTransfer {
 }
 
 impl BusTransfer {
-    const fn crossing(self) -> Crossing {
+    const fn transaction(self) -> Transaction {
         match self {
-            Self::PioWrite | Self::PioWriteUncombined => Crossing::PioWrite,
-            Self::PioRead => Crossing::PioRead,
-            Self::Doorbell => Crossing::Doorbell,
-            Self::DmaWrite => Crossing::DmaWrite,
-            Self::DmaRead => Crossing::DmaRead,
-            Self::DescriptorFetch => Crossing::DescriptorFetch,
-            Self::DescriptorWriteBack => Crossing::DescriptorWriteBack,
-            Self::DeviceToDevice => Crossing::DeviceToDevice,
+            Self::PioWrite | Self::PioWriteUncombined => Transaction::PioWrite,
+            Self::PioRead => Transaction::PioRead,
+            Self::Doorbell => Transaction::Doorbell,
+            Self::DmaWrite => Transaction::DmaWrite,
+            Self::DmaRead => Transaction::DmaRead,
+            Self::DescriptorFetch => Transaction::DescriptorFetch,
+            Self::DescriptorWriteBack => Transaction::DescriptorWriteBack,
+            Self::DeviceToDevice => Transaction::DeviceToDevice,
         }
     }
 
@@ -186,7 +186,7 @@ impl HostInterface {
             profile: profile.into(),
             ledger: Ledger::default(),
             node: NodeBus::default(),
-            local: Resource::new(Place::LocalBus),
+            local: Resource::new(ResourceName::LocalBus),
             goes_first: false,
         }
     }
@@ -237,9 +237,9 @@ impl HostInterface {
         let NodeBus { begun, first, .. } = self.node;
         let bus = &self.profile.bus;
         let (place, direction) = if bus.full_duplex {
-            (Place::BusOutward, &mut self.node.outward)
+            (ResourceName::BusOutward, &mut self.node.outward)
         } else {
-            (Place::BusInward, &mut self.node.inward)
+            (ResourceName::BusInward, &mut self.node.inward)
         };
         let others_until = *direction;
         let mut free = ready.max(first);
@@ -250,7 +250,7 @@ impl HostInterface {
             let is_unlimited = bus.dma_read.burst_bytes == 0;
             free = if is_unlimited { others_until } else { others_until.min(free + burst) };
         }
-        let stage = self.ledger.charge_at(transfer.crossing(), place, &mut free, ready, cost);
+        let stage = self.ledger.charge_at(transfer.transaction(), place, &mut free, ready, cost);
         self.node.first = stage.released;
         // A transfer that began later in model time had a free bus before it.
         *direction = if begun <= stage.start {
@@ -273,11 +273,11 @@ impl HostInterface {
         }
         let is_outward = transfer.is_outward() && self.profile.bus.full_duplex;
         let (place, direction) = if is_outward {
-            (Place::BusOutward, &mut self.node.outward)
+            (ResourceName::BusOutward, &mut self.node.outward)
         } else {
-            (Place::BusInward, &mut self.node.inward)
+            (ResourceName::BusInward, &mut self.node.inward)
         };
-        let stage = self.ledger.charge_at(transfer.crossing(), place, direction, ready, cost);
+        let stage = self.ledger.charge_at(transfer.transaction(), place, direction, ready, cost);
         self.moved(transfer, &stage);
         stage
     }
@@ -305,7 +305,7 @@ impl HostInterface {
         let cost = cost_of(price, bytes);
         Transfers {
             transfer,
-            transactions: self.ledger.transactions(transfer.crossing(), cost),
+            transactions: self.ledger.transactions(transfer.transaction(), cost),
             first_word: price.occupancy(WORD_BYTES) + price.latency(),
             per_word: Span::from_ps(price.per_word_ps),
             occupancy: cost.occupancy,
@@ -336,26 +336,26 @@ impl HostInterface {
 
     /// Begins a batch of pieces of the host's software that take `ps` each.
     #[inline]
-    pub const fn works(&self, crossing: Crossing, bytes: u64, ps: u64) -> Transactions {
-        self.ledger.transactions(crossing, Cost::once(bytes, Span::from_ps(ps)))
+    pub const fn works(&self, transaction: Transaction, bytes: u64, ps: u64) -> Transactions {
+        self.ledger.transactions(transaction, Cost::once(bytes, Span::from_ps(ps)))
     }
 
     /// Begins a batch of copies in host memory.
     #[inline]
     pub fn copies(&self, bytes: u64) -> Transactions {
-        self.works(Crossing::HostCopy, bytes, self.profile.host.copy_per_byte_ps.saturating_mul(bytes))
+        self.works(Transaction::HostCopy, bytes, self.profile.host.copy_per_byte_ps.saturating_mul(bytes))
     }
 
     /// Begins a batch of the host's software before messages ([`Self::host_send`]).
     #[inline]
     pub fn sends(&self, bytes: u64) -> Transactions {
-        self.works(Crossing::HostSend, bytes, self.profile.host.send_ps)
+        self.works(Transaction::HostSend, bytes, self.profile.host.send_ps)
     }
 
     /// Begins a batch of the host's software after messages ([`Self::host_receive`]).
     #[inline]
     pub fn receives(&self, bytes: u64) -> Transactions {
-        self.works(Crossing::HostReceive, bytes, self.profile.host.receive_ps)
+        self.works(Transaction::HostReceive, bytes, self.profile.host.receive_ps)
     }
 
     /// Charges the next piece of a batch. Returns its end.
@@ -373,33 +373,33 @@ impl HostInterface {
     /// The host's software before a message. Returns its end.
     #[inline]
     pub fn host_send(&mut self, ready: Time, bytes: u64) -> Time {
-        self.occupy_host(Crossing::HostSend, ready, bytes, self.profile.host.send_ps)
+        self.occupy_host(Transaction::HostSend, ready, bytes, self.profile.host.send_ps)
     }
 
     /// The host's software after a message of `bytes` became visible. Returns when the program has it.
     #[inline]
     pub fn host_receive(&mut self, visible: Time, bytes: u64) -> Time {
-        self.occupy_host(Crossing::HostReceive, visible, bytes, self.profile.host.receive_ps)
+        self.occupy_host(Transaction::HostReceive, visible, bytes, self.profile.host.receive_ps)
     }
 
     /// Host software that takes `ps`, where the shell knows the duration: a protocol stack. Returns its end.
-    pub fn software(&mut self, crossing: Crossing, ready: Time, bytes: u64, ps: u64) -> Time {
-        self.occupy_host(crossing, ready, bytes, ps)
+    pub fn software(&mut self, transaction: Transaction, ready: Time, bytes: u64, ps: u64) -> Time {
+        self.occupy_host(transaction, ready, bytes, ps)
     }
 
     /// A copy in host memory. Returns its end.
     pub fn host_copy(&mut self, ready: Time, bytes: u64) -> Time {
         let copy_ps = self.profile.host.copy_per_byte_ps.saturating_mul(bytes);
-        self.occupy_host(Crossing::HostCopy, ready, bytes, copy_ps)
+        self.occupy_host(Transaction::HostCopy, ready, bytes, copy_ps)
     }
 
     /// An interrupt: over the bus, then the handler. Returns when the host's line is raised.
     pub fn interrupt(&mut self, ready: Time) -> Time {
         // A separate line or a posted message: it does not wait for the data path, and delays no transfer.
-        let mut line = Resource::new(Place::InterruptLine);
+        let mut line = Resource::new(ResourceName::InterruptLine);
         let cost = Cost::once(0, Span::from_ps(self.profile.bus.interrupt_ps));
-        let raised = self.ledger.charge(Crossing::Interrupt, &mut line, ready, cost).end;
-        self.occupy_host(Crossing::HostInterrupt, raised, 0, self.profile.host.interrupt_ps);
+        let raised = self.ledger.charge(Transaction::Interrupt, &mut line, ready, cost).end;
+        self.occupy_host(Transaction::HostInterrupt, raised, 0, self.profile.host.interrupt_ps);
         raised
     }
 
@@ -408,7 +408,7 @@ impl HostInterface {
         let ni = &self.profile.ni;
         let cycles = ni.machines.get(name);
         Machine {
-            resource: Resource::new(Place::Machine(track)),
+            resource: Resource::new(ResourceName::Machine(track)),
             cycles,
             before: ni.of_millicycles(cycles.fixed_millicycles),
             pace: ni.of_millicycles(cycles.per_word_millicycles),
@@ -468,7 +468,7 @@ impl HostInterface {
             closing,
             span,
             busy_until: resource.busy_until(),
-            transactions: self.ledger.transactions(Crossing::NiCycles, Cost::once(bytes, span)),
+            transactions: self.ledger.transactions(Transaction::NiCycles, Cost::once(bytes, span)),
         }
     }
 
@@ -503,19 +503,19 @@ impl HostInterface {
     /// Charges a machine for a duration that its model computed.
     #[inline(always)]
     pub fn work_for(&mut self, machine: &mut Machine, ready: Time, bytes: u64, span: Span) -> Stage {
-        self.ledger.charge(Crossing::NiCycles, &mut machine.resource, ready, Cost::once(bytes, span))
+        self.ledger.charge(Transaction::NiCycles, &mut machine.resource, ready, Cost::once(bytes, span))
     }
 
     /// Charges a transfer of `bytes` over the card's own bus.
     pub fn local_bus(&mut self, ready: Time, bytes: u64) -> Stage {
         let cost = cost_of(&self.profile.ni.local_bus, bytes);
-        self.ledger.charge(Crossing::LocalBus, &mut self.local, ready, cost)
+        self.ledger.charge(Transaction::LocalBus, &mut self.local, ready, cost)
     }
 
     #[inline(always)]
-    fn occupy_host(&mut self, crossing: Crossing, ready: Time, bytes: u64, ps: u64) -> Time {
+    fn occupy_host(&mut self, transaction: Transaction, ready: Time, bytes: u64, ps: u64) -> Time {
         let cost = Cost::once(bytes, Span::from_ps(ps));
-        self.ledger.charge_at(crossing, Place::Host, &mut self.node.host, ready, cost).end
+        self.ledger.charge_at(transaction, ResourceName::Host, &mut self.node.host, ready, cost).end
     }
 }
 
@@ -554,15 +554,15 @@ mod tests {
         HostInterface::new(Profile { host, bus, ..Profile::default() })
     }
 
-    const NAMES: [(BusTransfer, Crossing); 8] = [
-        (BusTransfer::PioWrite, Crossing::PioWrite),
-        (BusTransfer::PioRead, Crossing::PioRead),
-        (BusTransfer::Doorbell, Crossing::Doorbell),
-        (BusTransfer::DmaWrite, Crossing::DmaWrite),
-        (BusTransfer::DmaRead, Crossing::DmaRead),
-        (BusTransfer::DescriptorFetch, Crossing::DescriptorFetch),
-        (BusTransfer::DescriptorWriteBack, Crossing::DescriptorWriteBack),
-        (BusTransfer::DeviceToDevice, Crossing::DeviceToDevice),
+    const NAMES: [(BusTransfer, Transaction); 8] = [
+        (BusTransfer::PioWrite, Transaction::PioWrite),
+        (BusTransfer::PioRead, Transaction::PioRead),
+        (BusTransfer::Doorbell, Transaction::Doorbell),
+        (BusTransfer::DmaWrite, Transaction::DmaWrite),
+        (BusTransfer::DmaRead, Transaction::DmaRead),
+        (BusTransfer::DescriptorFetch, Transaction::DescriptorFetch),
+        (BusTransfer::DescriptorWriteBack, Transaction::DescriptorWriteBack),
+        (BusTransfer::DeviceToDevice, Transaction::DeviceToDevice),
     ];
 
     #[test]
@@ -577,11 +577,11 @@ mod tests {
 
     #[test]
     fn transfers_are_recorded_by_kind_with_their_bursts() {
-        for (transfer, crossing) in NAMES {
+        for (transfer, transaction) in NAMES {
             let mut interface = interface(true);
             let stage = interface.transfer(transfer, Time::ZERO, 24);
             assert_eq!(stage.end.as_ps(), 2 * 100 + 3 * 10 + 1_000, "{transfer:?}");
-            let line = interface.ledger().line(crossing);
+            let line = interface.ledger().line(transaction);
             assert_eq!((line.count, line.bytes), (2, 24), "{transfer:?}");
             assert_eq!(interface.ledger().total(), line);
         }
@@ -625,12 +625,12 @@ mod tests {
         let mut interface = interface(true);
         let stage = interface.transfer(BusTransfer::PioWriteUncombined, Time::ZERO, 32);
         assert_eq!(stage.released.as_ps(), 4 * (100 + 10));
-        assert_eq!(interface.ledger().line(Crossing::PioWrite).count, 4);
+        assert_eq!(interface.ledger().line(Transaction::PioWrite).count, 4);
         assert_eq!(interface.host_clock(), stage.released, "posted");
         let off = BusPrices { pio_write: PRICE.word_by_word(), ..interface.profile().bus };
         let mut interface = HostInterface::new(Profile { bus: off, ..interface.profile().clone() });
         interface.transfer(BusTransfer::PioWrite, Time::ZERO, 32);
-        assert_eq!(interface.ledger().line(Crossing::PioWrite).count, 4, "write combining is off");
+        assert_eq!(interface.ledger().line(Transaction::PioWrite).count, 4, "write combining is off");
     }
 
     /// The same machine, word by word: when the next machine has each word of `come`, and when the machine becomes
@@ -786,7 +786,7 @@ mod tests {
             crossings.last().unwrap()
         });
         assert_eq!(bits_per_s / 1_000_000, 264);
-        assert_eq!(card.ledger().line(Crossing::LocalBus).bytes, 4 * 1_000 * packet_bytes);
+        assert_eq!(card.ledger().line(Transaction::LocalBus).bytes, 4 * 1_000 * packet_bytes);
     }
 
     #[test]
@@ -804,7 +804,7 @@ mod tests {
         let second = card.work_for(&mut processor, Time::ZERO, 28, span);
         assert_eq!(first.end.as_ps(), (80_000 + 4 * 500) * 30);
         assert_eq!((second.start, second.end.since(second.start).as_ps()), (first.end, 300_000));
-        assert_eq!(card.ledger().line(Crossing::NiCycles).waited_ps, first.end.as_ps());
+        assert_eq!(card.ledger().line(Transaction::NiCycles).waited_ps, first.end.as_ps());
         assert_eq!(processor.idle_at(), second.end);
         let mut absent = card.machine("scan", "scan");
         assert_eq!(card.work(&mut absent, Time::ZERO, 28).end, Time::ZERO, "no such machine, no time");

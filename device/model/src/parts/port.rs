@@ -136,7 +136,7 @@ impl Promise {
 
 /// A slice of the queue that is filled now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SliceSlot {
     /// Number of the slice, from 1.
     pub number: u64,
     /// Its index in the queue, from 0.
@@ -147,19 +147,19 @@ pub struct Place {
 
 /// Consecutive slices that are filled now.
 #[derive(Clone, Copy, Debug)]
-pub struct Places {
+pub struct SliceSlots {
     stored: u64,
     last_index: u64,
     address: u64,
 }
 
-impl Places {
+impl SliceSlots {
     /// The next slice.
     #[inline]
-    pub const fn next(&mut self) -> Place {
+    pub const fn next(&mut self) -> SliceSlot {
         let index = (self.stored & self.last_index) as usize;
         self.stored += 1;
-        Place { number: self.stored, index, address: self.address + index as u64 * SLICE_BYTES }
+        SliceSlot { number: self.stored, index, address: self.address + index as u64 * SLICE_BYTES }
     }
 }
 
@@ -258,18 +258,18 @@ impl ReceiveQueue {
 
     /// Fills the next slice, which was promised.
     #[inline]
-    pub fn store(&mut self, promise: Promise) -> Place {
+    pub fn store(&mut self, promise: Promise) -> SliceSlot {
         debug_assert!(promise.places == 1, "one slice is filled at a time");
         self.forgo(promise);
         let index = self.index_of(self.stored);
         self.stored += 1;
-        Place { number: self.stored, index, address: self.address + index as u64 * SLICE_BYTES }
+        SliceSlot { number: self.stored, index, address: self.address + index as u64 * SLICE_BYTES }
     }
 
     /// The next slices, in order.
     #[inline]
-    pub const fn next_places(&self) -> Places {
-        Places { stored: self.stored, last_index: self.slices - 1, address: self.address }
+    pub const fn next_slots(&self) -> SliceSlots {
+        SliceSlots { stored: self.stored, last_index: self.slices - 1, address: self.address }
     }
 
     /// Counts `places` consecutive stored slices without a promise; the caller has checked [`ReceiveQueue::room`]. The
@@ -408,7 +408,7 @@ mod tests {
         ReceiveQueue::new(&PortOpen { slices, slices_address: 0x1000, ..PortOpen::default() })
     }
 
-    fn store(queue: &mut ReceiveQueue) -> Place {
+    fn store(queue: &mut ReceiveQueue) -> SliceSlot {
         let promise = queue.promise(1);
         queue.store(promise)
     }
@@ -420,7 +420,7 @@ mod tests {
         let mut promise = queue.promise(6);
         assert!(queue.has_room(2) && !queue.has_room(3));
         let one = promise.take_one().unwrap();
-        assert_eq!(queue.store(one), Place { number: 1, index: 0, address: 0x1000 });
+        assert_eq!(queue.store(one), SliceSlot { number: 1, index: 0, address: 0x1000 });
         assert!(queue.has_room(2) && !queue.has_room(3), "the slice is stored, no longer promised");
         assert_eq!(promise.places(), 5);
         queue.forgo(promise);
@@ -441,9 +441,9 @@ mod tests {
     #[test]
     fn slices_are_filled_in_order_and_wrap() {
         let mut queue = queue(8);
-        let places: Vec<Place> = (0..9).map(|_| store(&mut queue)).collect();
-        assert_eq!(places[1], Place { number: 2, index: 1, address: 0x1000 + SLICE_BYTES });
-        assert_eq!(places[8], Place { number: 9, index: 0, address: 0x1000 });
+        let places: Vec<SliceSlot> = (0..9).map(|_| store(&mut queue)).collect();
+        assert_eq!(places[1], SliceSlot { number: 2, index: 1, address: 0x1000 + SLICE_BYTES });
+        assert_eq!(places[8], SliceSlot { number: 9, index: 0, address: 0x1000 });
     }
 
     #[test]
@@ -542,7 +542,7 @@ mod tests {
             for (stores, released) in steps {
                 now = Time::from_ps(now.as_ps() + 1_000_000);
                 if stores && queue.has_room(1) {
-                    let next = queue.next_places().next();
+                    let next = queue.next_slots().next();
                     prop_assert_eq!(store(&mut queue), next);
                     queue.on_consumed(now, &mut effects);
                 }

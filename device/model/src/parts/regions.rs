@@ -117,7 +117,7 @@ impl Region {
 
 /// A slot for a region.
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct RegionSlot {
     /// Number of regions that the slot has held, from 1, so that no name is reused soon, and none is zero.
     generation: u16,
     region: Option<Region>,
@@ -127,7 +127,7 @@ struct Place {
 /// the next user.
 #[derive(Clone, Debug)]
 pub struct Regions {
-    places: Vec<Place>,
+    slots: Vec<RegionSlot>,
     most: usize,
     stretches: usize,
     max_stretches: usize,
@@ -138,7 +138,7 @@ impl Regions {
     pub fn new(regions: u32, extents: u32) -> Self {
         // A name has 16 bits for the slot.
         let most = (regions as usize).min(1 << 16);
-        Self { places: Vec::new(), most, stretches: 0, max_stretches: extents as usize }
+        Self { slots: Vec::new(), most, stretches: 0, max_stretches: extents as usize }
     }
 
     /// Opens a region of `bytes`, of which `extents` are a part or all. Returns its name.
@@ -149,20 +149,20 @@ impl Regions {
         if bytes == 0 || extents.is_empty() {
             return Err(RegionError::BadValue);
         }
-        let free = self.places.iter().position(|place| place.region.is_none());
-        let place = free.unwrap_or(self.places.len());
-        if place >= self.most || self.stretches + extents.len() > self.max_stretches {
+        let free = self.slots.iter().position(|slot| slot.region.is_none());
+        let slot = free.unwrap_or(self.slots.len());
+        if slot >= self.most || self.stretches + extents.len() > self.max_stretches {
             return Err(RegionError::NoSpace);
         }
         let mut region = Region { bytes, filled: 0, stretches: Vec::new() };
         self.stretches += region.extend(extents)?;
         if free.is_none() {
-            self.places.push(Place::default());
+            self.slots.push(RegionSlot::default());
         }
-        let found = self.places.get_mut(place).ok_or(RegionError::NoSpace)?;
+        let found = self.slots.get_mut(slot).ok_or(RegionError::NoSpace)?;
         found.generation = found.generation.wrapping_add(1).max(1);
         found.region = Some(region);
-        Ok(place as u32 | u32::from(found.generation) << 16)
+        Ok(slot as u32 | u32::from(found.generation) << 16)
     }
 
     /// Adds extents to a region.
@@ -172,7 +172,7 @@ impl Regions {
     pub fn extend(&mut self, name: u32, extents: &[HostRange]) -> Result<(), RegionError> {
         let is_full = self.stretches + extents.len() > self.max_stretches;
         let region =
-            self.place_mut(name).and_then(|place| place.region.as_mut()).ok_or(RegionError::NotFound)?;
+            self.slot_mut(name).and_then(|slot| slot.region.as_mut()).ok_or(RegionError::NotFound)?;
         if is_full {
             return Err(RegionError::NoSpace);
         }
@@ -185,27 +185,27 @@ impl Regions {
 
     /// Closes a region; false if there is none with this name.
     pub fn close(&mut self, name: u32) -> bool {
-        let region = self.place_mut(name).and_then(|place| place.region.take());
+        let region = self.slot_mut(name).and_then(|slot| slot.region.take());
         self.stretches -= region.as_ref().map_or(0, |region| region.stretches.len());
         region.is_some()
     }
 
     /// Closes all.
     pub fn close_all(&mut self) {
-        self.places.iter_mut().for_each(|place| place.region = None);
+        self.slots.iter_mut().for_each(|slot| slot.region = None);
         self.stretches = 0;
     }
 
     /// The region with this name, if it is complete.
     pub fn get(&self, name: u32) -> Option<&Region> {
-        let place = self.places.get((name & 0xffff) as usize)?;
-        let region = place.region.as_ref().filter(|_| u32::from(place.generation) == name >> 16)?;
+        let slot = self.slots.get((name & 0xffff) as usize)?;
+        let region = slot.region.as_ref().filter(|_| u32::from(slot.generation) == name >> 16)?;
         (region.filled == region.bytes).then_some(region)
     }
 
-    fn place_mut(&mut self, name: u32) -> Option<&mut Place> {
-        let place = self.places.get_mut((name & 0xffff) as usize)?;
-        (u32::from(place.generation) == name >> 16).then_some(place)
+    fn slot_mut(&mut self, name: u32) -> Option<&mut RegionSlot> {
+        let slot = self.slots.get_mut((name & 0xffff) as usize)?;
+        (u32::from(slot.generation) == name >> 16).then_some(slot)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::nic::Address;
 use crate::nic::Content;
 use crate::parts::counters::Counting;
 use crate::parts::effects::{Effects, WORD_BYTES};
-use crate::parts::port::{Place, Promise, ReceiveQueue};
+use crate::parts::port::{Promise, ReceiveQueue, SliceSlot};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
@@ -42,18 +42,18 @@ impl Slice<'_> {
         words: impl ExactSizeIterator<Item = u64>,
         (port, queue, promise): (usize, &mut ReceiveQueue, Promise),
         effects: &mut Effects<C>,
-    ) -> (Place, Time) {
+    ) -> (SliceSlot, Time) {
         let count = words.len().min(MAX_WORDS);
         let bytes = count as u64 * WORD_BYTES;
         let payload_words = count.saturating_sub(TAG_WORDS);
-        let place = queue.store(promise);
+        let slot = queue.store(promise);
         let status = SliceStatus {
             words: payload_words as u8,
             interrupt: self.interrupt,
             acknowledge: self.acknowledge,
             source_port: self.source.port,
             source_node: self.source.node,
-            number: place.number as u32,
+            number: slot.number as u32,
         };
         let mut burst = [0; MAX_WORDS + 1];
         burst.iter_mut().zip(words.take(MAX_WORDS)).for_each(|(place, word)| *place = word);
@@ -61,7 +61,7 @@ impl Slice<'_> {
         let burst = burst.get(..=count).unwrap_or_default();
         let skipped = (PAYLOAD_WORDS - payload_words) as u64 * WORD_BYTES;
         let content = Content::Completion { status: STATUS_BITS };
-        let visible = effects.dma_write_words(ready, place.address + skipped, burst, content);
+        let visible = effects.dma_write_words(ready, slot.address + skipped, burst, content);
         queue.on_visible(visible);
         let consumed = effects.interface.host_receive(visible, bytes);
         if let Some(message) = self.message {
@@ -75,6 +75,6 @@ impl Slice<'_> {
             effects.interrupt(visible, CAUSE_MESSAGE, port, self.message.copied());
         }
         queue.wake(visible, port, self.message.copied(), effects);
-        (place, visible)
+        (slot, visible)
     }
 }

@@ -17,7 +17,7 @@ use crate::time::{Span, Time};
 /// Kinds of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Crossing {
+pub enum Transaction {
     /// Programmed-I/O write, host to NIC.
     PioWrite,
     /// Programmed-I/O read by the host.
@@ -54,7 +54,7 @@ pub enum Crossing {
     SwitchFallThrough,
 }
 
-impl Crossing {
+impl Transaction {
     /// All kinds, in the order of their numbers.
     pub const ALL: [Self; 17] = [
         Self::PioWrite,
@@ -148,7 +148,7 @@ impl Cost {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {
     /// Its kind.
-    pub crossing: Crossing,
+    pub transaction: Transaction,
     /// When it got the resource.
     pub start: Time,
     /// When it released the resource.
@@ -159,7 +159,7 @@ pub struct Stage {
 
 /// The resource of a transaction, within one node or one network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum ResourceName {
     /// The host's processor.
     Host,
     /// The bus towards the NIC; on a bus with one direction at a time, the whole bus.
@@ -183,14 +183,14 @@ pub enum Place {
 /// A resource that serves one transaction at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resource {
-    place: Place,
+    name: ResourceName,
     busy_until: Time,
 }
 
 impl Resource {
     /// An idle resource.
-    pub const fn new(place: Place) -> Self {
-        Self { place, busy_until: Time::ZERO }
+    pub const fn new(name: ResourceName) -> Self {
+        Self { name, busy_until: Time::ZERO }
     }
 
     /// The end of its last transaction.
@@ -208,9 +208,9 @@ impl Resource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageRecord {
     /// Its kind.
-    pub crossing: Crossing,
+    pub transaction: Transaction,
     /// Its resource.
-    pub place: Place,
+    pub resource: ResourceName,
     /// When it could have begun.
     pub ready: Time,
     /// When it got the resource.
@@ -251,7 +251,7 @@ struct Recorder {
 /// if each had been charged alone ([`Ledger::charge_at`]).
 #[derive(Debug)]
 pub struct Transactions {
-    crossing: Crossing,
+    transaction: Transaction,
     cost: Cost,
     is_on: bool,
     crossed: u64,
@@ -275,9 +275,9 @@ impl Transactions {
     /// As [`Self::cross`], with another occupancy than the batch's.
     #[inline(always)]
     pub fn cross_for(&mut self, busy_until: &mut Time, ready: Time, occupancy: Span) -> Stage {
-        let crossing = self.crossing;
+        let transaction = self.transaction;
         if !self.is_on {
-            return Stage { crossing, start: ready, released: ready, end: ready };
+            return Stage { transaction, start: ready, released: ready, end: ready };
         }
         let latency = self.cost.latency;
         let start = ready.max(*busy_until);
@@ -291,7 +291,7 @@ impl Transactions {
         self.crossed += 1;
         self.price_beside_ps = self.price_beside_ps.wrapping_add(beside);
         self.waited_ps = self.waited_ps.wrapping_add(start.as_ps() - ready.as_ps());
-        Stage { crossing, start, released, end }
+        Stage { transaction, start, released, end }
     }
 }
 
@@ -308,7 +308,7 @@ pub struct Ledger {
     is_on: bool,
     /// Whether the recorder is on. Each transaction reads only this flag, not the recorder.
     is_recording: bool,
-    lines: [Line; Crossing::ALL.len()],
+    lines: [Line; Transaction::ALL.len()],
     current: Option<TraceTag>,
     latency: Histogram,
     recorder: Recorder,
@@ -386,14 +386,14 @@ impl Ledger {
     }
 
     #[cold]
-    fn record(&mut self, stage: &Stage, place: Place, ready: Time, cost: &Cost) {
+    fn record(&mut self, stage: &Stage, resource: ResourceName, ready: Time, cost: &Cost) {
         if self.recorder.stages.len() >= self.recorder.most {
             self.recorder.lost += 1;
             return;
         }
         self.recorder.stages.push_back(StageRecord {
-            crossing: stage.crossing,
-            place,
+            transaction: stage.transaction,
+            resource,
             ready,
             start: stage.start,
             released: stage.released,
@@ -408,36 +408,42 @@ impl Ledger {
     ///
     /// Always inlined, as its callees: the caller knows the kind, and reads only one or two instants of the stage.
     #[inline(always)]
-    pub fn charge(&mut self, crossing: Crossing, resource: &mut Resource, ready: Time, cost: Cost) -> Stage {
-        self.charge_at(crossing, resource.place, &mut resource.busy_until, ready, cost)
+    pub fn charge(
+        &mut self,
+        transaction: Transaction,
+        resource: &mut Resource,
+        ready: Time,
+        cost: Cost,
+    ) -> Stage {
+        self.charge_at(transaction, resource.name, &mut resource.busy_until, ready, cost)
     }
 
     /// As [`Self::charge`], on a resource whose end of occupation the caller keeps.
     #[inline(always)]
     pub fn charge_at(
         &mut self,
-        crossing: Crossing,
-        place: Place,
+        transaction: Transaction,
+        resource: ResourceName,
         busy_until: &mut Time,
         ready: Time,
         cost: Cost,
     ) -> Stage {
         if !self.is_on {
-            return Stage { crossing, start: ready, released: ready, end: ready };
+            return Stage { transaction, start: ready, released: ready, end: ready };
         }
         let start = ready.max(*busy_until);
         let released = start + cost.occupancy;
         *busy_until = released;
         let end = released + cost.latency;
-        self.lines[crossing as usize].add(&Line {
+        self.lines[transaction as usize].add(&Line {
             count: cost.count,
             bytes: cost.bytes,
             price_ps: end.since(start).as_ps(),
             waited_ps: start.since(ready).as_ps(),
         });
-        let stage = Stage { crossing, start, released, end };
+        let stage = Stage { transaction, start, released, end };
         if self.is_recording {
-            self.record(&stage, place, ready, &cost);
+            self.record(&stage, resource, ready, &cost);
         }
         stage
     }
@@ -451,15 +457,15 @@ impl Ledger {
 
     /// Begins a batch of transactions with the same price.
     #[inline]
-    pub const fn transactions(&self, crossing: Crossing, cost: Cost) -> Transactions {
-        Transactions { crossing, cost, is_on: self.is_on, crossed: 0, price_beside_ps: 0, waited_ps: 0 }
+    pub const fn transactions(&self, transaction: Transaction, cost: Cost) -> Transactions {
+        Transactions { transaction, cost, is_on: self.is_on, crossed: 0, price_beside_ps: 0, waited_ps: 0 }
     }
 
     /// Records a batch that was begun with [`Self::transactions`].
     #[inline]
     pub fn enter(&mut self, transactions: &Transactions) {
-        let &Transactions { crossing, cost, crossed, price_beside_ps, waited_ps, .. } = transactions;
-        self.lines[crossing as usize].add(&Line {
+        let &Transactions { transaction, cost, crossed, price_beside_ps, waited_ps, .. } = transactions;
+        self.lines[transaction as usize].add(&Line {
             count: cost.count.wrapping_mul(crossed),
             bytes: cost.bytes.wrapping_mul(crossed),
             price_ps: transactions.price().wrapping_mul(crossed).wrapping_add(price_beside_ps),
@@ -478,13 +484,13 @@ impl Ledger {
     }
 
     /// The cost of this kind.
-    pub const fn line(&self, crossing: Crossing) -> Line {
-        self.lines[crossing as usize]
+    pub const fn line(&self, transaction: Transaction) -> Line {
+        self.lines[transaction as usize]
     }
 
     /// Every kind with its cost.
-    pub fn lines(&self) -> impl Iterator<Item = (Crossing, Line)> + '_ {
-        Crossing::ALL.into_iter().map(|crossing| (crossing, self.line(crossing)))
+    pub fn lines(&self) -> impl Iterator<Item = (Transaction, Line)> + '_ {
+        Transaction::ALL.into_iter().map(|transaction| (transaction, self.line(transaction)))
     }
 
     /// The sum over all kinds.
@@ -516,22 +522,24 @@ mod tests {
     #[test]
     fn transaction_waits_for_a_busy_resource() {
         let mut ledger = Ledger::default();
-        let mut bus = Resource::new(Place::BusInward);
+        let mut bus = Resource::new(ResourceName::BusInward);
         let cost = Cost { count: 1, bytes: 8, occupancy: span(100), latency: span(50) };
-        let first = ledger.charge(Crossing::PioWrite, &mut bus, Time::from_ps(10), cost);
+        let first = ledger.charge(Transaction::PioWrite, &mut bus, Time::from_ps(10), cost);
         assert_eq!((first.start.as_ps(), first.released.as_ps(), first.end.as_ps()), (10, 110, 160));
-        let second = ledger.charge(Crossing::DmaWrite, &mut bus, Time::from_ps(20), cost);
+        let second = ledger.charge(Transaction::DmaWrite, &mut bus, Time::from_ps(20), cost);
         assert_eq!((second.start.as_ps(), second.end.as_ps()), (110, 260));
-        assert_eq!(ledger.line(Crossing::DmaWrite).waited_ps, 90);
-        assert_eq!(ledger.line(Crossing::PioWrite).waited_ps, 0);
+        assert_eq!(ledger.line(Transaction::DmaWrite).waited_ps, 90);
+        assert_eq!(ledger.line(Transaction::PioWrite).waited_ps, 0);
         assert_eq!(ledger.total().price_ps, 300);
     }
 
     #[test]
     fn names_are_distinct_and_numbers_are_indices() {
-        for (place, crossing) in Crossing::ALL.into_iter().enumerate() {
-            assert_eq!(crossing as usize, place);
-            assert!(Crossing::ALL.into_iter().skip(place + 1).all(|other| other.name() != crossing.name()));
+        for (place, transaction) in Transaction::ALL.into_iter().enumerate() {
+            assert_eq!(transaction as usize, place);
+            assert!(
+                Transaction::ALL.into_iter().skip(place + 1).all(|other| other.name() != transaction.name())
+            );
         }
     }
 
@@ -542,20 +550,20 @@ mod tests {
             is_on in prop::bool::weighted(0.9),
             (occupancy, latency) in (prop_oneof![3 => 0..2_000_u64, 1 => any::<u64>()], 0..2_000_u64),
             begin in prop_oneof![Just(0), any::<u64>(), u64::MAX - 20_000..=u64::MAX],
-            crossings in prop::collection::vec((0..3_000_u64, prop::option::of(0..3_000_u64)), 0..20),
+            requests in prop::collection::vec((0..3_000_u64, prop::option::of(0..3_000_u64)), 0..20),
         ) {
             let (mut one_by_one, mut together) = (Ledger::default(), Ledger::default());
             one_by_one.set_on(is_on);
             together.set_on(is_on);
             let cost = Cost { count: 3, bytes: 7, occupancy: span(occupancy), latency: span(latency) };
-            let mut transactions = together.transactions(Crossing::NiCycles, cost);
+            let mut transactions = together.transactions(Transaction::NiCycles, cost);
             let (mut busy, mut busy_together) = (Time::from_ps(begin), Time::from_ps(begin));
             let mut ready = Time::from_ps(begin);
-            for (later, longer) in crossings {
+            for (later, longer) in requests {
                 ready += span(later);
                 let occupancy = longer.map_or(cost.occupancy, |longer| cost.occupancy + span(longer));
                 let cost = Cost { occupancy, ..cost };
-                let stage = one_by_one.charge_at(Crossing::NiCycles, Place::Host, &mut busy, ready, cost);
+                let stage = one_by_one.charge_at(Transaction::NiCycles, ResourceName::Host, &mut busy, ready, cost);
                 prop_assert_eq!(transactions.cross_for(&mut busy_together, ready, occupancy), stage);
                 prop_assert_eq!(busy_together, busy);
             }
@@ -567,20 +575,20 @@ mod tests {
         fn totals_are_the_sums_of_their_parts(
             transfers in prop::collection::vec(
                 (
-                    0..Crossing::ALL.len(), 0..3_usize, 0..1_000_000_u64, 1..4_u64, 0..4096_u64,
+                    0..Transaction::ALL.len(), 0..3_usize, 0..1_000_000_u64, 1..4_u64, 0..4096_u64,
                     0..10_000_u64, 0..500_u64,
                 ),
                 0..200,
             ),
         ) {
             let mut halves = [Ledger::default(), Ledger::default()];
-            let mut resources = [Resource::new(Place::Host); 3];
+            let mut resources = [Resource::new(ResourceName::Host); 3];
             let mut sum = Line::default();
             for (i, (kind, resource, ready, count, bytes, occupancy, latency)) in transfers.into_iter().enumerate() {
                 let cost = Cost { count, bytes, occupancy: span(occupancy), latency: span(latency) };
                 let before = resources[resource].busy_until();
                 let ready = Time::from_ps(ready);
-                let stage = halves[i % 2].charge(Crossing::ALL[kind], &mut resources[resource], ready, cost);
+                let stage = halves[i % 2].charge(Transaction::ALL[kind], &mut resources[resource], ready, cost);
                 prop_assert!(stage.start >= ready && stage.start >= before, "two at a time");
                 prop_assert_eq!(stage.end.since(stage.start).as_ps(), occupancy + latency);
                 sum.add(&Line {

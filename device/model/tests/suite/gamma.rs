@@ -12,16 +12,16 @@ use niclab_abi::rings::{
     RING_STATUS_TRUNCATED, RING_TRANSMIT, RingInterrupts, RingName, RingStart, RingTerms,
 };
 use niclab_abi::{FromBytes, ToBytes};
-use niclab_model::fabric::ethernet::{BROADCAST, ETHER_TYPE_CLUSTER, Header, mac_of_node, mac_of_station};
+use niclab_model::fabric::ethernet::{BROADCAST, ETHER_TYPE_CLUSTER, Header, mac_of_endpoint, mac_of_node};
 use niclab_model::models::gamma::Gamma;
 use niclab_model::models::gamma::config::Config;
 use niclab_model::models::gamma::descriptor::{MODEL, config};
-use niclab_model::models::gamma::wire::{PROTOCOL, STATION};
+use niclab_model::models::gamma::wire::{MAC_ENDPOINT, PROTOCOL};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::nic::registry::{Seat, Values};
+use niclab_model::nic::registry::{CardContext, Values};
 use niclab_model::nic::{DescriptorQueue, HostRange, Input, Nic, Observed, Output};
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::platform::ledger::Transaction;
 use niclab_model::platform::profile::Profile;
 use niclab_model::time::{Passage, Time};
 use proptest::prelude::*;
@@ -60,7 +60,8 @@ fn card(node: u16, change: impl FnOnce(&mut Config)) -> Gamma {
     // PCI's: 30 ns for each 32 bits.
     (profile.bus.dma_read.per_word_ps, profile.bus.dma_write.per_word_ps) = (60_000, 60_000);
     let profile = Arc::new(profile);
-    let mut config = config(&Values::defaults(&MODEL), Seat { node, nodes: 4, mtu_bytes: 1_500, profile });
+    let mut config =
+        config(&Values::defaults(&MODEL), CardContext { node, nodes: 4, mtu_bytes: 1_500, profile });
     change(&mut config);
     Gamma::new(config).unwrap()
 }
@@ -269,12 +270,15 @@ fn a_frame_is_copied_and_both_descriptors_are_returned() {
     assert_eq!((address, status(word)), (RECEIVE, length | RING_STATUS_FIRST | RING_STATUS_LAST));
     assert_eq!(b.memory[RECEIVED as usize..][..sent.len()], sent);
     assert!(b.stored.iter().all(|(at, _)| *at <= visible));
-    let line = |node: &Node, crossing| node.card.ledger().line(crossing);
-    assert_eq!(line(&a, Crossing::DmaRead).bytes, sent.len() as u64);
-    assert_eq!(line(&a, Crossing::DescriptorFetch).bytes, 4 * 16, "skipped bytes do not cross the bus");
-    assert_eq!(line(&b, Crossing::DmaWrite).bytes, sent.len() as u64);
-    assert_eq!((line(&b, Crossing::DescriptorWriteBack).count, line(&b, Crossing::HostCopy).count), (1, 1));
-    assert_eq!(line(&b, Crossing::HostCopy).bytes, 300, "one copy, of the message alone");
+    let line = |node: &Node, transaction| node.card.ledger().line(transaction);
+    assert_eq!(line(&a, Transaction::DmaRead).bytes, sent.len() as u64);
+    assert_eq!(line(&a, Transaction::DescriptorFetch).bytes, 4 * 16, "skipped bytes do not cross the bus");
+    assert_eq!(line(&b, Transaction::DmaWrite).bytes, sent.len() as u64);
+    assert_eq!(
+        (line(&b, Transaction::DescriptorWriteBack).count, line(&b, Transaction::HostCopy).count),
+        (1, 1)
+    );
+    assert_eq!(line(&b, Transaction::HostCopy).bytes, 300, "one copy, of the message alone");
     assert_eq!((b.card.nic.delivered(2), b.card.nic.delivered(1)), (1, 0));
 }
 
@@ -463,7 +467,7 @@ fn interrupts_follow_the_drivers_moderation() {
         }
         b.rest();
         assert_eq!(b.interrupts.len(), expected, "{frames} frames or {delay_ns} ns");
-        assert_eq!(b.card.ledger().line(Crossing::HostReceive).count, 10, "the driver takes all frames");
+        assert_eq!(b.card.ledger().line(Transaction::HostReceive).count, 10, "the driver takes all frames");
     }
     // The driver finds frames that arrive while it works, without another interrupt.
     let mut b = Node::started(1, 10, |config| {
@@ -562,20 +566,20 @@ fn rings_are_started_once_and_a_stopped_ring_is_not_used() {
     assert_eq!((status, terms.receive_buffers, terms.window), (STATUS_OK, 1_024, 32));
     assert_eq!((terms.other_buffers, terms.acknowledge_every), (1_024 - 3 * 33, 32));
     assert_eq!((terms.frame_bytes, terms.protocol), (1_510, PROTOCOL.into()));
-    assert_eq!(terms.station.to_le_bytes()[..6], mac_of_station(1, STATION));
+    assert_eq!(terms.station.to_le_bytes()[..6], mac_of_endpoint(1, MAC_ENDPOINT));
 }
 
 #[test]
 fn other_protocols_use_the_same_rings_with_their_own_address() {
     let ordinary = |from, destination| {
-        let header = Header { destination, source: mac_of_station(from, STATION), ether_type: 0x0800 };
+        let header = Header { destination, source: mac_of_endpoint(from, MAC_ENDPOINT), ether_type: 0x0800 };
         let mut frame = header.emit().to_vec();
         frame.extend([9; 60]);
         frame
     };
     let mut a = Node::started(0, 1, |_| {});
-    assert!(!Node::new(0, |_| {}).card.nic.has_stations() && a.card.nic.has_stations());
-    let sent = ordinary(0, mac_of_station(1, STATION));
+    assert!(!Node::new(0, |_| {}).card.nic.has_mac_endpoints() && a.card.nic.has_mac_endpoints());
+    let sent = ordinary(0, mac_of_endpoint(1, MAC_ENDPOINT));
     a.give_frame(0, &sent, RING_FIRST | RING_LAST);
     a.demand(DescriptorQueue::Transmit);
     let (passage, on_wire) = a.frames.pop().expect("a frame");
@@ -584,7 +588,7 @@ fn other_protocols_use_the_same_rings_with_their_own_address() {
     b.arrive(&on_wire, passage);
     b.arrive(&SharedFrame::from(&ordinary(0, BROADCAST)[..]), Time::from_ps(200_000_000).into());
     b.arrive(
-        &SharedFrame::from(&ordinary(0, mac_of_station(2, STATION))[..]),
+        &SharedFrame::from(&ordinary(0, mac_of_endpoint(2, MAC_ENDPOINT))[..]),
         Time::from_ps(300_000_000).into(),
     );
     b.rest();
@@ -658,7 +662,7 @@ proptest! {
         b.outputs = 0;
         b.rest();
         for (_, frame) in &b.frames {
-            let is_own = frame[6..12] == mac_of_node(1) || frame[6..12] == mac_of_station(1, STATION);
+            let is_own = frame[6..12] == mac_of_node(1) || frame[6..12] == mac_of_endpoint(1, MAC_ENDPOINT);
             prop_assert!(is_own, "{:x?}", &frame[..14]);
         }
         for ring in [RING_TRANSMIT, RING_RECEIVE] {

@@ -19,9 +19,9 @@ use niclab_model::models::gamma::descriptor::{MODEL, config};
 use niclab_model::models::gamma::wire::PROTOCOL;
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::nic::registry::{Seat, Value, Values};
+use niclab_model::nic::registry::{CardContext, Value, Values};
 use niclab_model::nic::{HostRange, Input, Nic, Observed, Output};
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::platform::ledger::Transaction;
 use niclab_model::platform::profile::Profile;
 use niclab_model::time::Time;
 
@@ -48,7 +48,8 @@ impl Node {
             .with("transfer", Value::Word(transfer.to_owned()))
             .with("window_frames", Value::Number(0));
         let profile = Arc::new(profile);
-        let card = Gamma::new(config(&values, Seat { node, nodes: 4, mtu_bytes: 1_500, profile })).unwrap();
+        let card =
+            Gamma::new(config(&values, CardContext { node, nodes: 4, mtu_bytes: 1_500, profile })).unwrap();
         Self {
             card: Alone::new(card),
             memory: (0..MEMORY_BYTES).map(|at| at as u8).collect(),
@@ -157,9 +158,9 @@ fn sent(bytes: u32) -> SharedFrame {
 fn a_message_goes_to_its_destination_while_the_cpu_waits() {
     let mut a = Node::new(0, "cpu-driven");
     assert_eq!(a.ask(&request(OP_FIFO_SEND, &send(0, 0x100, 300))).0, STATUS_OK);
-    let line = |node: &Node, crossing| node.card.ledger().line(crossing);
-    assert_eq!((line(&a, Crossing::DmaRead).bytes, line(&a, Crossing::HostSend).count), (300, 1));
-    assert_eq!((line(&a, Crossing::PioRead).count, line(&a, Crossing::Doorbell).count), (1, 0));
+    let line = |node: &Node, transaction| node.card.ledger().line(transaction);
+    assert_eq!((line(&a, Transaction::DmaRead).bytes, line(&a, Transaction::HostSend).count), (300, 1));
+    assert_eq!((line(&a, Transaction::PioRead).count, line(&a, Transaction::Doorbell).count), (1, 0));
     let frame = a.frames.pop().expect("it is sent");
 
     let mut b = Node::new(1, "cpu-driven");
@@ -174,8 +175,8 @@ fn a_message_goes_to_its_destination_while_the_cpu_waits() {
     assert_eq!(b.memory[0x8_0003..][..300], a.memory[0x100..][..300]);
     assert_eq!(b.stored, [HostRange { address: 0x8_0003, bytes: 300 }], "only its data");
     // One read of the empty FIFO, four of status and header, one for the transfer.
-    assert_eq!((line(&b, Crossing::PioRead).count, line(&b, Crossing::HostCopy).count), (6, 0));
-    assert_eq!((line(&b, Crossing::HostReceive).count, b.card.nic.delivered(2)), (1, 1));
+    assert_eq!((line(&b, Transaction::PioRead).count, line(&b, Transaction::HostCopy).count), (6, 0));
+    assert_eq!((line(&b, Transaction::HostReceive).count, b.card.nic.delivered(2)), (1, 1));
     assert_eq!((b.look().bytes, b.take(0, 0, 0)), (0, STATUS_NOT_FOUND));
 }
 

@@ -9,7 +9,7 @@ use niclab_abi::grim::{
 };
 use niclab_abi::receive::{REFUSED_HEADER, REFUSED_PAYLOAD, REFUSED_SEGMENT, REFUSED_TARGET};
 use niclab_model::models::grim::Config;
-use niclab_model::models::grim::wire::{Failures, Fragment, Header, Kind, Purpose, seal};
+use niclab_model::models::grim::wire::{Failures, Fragment, FrameKind, Header, Purpose, seal};
 use niclab_model::nic::{FrameBytes, Input, Nic, PageStore};
 use niclab_model::parts::sequence::Sequence;
 use niclab_model::time::Span;
@@ -59,7 +59,7 @@ impl Simulation {
     fn listen(&mut self) {
         for sent in self.wire.record.as_mut().unwrap().drain(..).filter(|sent| sent.from == VICTIM) {
             let (header, _) = Header::parse(&sent.frame).expect("a card sends valid frames");
-            let is_answer = matches!(header.kind, Kind::Acknowledgement(_) | Kind::Refusal(_));
+            let is_answer = matches!(header.kind, FrameKind::Acknowledgement(_) | FrameKind::Refusal(_));
             if is_answer && header.destination == ENEMY {
                 self.next.insert(header.channel, header.sequence);
             }
@@ -144,7 +144,7 @@ impl Simulation {
     fn fix(&mut self) {
         for channel in 0..=u8::MAX {
             let sequence = self.next.get(&channel).copied().unwrap_or(0);
-            self.inject(frame(header(channel, sequence, Kind::Void), &[]));
+            self.inject(frame(header(channel, sequence, FrameKind::Void), &[]));
         }
         self.wire.close(VICTIM, 0);
         self.settle(None);
@@ -156,9 +156,9 @@ impl Simulation {
     }
 }
 
-fn header(channel: u8, sequence: u32, kind: Kind) -> Header {
+fn header(channel: u8, sequence: u32, kind: FrameKind) -> Header {
     let (source, destination) = (ENEMY, VICTIM as u16);
-    let asks = matches!(kind, Kind::Message(_) | Kind::Void | Kind::Report(_));
+    let asks = matches!(kind, FrameKind::Message(_) | FrameKind::Void | FrameKind::Report(_));
     Header { source, destination, channel, kind, asks, sequence }
 }
 
@@ -180,7 +180,7 @@ fn fragment(bytes: u32) -> Fragment {
 
 #[test]
 fn invalid_frames_are_counted_by_kind() {
-    let sound = frame(header(2, 0, Kind::Message(fragment(100))), &[1; 100]);
+    let sound = frame(header(2, 0, FrameKind::Message(fragment(100))), &[1; 100]);
     let with = |change: &dyn Fn(&mut FrameBytes)| {
         let mut frame = FrameBytes::from_slice(&sound[..sound.len() - 4]);
         change(&mut frame);
@@ -194,13 +194,13 @@ fn invalid_frames_are_counted_by_kind() {
         with(&|frame| frame[15] = 0x70),
         with(&|frame| frame[15] |= 8),
         with(&|frame| frame[11] ^= 1),
-        frame(Header { source: NODES, ..header(2, 0, Kind::Message(fragment(100))) }, &[1; 100]),
-        frame(Header { destination: 2, ..header(2, 0, Kind::Message(fragment(100))) }, &[1; 100]),
-        frame(header(64, 0, Kind::Message(fragment(100))), &[1; 100]),
-        frame(header(2, 0, Kind::Message(Fragment { offset: 1, ..fragment(100) })), &[1; 100]),
-        frame(header(2, 0, Kind::Message(fragment((48 << 10) + 1))), &[1; 100]),
-        frame(header(2, 0, Kind::Void), &[1]),
-        frame(header(2, 0, Kind::Report(failures(0, 1, 10))), &[]),
+        frame(Header { source: NODES, ..header(2, 0, FrameKind::Message(fragment(100))) }, &[1; 100]),
+        frame(Header { destination: 2, ..header(2, 0, FrameKind::Message(fragment(100))) }, &[1; 100]),
+        frame(header(64, 0, FrameKind::Message(fragment(100))), &[1; 100]),
+        frame(header(2, 0, FrameKind::Message(Fragment { offset: 1, ..fragment(100) })), &[1; 100]),
+        frame(header(2, 0, FrameKind::Message(fragment((48 << 10) + 1))), &[1; 100]),
+        frame(header(2, 0, FrameKind::Void), &[1]),
+        frame(header(2, 0, FrameKind::Report(failures(0, 1, 10))), &[]),
     ];
     for wrong in malformed {
         let mut simulation = Simulation::new();
@@ -237,10 +237,10 @@ fn inconsistent_fragments_end_their_message_and_are_counted() {
     ];
     for second in wrong {
         let mut simulation = Simulation::new();
-        simulation.inject(frame(header(2, 0, Kind::Message(part(0, 300))), &[1; 100]));
-        simulation.inject(frame(header(2, 1, Kind::Message(second)), &[2; 100]));
-        simulation.inject(frame(header(2, 2, Kind::Message(part(200, 300))), &[3; 100]));
-        simulation.inject(frame(header(2, 3, Kind::Message(fragment(0))), &[]));
+        simulation.inject(frame(header(2, 0, FrameKind::Message(part(0, 300))), &[1; 100]));
+        simulation.inject(frame(header(2, 1, FrameKind::Message(second)), &[2; 100]));
+        simulation.inject(frame(header(2, 2, FrameKind::Message(part(200, 300))), &[3; 100]));
+        simulation.inject(frame(header(2, 3, FrameKind::Message(fragment(0))), &[]));
         let came = simulation.wire.receive(VICTIM, 0).expect("the next message comes");
         assert_eq!((came.payload.len(), simulation.wire.receive(VICTIM, 0)), (0, None), "{second:?}");
         let card = simulation.wire.hosts[VICTIM].nic.nic.counters().card;
@@ -279,7 +279,7 @@ fn invalid_failure_counts_are_counted_but_not_reported() {
         (0, 8, 10, (8, 10, 2)),
     ];
     for (sequence, (owner, count, reason, expected)) in (1..).zip(answers) {
-        let kind = Kind::Acknowledgement(failures(owner, count, reason));
+        let kind = FrameKind::Acknowledgement(failures(owner, count, reason));
         simulation.inject(frame(header(0, sequence, kind), &[]));
         assert!(simulation.wire.outputs < 10, "{}", simulation.wire.outputs);
         assert_eq!(report(&simulation), expected, "{owner} {count}");
@@ -289,14 +289,14 @@ fn invalid_failure_counts_are_counted_but_not_reported() {
     for (sequence, count, expected) in
         [(1, 8, (8, 10, 2)), (0, 8, (8, 10, 2)), (0, 9, (8, 10, 2)), (1, 9, (8, 10, 3))]
     {
-        simulation.inject(frame(header(0, sequence, Kind::Report(failures(0, count, 12))), &[]));
+        simulation.inject(frame(header(0, sequence, FrameKind::Report(failures(0, count, 12))), &[]));
         assert_eq!(report(&simulation), expected, "{count}");
     }
     // The next owner gets no report of earlier messages.
     simulation.wire.close(VICTIM, 0);
     simulation.wire.open(VICTIM, 0, OPENING);
-    simulation.inject(frame(header(0, 2, Kind::Report(failures(0, 1, 12))), &[]));
-    simulation.inject(frame(header(0, 3, Kind::Report(failures(1, 1, 12))), &[]));
+    simulation.inject(frame(header(0, 2, FrameKind::Report(failures(0, 1, 12))), &[]));
+    simulation.inject(frame(header(0, 3, FrameKind::Report(failures(1, 1, 12))), &[]));
     assert_eq!(report(&simulation), (0, 0, 4));
     simulation.exchange(Some(0));
 }
@@ -306,7 +306,7 @@ fn unfinished_messages_return_room_that_others_wait_for() {
     let mut simulation = Simulation::new();
     // Unfinished messages take all slices and nearly all of the payload region.
     for channel in 0..8 {
-        simulation.inject(frame(header(channel, 0, Kind::Message(fragment(900))), &[1; 100]));
+        simulation.inject(frame(header(channel, 0, FrameKind::Message(fragment(900))), &[1; 100]));
     }
     // As long as no other message waits, an unfinished message may take any time.
     simulation.settle(None);
@@ -320,8 +320,8 @@ fn unfinished_messages_return_room_that_others_wait_for() {
     for channel in 0..8 {
         // The rest of an abandoned message is ignored, and the message after it arrives.
         let rest = Fragment { offset: 100, ..fragment(900) };
-        simulation.inject(frame(header(channel, 1, Kind::Message(rest)), &[1; 800]));
-        simulation.inject(frame(header(channel, 2, Kind::Message(fragment(0))), &[]));
+        simulation.inject(frame(header(channel, 1, FrameKind::Message(rest)), &[1; 800]));
+        simulation.inject(frame(header(channel, 2, FrameKind::Message(fragment(0))), &[]));
         let came = simulation.wire.receive(VICTIM, 0).expect("a message");
         assert_eq!(
             (came.channel, came.payload.len(), simulation.wire.receive(VICTIM, 0)),
@@ -457,19 +457,20 @@ fn any_wild() -> impl Strategy<Value = Wild> {
     let message = (endpoint, purpose, any::<bool>(), length, (offset, more)).prop_map(
         |(endpoint, purpose, interrupt, length, (offset, more))| {
             let bytes = offset.saturating_add(length as u32).saturating_add(more);
-            (Kind::Message(Fragment { endpoint, purpose, interrupt, offset, bytes, owner: 0 }), length)
+            (FrameKind::Message(Fragment { endpoint, purpose, interrupt, offset, bytes, owner: 0 }), length)
         },
     );
     let message =
         (message, prop_oneof![3 => Just(0_u8), 1 => any::<u8>()]).prop_map(|((kind, length), owner)| {
-            let Kind::Message(fragment) = kind else { return (kind, length) };
-            (Kind::Message(Fragment { owner, ..fragment }), length)
+            let FrameKind::Message(fragment) = kind else { return (kind, length) };
+            (FrameKind::Message(Fragment { owner, ..fragment }), length)
         });
     let report = (prop_oneof![3 => Just(0_u8), 1 => any::<u8>()], number(), any::<u8>());
     let other = (0..4_usize, report).prop_map(|(kind, (owner, count, reason))| {
         let failures = failures(owner, count, reason);
-        let telling = [Kind::Acknowledgement(failures), Kind::Refusal(failures), Kind::Report(failures)];
-        telling.get(kind).copied().unwrap_or(Kind::Void)
+        let telling =
+            [FrameKind::Acknowledgement(failures), FrameKind::Refusal(failures), FrameKind::Report(failures)];
+        telling.get(kind).copied().unwrap_or(FrameKind::Void)
     });
     let kind = prop_oneof![4 => message, 2 => (other, prop_oneof![9 => Just(0_usize), 1 => 1..9_usize])];
     let channel = prop_oneof![4 => 0..3_u8, 1 => any::<u8>()];
@@ -477,7 +478,7 @@ fn any_wild() -> impl Strategy<Value = Wild> {
     let rest = (nodes, channel, any::<bool>(), number());
     (kind, rest, any::<u8>()).prop_map(
         |((kind, length), ((source, destination), channel, asks, sequence), is_next)| {
-            let asks = asks && !matches!(kind, Kind::Acknowledgement(_) | Kind::Refusal(_));
+            let asks = asks && !matches!(kind, FrameKind::Acknowledgement(_) | FrameKind::Refusal(_));
             let header = Header { source, destination, channel, kind, asks, sequence };
             (header, pattern(sequence.into(), length), is_next > 40)
         },
@@ -534,7 +535,7 @@ proptest! {
         }
         for ((header, payload, is_next), flipped) in frames {
             let next = simulation.next.get(&header.channel).copied().unwrap_or(0);
-            let is_message = matches!(header.kind, Kind::Message(_) | Kind::Void | Kind::Report(_));
+            let is_message = matches!(header.kind, FrameKind::Message(_) | FrameKind::Void | FrameKind::Report(_));
             let sequence = if is_next && is_message { next } else { header.sequence };
             let mut frame = frame(Header { sequence, asks: header.asks || is_message, ..header }, &payload);
             if let Some(place) = flipped.filter(|_| !is_next) {

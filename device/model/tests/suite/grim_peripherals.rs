@@ -8,12 +8,12 @@ use niclab_abi::grim::{
     CHANNEL_PING, CHANNEL_PONG, CHANNEL_STORE, CHANNEL_STORED, CHANNEL_UNKNOWN, bridge_ports,
 };
 use niclab_abi::receive::REFUSED_MEMORY;
-use niclab_model::fabric::ethernet::{mac_of_node, mac_of_station};
+use niclab_model::fabric::ethernet::{mac_of_endpoint, mac_of_node};
 use niclab_model::models::grim::Config;
 use niclab_model::models::grim::peripherals::KINDS;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::{Nic, Observed};
-use niclab_model::platform::ledger::{Crossing, Ledger};
+use niclab_model::platform::ledger::{Ledger, Transaction};
 use proptest::prelude::*;
 
 use crate::support::grim::{Came, Faults, Message, PLAIN, To, Wire, config};
@@ -67,9 +67,9 @@ fn ask(wire: &mut Wire, message: &Message) -> Came {
     came
 }
 
-fn kinds(ledger: &Ledger) -> Vec<(Crossing, u64)> {
+fn kinds(ledger: &Ledger) -> Vec<(Transaction, u64)> {
     let lines = ledger.lines().filter(|(_, line)| line.count > 0);
-    lines.map(|(crossing, line)| (crossing, line.count)).collect()
+    lines.map(|(transaction, line)| (transaction, line.count)).collect()
 }
 
 #[test]
@@ -88,15 +88,15 @@ fn a_ping_is_answered_without_the_host() {
         };
         assert!(came == expected, "{bytes} bytes");
         let nic = &wire.hosts[1].nic.nic;
-        let crossed = |ledger: &Ledger| ledger.line(Crossing::DeviceToDevice).bytes;
+        let crossed = |ledger: &Ledger| ledger.line(Transaction::DeviceToDevice).bytes;
         // The header in each direction, the payload in each direction, and the word that reports free room.
         let told = if bytes == 0 { 0 } else { 8 };
         assert_eq!(crossed(nic.ledger()), 32 + bytes as u64 + told);
         assert_eq!(crossed(nic.peripherals()[0].1), 32 + bytes as u64);
         for ledger in [nic.ledger(), nic.peripherals()[0].1] {
-            let of_host = kinds(ledger)
-                .into_iter()
-                .filter(|(crossing, _)| !matches!(crossing, Crossing::DeviceToDevice | Crossing::NiCycles));
+            let of_host = kinds(ledger).into_iter().filter(|(transaction, _)| {
+                !matches!(transaction, Transaction::DeviceToDevice | Transaction::NiCycles)
+            });
             assert_eq!(of_host.collect::<Vec<_>>(), [], "no transaction of the host");
         }
         assert_eq!(kinds(nic.peripherals()[1].1), [], "the other card has nothing to do");
@@ -108,7 +108,7 @@ fn a_message_of_one_frame_crosses_the_bus_once_each_way() {
     let mut wire = wire(Faults::default(), 1);
     ask(&mut wire, &message(IO_CARD, CHANNEL_PING, [0; 4], Vec::new()));
     let nic = &wire.hosts[1].nic.nic;
-    let count = |ledger: &Ledger| ledger.line(Crossing::DeviceToDevice).count;
+    let count = |ledger: &Ledger| ledger.line(Transaction::DeviceToDevice).count;
     assert_eq!((count(nic.ledger()), count(nic.peripherals()[0].1)), (1, 1));
 }
 
@@ -184,11 +184,11 @@ fn a_bridged_message_crosses_the_bus_once_and_is_answered() {
     assert_eq!((udp.destination_port(), udp.payload()), (53, &b"over the bridge"[..]));
     let nic = &wire.hosts[1].nic.nic;
     let crossed: Vec<_> = [nic.ledger(), nic.peripherals()[0].1].map(kinds).concat();
-    let on_bus = crossed.iter().filter(|(crossing, _)| *crossing != Crossing::NiCycles);
+    let on_bus = crossed.iter().filter(|(transaction, _)| *transaction != Transaction::NiCycles);
     // The payload, followed by its header.
-    assert_eq!(on_bus.collect::<Vec<_>>(), [&(Crossing::DeviceToDevice, 2)]);
+    assert_eq!(on_bus.collect::<Vec<_>>(), [&(Transaction::DeviceToDevice, 2)]);
     let mut bytes = Vec::new();
-    let answer = PacketBuilder::ethernet2(mac_of_node(2), mac_of_station(1, IO_CARD)).ipv4(SOCKET, OWN, 64);
+    let answer = PacketBuilder::ethernet2(mac_of_node(2), mac_of_endpoint(1, IO_CARD)).ipv4(SOCKET, OWN, 64);
     answer.udp(53, 4_000).write_to_vec(&mut bytes, b"answer").unwrap();
     wire.inject(1, &SharedFrame::from(bytes.as_slice()));
     rest(&mut wire);
@@ -202,7 +202,7 @@ fn a_bridged_message_crosses_the_bus_once_and_is_answered() {
 fn a_flooded_ethernet_port_drops_frames_and_keeps_working() {
     let mut wire = wire(Faults::default(), 1);
     let mut bytes = Vec::new();
-    let packet = PacketBuilder::ethernet2(mac_of_node(2), mac_of_station(1, IO_CARD)).ipv4(SOCKET, OWN, 64);
+    let packet = PacketBuilder::ethernet2(mac_of_node(2), mac_of_endpoint(1, IO_CARD)).ipv4(SOCKET, OWN, 64);
     packet.udp(1, 2).write_to_vec(&mut bytes, &[0; 1_000]).unwrap();
     let frame = SharedFrame::from(bytes.as_slice());
     for _ in 0..1_000 {

@@ -19,8 +19,8 @@ use niclab_components::{Bundled, Flow, Recipe};
 use niclab_model::models::inic::Config;
 use niclab_model::models::inic::descriptor::{MODEL, config};
 use niclab_model::nic::Nic;
-use niclab_model::nic::hand_over::{HandOver, Progress, Switch};
-use niclab_model::nic::registry::{Seat, Value, Values};
+use niclab_model::nic::firmware_reload::{FirmwareReloadStep, Progress, Switch};
+use niclab_model::nic::registry::{CardContext, Value, Values};
 use niclab_model::platform::profile::Profile;
 use niclab_model::random::Random;
 use niclab_model::time::{Span, Time};
@@ -49,8 +49,8 @@ const MAX_STEPS: u32 = 400_000;
 fn card(values: &Values) -> impl Fn(u16) -> Config {
     let (values, profile) = (values.clone(), Arc::new(Profile::default()));
     move |node| {
-        let seat = Seat { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() };
-        config(&values, seat).unwrap()
+        let context = CardContext { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() };
+        config(&values, context).unwrap()
     }
 }
 
@@ -688,17 +688,18 @@ fn invalid_groups_are_refused() {
 
 impl Bench {
     /// Reloads all cards with another assembly.
-    fn hand_over(&mut self, name: &str) {
+    fn reload_firmware(&mut self, name: &str) {
         let image = Bundled::named(name).unwrap().assembly().encode();
         for node in 0..usize::from(NODES) {
-            let step = HandOver::Begin { image: &image, switch: Switch::Told { epoch: 1 } };
-            self.wire.hand_over(node, step).unwrap();
+            let step = FirmwareReloadStep::Begin { image: &image, switch: Switch::Told { epoch: 1 } };
+            self.wire.reload_firmware(node, step).unwrap();
         }
         let progress = |wire: &Wire, wanted| wire.hosts.iter().all(|host| host.nic.progress() == wanted);
         while self.wire.is_flying() || !progress(&self.wire, Progress::Drained) {
             assert!(self.wire.step());
         }
-        (0..usize::from(NODES)).for_each(|node| self.wire.hand_over(node, HandOver::Switch).unwrap());
+        (0..usize::from(NODES))
+            .for_each(|node| self.wire.reload_firmware(node, FirmwareReloadStep::Switch).unwrap());
         while !progress(&self.wire, Progress::Runs) {
             assert!(self.wire.step());
         }
@@ -720,7 +721,7 @@ fn groups_survive_a_reload_of_a_reliable_assembly() {
             (0..steps).for_each(|_| {
                 bench.wire.step();
             });
-            bench.hand_over(after);
+            bench.reload_firmware(after);
             [0, 4, 5].into_iter().for_each(|node| reduce(&mut bench, node));
             bench.run();
             let results = bench.results();

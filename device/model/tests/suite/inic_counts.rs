@@ -5,7 +5,7 @@ use std::sync::Arc;
 use niclab_abi::inic::{POST_EVENT_RECEIVED, POST_OK};
 use niclab_model::models::inic::counters::Counters;
 use niclab_model::models::inic::descriptor::{MODEL, config};
-use niclab_model::nic::registry::{Seat, Value, Values};
+use niclab_model::nic::registry::{CardContext, Value, Values};
 use niclab_model::platform::profile::Profile;
 use niclab_model::time::Time;
 
@@ -22,8 +22,8 @@ fn sent(assembly: &str, faults: Faults) -> ([Counters; 2], Time) {
         .with("packet_bytes", Value::Number(PACKET));
     let profile = Arc::new(Profile::default());
     let card = |node| {
-        let seat = Seat { node, nodes: 2, mtu_bytes: 1_500, profile: profile.clone() };
-        config(&values, seat).unwrap()
+        let context = CardContext { node, nodes: 2, mtu_bytes: 1_500, profile: profile.clone() };
+        config(&values, context).unwrap()
     };
     let mut wire = Wire::new(5, faults, card, 2);
     assert!(wire.receive(1, 0, 0, 0, BYTES) && wire.send(0, 0, 1, 0, BYTES, BYTES));

@@ -16,7 +16,7 @@ use niclab_model::models::inic::Config;
 use niclab_model::models::inic::counters::Counters;
 use niclab_model::models::inic::descriptor::{MODEL, config};
 use niclab_model::models::inic::wire::{Ack, Dialect, Header, head_bytes};
-use niclab_model::nic::registry::{Seat, Value, Values};
+use niclab_model::nic::registry::{CardContext, Value, Values};
 use niclab_model::nic::{FrameBytes, Input};
 use niclab_model::platform::profile::Profile;
 use proptest::prelude::*;
@@ -52,8 +52,8 @@ fn values(assembly: &str) -> Values {
 fn card(assembly: &str) -> impl Fn(u16) -> Config {
     let (values, profile) = (values(assembly), Arc::new(Profile::default()));
     move |node| {
-        let seat = Seat { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() };
-        config(&values, seat).unwrap()
+        let context = CardContext { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() };
+        config(&values, context).unwrap()
     }
 }
 

@@ -7,7 +7,7 @@ use niclab_model::fabric::faults::Faults;
 use niclab_model::models::ultra::config::FlowControl;
 use niclab_model::nic::Observed;
 use niclab_model::platform::histogram::Histogram;
-use niclab_model::platform::ledger::{Crossing, Ledger, Line, StageRecord};
+use niclab_model::platform::ledger::{Ledger, Line, StageRecord, Transaction};
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::profile::Profile;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -28,10 +28,10 @@ fn add(sum: &mut Line, line: &Line) {
 }
 
 /// The sums of these stages, as lines.
-fn lines_of<'a>(stages: impl IntoIterator<Item = &'a StageRecord>) -> Vec<(Crossing, Line)> {
-    let mut lines = [Line::default(); Crossing::ALL.len()];
-    stages.into_iter().for_each(|stage| add(&mut lines[stage.crossing as usize], &stage.line()));
-    Crossing::ALL.into_iter().zip(lines).collect()
+fn lines_of<'a>(stages: impl IntoIterator<Item = &'a StageRecord>) -> Vec<(Transaction, Line)> {
+    let mut lines = [Line::default(); Transaction::ALL.len()];
+    stages.into_iter().for_each(|stage| add(&mut lines[stage.transaction as usize], &stage.line()));
+    Transaction::ALL.into_iter().zip(lines).collect()
 }
 
 /// Three nodes with a ring of connections. All ledgers record their stages.
@@ -104,8 +104,9 @@ proptest! {
             let mut free: BTreeMap<_, Time> = BTreeMap::new();
             for stage in ledger.take_stages().0 {
                 // An interrupt line and the switch serve any number at once.
-                let is_exclusive = !matches!(stage.crossing, Crossing::Interrupt | Crossing::SwitchFallThrough);
-                let free = free.entry((is_exclusive, stage.place)).or_default();
+                let is_exclusive =
+                    !matches!(stage.transaction, Transaction::Interrupt | Transaction::SwitchFallThrough);
+                let free = free.entry((is_exclusive, stage.resource)).or_default();
                 prop_assert!(!is_exclusive || stage.start >= *free, "{:?}", stage);
                 *free = stage.released;
             }
@@ -126,21 +127,21 @@ proptest! {
         }
         let mut latency = Histogram::default();
         for (message, stages) in &messages {
-            let end = stages.iter().find(|stage| stage.crossing == Crossing::HostReceive).unwrap().end;
+            let end = stages.iter().find(|stage| stage.transaction == Transaction::HostReceive).unwrap().end;
             latency.enter(end.since(message.launched).as_ps());
             prop_assert_eq!(stages.iter().map(|stage| stage.start).min(), Some(message.launched));
             prop_assert!(stages.iter().all(|stage| stage.end <= end), "{:?}", stages);
-            for (crossing, count) in [
-                (Crossing::HostSend, 1),
-                (Crossing::PioWrite, 1),
-                (Crossing::NiCycles, 4),
-                (Crossing::Serialization, 2),
-                (Crossing::SwitchFallThrough, 1),
-                (Crossing::DmaWrite, 1),
-                (Crossing::HostReceive, 1),
+            for (transaction, count) in [
+                (Transaction::HostSend, 1),
+                (Transaction::PioWrite, 1),
+                (Transaction::NiCycles, 4),
+                (Transaction::Serialization, 2),
+                (Transaction::SwitchFallThrough, 1),
+                (Transaction::DmaWrite, 1),
+                (Transaction::HostReceive, 1),
             ] {
-                let of_kind = stages.iter().filter(|stage| stage.crossing == crossing).count();
-                prop_assert_eq!(of_kind, count, "{:?} of {:?}", crossing, message);
+                let of_kind = stages.iter().filter(|stage| stage.transaction == transaction).count();
+                prop_assert_eq!(of_kind, count, "{:?} of {:?}", transaction, message);
             }
         }
         let mut entered = Histogram::default();
@@ -197,11 +198,11 @@ proptest! {
         let ledger = nic.ledger_mut();
         let (stages, _) = ledger.take_stages();
         prop_assert_eq!(lines_of(&stages), ledger.lines().collect::<Vec<_>>());
-        let line = |crossing| ledger.line(crossing);
-        prop_assert_eq!((line(Crossing::DmaRead).bytes, line(Crossing::DmaWrite).bytes), (sent, received));
-        prop_assert_eq!(line(Crossing::HostCopy).bytes, sent + received, "one copy each");
-        prop_assert_eq!(line(Crossing::DescriptorFetch).count, line(Crossing::DescriptorWriteBack).count);
-        prop_assert_eq!((line(Crossing::Doorbell).count, line(Crossing::Interrupt).count), (rung, interrupts));
+        let line = |transaction| ledger.line(transaction);
+        prop_assert_eq!((line(Transaction::DmaRead).bytes, line(Transaction::DmaWrite).bytes), (sent, received));
+        prop_assert_eq!(line(Transaction::HostCopy).bytes, sent + received, "one copy each");
+        prop_assert_eq!(line(Transaction::DescriptorFetch).count, line(Transaction::DescriptorWriteBack).count);
+        prop_assert_eq!((line(Transaction::Doorbell).count, line(Transaction::Interrupt).count), (rung, interrupts));
     }
 }
 
@@ -222,8 +223,8 @@ fn stages_beyond_the_record_limit_are_counted() {
 #[test]
 fn the_manual_names_every_kind() {
     let manual = include_str!("../../../../docs/use/LEDGER.md");
-    for crossing in Crossing::ALL {
-        let row = format!("\n| `{}` |", crossing.name());
+    for transaction in Transaction::ALL {
+        let row = format!("\n| `{}` |", transaction.name());
         assert_eq!(manual.matches(&row).count(), 1, "docs/use/LEDGER.md must have one row for {row:?}");
     }
 }

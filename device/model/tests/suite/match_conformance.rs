@@ -8,7 +8,7 @@ use niclab_abi::firmware::*;
 use niclab_abi::matching::*;
 use niclab_model::models::matching::item::{self, Item};
 use niclab_model::models::matching::program;
-use niclab_model::models::matching::wire::{Frame, Header, Kind, Operation};
+use niclab_model::models::matching::wire::{Frame, FrameKind, Header, Operation};
 use niclab_model::nic::{Input, Nic, Observed};
 use niclab_model::random::Random;
 use proptest::prelude::*;
@@ -404,12 +404,14 @@ impl Simulation {
     fn watch(&mut self, to: usize, frame: &[u8]) {
         let Ok(Frame { link, kind, .. }) = Frame::parse(frame) else { return };
         let next = self.next_frame.entry((link.source, link.destination)).or_default();
-        if link.destination as usize != to || matches!(kind, Kind::Acknowledgement) || link.sequence != *next
+        if link.destination as usize != to
+            || matches!(kind, FrameKind::Acknowledgement)
+            || link.sequence != *next
         {
             return;
         }
         *next += 1;
-        let Kind::First(header) = kind else { return };
+        let FrameKind::First(header) = kind else { return };
         if matches!(header.operation, Operation::Ack | Operation::Reply) {
             return;
         }

@@ -13,7 +13,7 @@ use niclab_abi::matching::*;
 use niclab_abi::region::*;
 use niclab_isa::{Branch, Word, image};
 use niclab_model::models::matching::program::PORTALS;
-use niclab_model::models::matching::wire::{Header, Kind, Link, Operation, head, seal};
+use niclab_model::models::matching::wire::{FrameKind, Header, Link, Operation, head, seal};
 use niclab_model::models::matching::{Config, Match};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
@@ -34,7 +34,7 @@ enum Attack {
     Store(u32, u32, [u64; 10]),
     Register(u32, Register),
     /// A frame of a node. If the second field is true, the frame has the next sequence number.
-    Frame(Link, bool, Kind, Vec<u8>),
+    Frame(Link, bool, FrameKind, Vec<u8>),
     Noise(Vec<u8>),
     Data(u64),
     Timeout,
@@ -182,15 +182,15 @@ fn any_frame() -> impl Strategy<Value = Attack> {
         },
     );
     let kind = prop_oneof![
-        6 => header.prop_map(Kind::First),
+        6 => header.prop_map(FrameKind::First),
         3 => (0..9_u8, 0..4_u32, bytes())
-            .prop_map(|(source_port, message, offset)| Kind::More { source_port, message, offset }),
-        1 => Just(Kind::Acknowledgement),
-        1 => (0..9_u8, 0..4_u32).prop_map(|(source_port, message)| Kind::Void { source_port, message }),
+            .prop_map(|(source_port, message, offset)| FrameKind::More { source_port, message, offset }),
+        1 => Just(FrameKind::Acknowledgement),
+        1 => (0..9_u8, 0..4_u32).prop_map(|(source_port, message)| FrameKind::Void { source_port, message }),
     ];
     let data = prop::collection::vec(any::<u8>(), 0..2_000);
     (link, prop::bool::weighted(0.9), kind, data).prop_map(|(mut link, is_next, mut kind, data)| {
-        if let Kind::First(header) = &mut kind {
+        if let FrameKind::First(header) = &mut kind {
             header.source_node = link.source;
         }
         if is_next {
@@ -257,11 +257,12 @@ impl Guard {
                 let mut link = *link;
                 if *is_next {
                     link.sequence = *next;
-                    *next +=
-                        u32::from(!matches!(kind, Kind::Acknowledgement) && u32::from(link.source) < NODES);
+                    *next += u32::from(
+                        !matches!(kind, FrameKind::Acknowledgement) && u32::from(link.source) < NODES,
+                    );
                 }
                 given = head(&link, kind, data.len());
-                if matches!(kind, Kind::First(_) | Kind::More { .. }) {
+                if matches!(kind, FrameKind::First(_) | FrameKind::More { .. }) {
                     given.extend_from_slice(data);
                 }
                 seal(&mut given);
@@ -456,7 +457,7 @@ fn forged_requests_use_bounded_memory() {
     for sequence in 0..FORGED {
         let link = Link { destination: 0, source: 1, sequence, acknowledged: 0, asks: false };
         let header = Header { operation: Operation::Get, source_node: 1, bytes: 8, ..Header::default() };
-        let mut frame = head(&link, &Kind::First(header), 0);
+        let mut frame = head(&link, &FrameKind::First(header), 0);
         seal(&mut frame);
         nic.handle(Time::ZERO, Input::Frame { head: Time::ZERO, frame: &frame.into(), message: None });
         while nic.poll_output().is_some() {}

@@ -10,7 +10,7 @@ use niclab_abi::region::*;
 use niclab_isa::{Alu, Bits, Branch, Copy, Half, Input as InputSlot, Word, image};
 use niclab_model::models::matching::program;
 use niclab_model::nic::{HostRange, Input, Nic, Observed, PageStore};
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::platform::ledger::Transaction;
 use niclab_model::time::Time;
 
 use crate::support::matching::{
@@ -363,11 +363,11 @@ fn entries_beyond_card_memory_spill_and_still_match() {
     assert_eq!(cluster.read(1, spill + 64, 8), 3_u64.to_le_bytes());
     // The guest overwrites the spill area; the card must not trust it.
     cluster.write(1, spill, &[0xff; 128]);
-    let before = cluster.hosts[1].nic.ledger().line(Crossing::DescriptorFetch);
+    let before = cluster.hosts[1].nic.ledger().line(Transaction::DescriptorFetch);
     cluster.put(0, 0, 0, &Transfer { match_bits: 3, node: 1, ..Transfer::default() });
     cluster.settle();
     assert_eq!(cluster.event(1, 0).unwrap().words.user, 3);
-    let after = cluster.hosts[1].nic.ledger().line(Crossing::DescriptorFetch);
+    let after = cluster.hosts[1].nic.ledger().line(Transaction::DescriptorFetch);
     assert_eq!((after.bytes - before.bytes, cluster.statistics(1)["spill_reads"]), (128, 2));
     let statistics = cluster.statistics(1);
     assert_eq!(
@@ -645,12 +645,12 @@ fn the_ledger_has_each_transaction_of_a_put_once() {
         let of = |node: usize| {
             let ledger = cluster.hosts[node].nic.ledger();
             let kinds = [
-                Crossing::HostSend,
-                Crossing::PioWrite,
-                Crossing::DmaRead,
-                Crossing::NiCycles,
-                Crossing::DmaWrite,
-                Crossing::HostReceive,
+                Transaction::HostSend,
+                Transaction::PioWrite,
+                Transaction::DmaRead,
+                Transaction::NiCycles,
+                Transaction::DmaWrite,
+                Transaction::HostReceive,
             ];
             kinds.map(|kind| (ledger.line(kind).count, ledger.line(kind).bytes))
         };

@@ -14,7 +14,7 @@ use niclab_abi::receive::{
     MAX_SLICES, REFUSED_LENGTH, REFUSED_NO_ROUTE, REFUSED_RELEASE, REFUSED_RESERVED_BITS,
 };
 use niclab_model::models::ultra::config::{FlowControl, Unauthorized};
-use niclab_model::models::ultra::wire::{Address, Header, Kind, PROTOCOL};
+use niclab_model::models::ultra::wire::{Address, Header, PROTOCOL, PacketKind};
 use niclab_model::models::ultra::{Config, Ultra};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
@@ -77,18 +77,18 @@ fn any_request() -> impl Strategy<Value = Vec<u8>> {
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     let address = || (0..3_u16, 0..9_u8).prop_map(|(node, port)| Address { node, port });
     let kind = prop_oneof![
-        4 => any::<(bool, bool)>().prop_map(|(interrupt, acknowledge)| Kind::Data { interrupt, acknowledge }),
-        1 => Just(Kind::Acknowledge),
-        2 => any::<bool>().prop_map(|is_window_open| Kind::CreditRequest { is_window_open }),
-        2 => Just(Kind::Credit),
-        1 => Just(Kind::CreditOffer),
+        4 => any::<(bool, bool)>().prop_map(|(interrupt, acknowledge)| PacketKind::Data { interrupt, acknowledge }),
+        1 => Just(PacketKind::Acknowledge),
+        2 => any::<bool>().prop_map(|is_window_open| PacketKind::CreditRequest { is_window_open }),
+        2 => Just(PacketKind::Credit),
+        1 => Just(PacketKind::CreditOffer),
     ];
     let number = prop_oneof![4 => 0..20_u32, 1 => any::<u32>()];
     let connection = prop_oneof![4 => 0..4_u16, 1 => any::<u16>()];
     let formed =
         (address(), address(), kind, connection, number, prop::collection::vec(any::<u64>(), 0..=10))
             .prop_map(|(target, source, kind, connection, number, words)| {
-                let words = if matches!(kind, Kind::Data { .. }) { words } else { Vec::new() };
+                let words = if matches!(kind, PacketKind::Data { .. }) { words } else { Vec::new() };
                 Header { target, source, kind, connection, number }.emit(&words).to_vec()
             });
     prop_oneof![9 => formed, 1 => prop::collection::vec(any::<u8>(), 0..200)]
@@ -303,7 +303,7 @@ fn crowded() -> Alone<Ultra> {
 }
 
 fn arrive(nic: &mut Alone<Ultra>, source: Address, connection: u16, number: u32) {
-    let kind = Kind::Data { interrupt: false, acknowledge: false };
+    let kind = PacketKind::Data { interrupt: false, acknowledge: false };
     let header = Header { target: Address { node: 0, port: 0 }, source, kind, connection, number };
     nic.handle(
         Time::ZERO,
@@ -417,7 +417,7 @@ fn unauthorized_packets_are_counted_and_raise_as_configured() {
         let header = Header {
             target: Address { node: 0, port: 0 },
             source: Address { node: 1, port: 0 },
-            kind: Kind::Data { interrupt: true, acknowledge: true },
+            kind: PacketKind::Data { interrupt: true, acknowledge: true },
             connection: 1,
             number: 1,
         };
@@ -443,7 +443,7 @@ fn a_packet_for_another_node_is_not_taken() {
     let header = Header {
         target: Address { node: 1, port: 0 },
         source: Address { node: 1, port: 0 },
-        kind: Kind::CreditRequest { is_window_open: false },
+        kind: PacketKind::CreditRequest { is_window_open: false },
         connection: 1,
         number: 0,
     };

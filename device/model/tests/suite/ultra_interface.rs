@@ -8,11 +8,11 @@ use niclab_abi::receive::{REFUSED_RELEASE, SLICE_BYTES, SliceStatus};
 use niclab_model::models::ultra::{Config, Ultra};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::{Input, Nic, Observed, Output, Register};
-use niclab_model::platform::ledger::{Crossing, Line};
+use niclab_model::platform::ledger::{Line, Transaction};
 use niclab_model::platform::profile::Profile;
 use niclab_model::time::Time;
 
-use crate::support::{Memory, authorize_request, control, open_port, request, route_request, store};
+use crate::support::{HostMemory, authorize_request, control, open_port, request, route_request, store};
 
 const BASE: u64 = 0x1000;
 const SLICES_ADDRESS: u64 = BASE + 64;
@@ -21,7 +21,7 @@ const SLICES: u32 = 8;
 /// Node 0 sends from its port 0 to node 1's.
 struct Pair {
     nics: [Alone<Ultra>; 2],
-    memories: [Memory; 2],
+    memories: [HostMemory; 2],
     /// Writes of node 1, in order: address and number of words.
     bursts: Vec<(u64, usize)>,
     /// Interrupts of node 1, in order.
@@ -275,23 +275,23 @@ fn the_ledger_has_each_transaction_of_a_message_once() {
     let before = pair.nics.each_ref().map(|nic| nic.ledger().clone());
     pair.launch(&[1, 2], CODE_INTERRUPT);
     let profile = Profile::ultra_200mhz_htx();
-    let found = |node: usize, crossing: Crossing| {
-        let (now, then) = (pair.nics[node].ledger().line(crossing), before[node].line(crossing));
+    let found = |node: usize, transaction: Transaction| {
+        let (now, then) = (pair.nics[node].ledger().line(transaction), before[node].line(transaction));
         (now.count - then.count, now.bytes - then.bytes, now.price_ps - then.price_ps)
     };
     let bus_word_ps = profile.bus.dma_write.per_word_ps;
-    for (node, crossing, expected) in [
-        (0, Crossing::HostSend, (1, 32, profile.host.send_ps)),
-        (0, Crossing::PioWrite, (1, 32, 55_000 + 5_000 + 4 * bus_word_ps)),
-        (0, Crossing::NiCycles, (2, 64, 5_000 * ((1 + 4 + 1) + (3 + 4 + 1)))),
-        (0, Crossing::DmaWrite, (0, 0, 0)),
-        (1, Crossing::NiCycles, (2, 64, 5_000 * ((3 + 4 + 1) + (1 + 4 + 1)))),
-        (1, Crossing::DmaWrite, (1, 40, 35_000 + 5_000 + 5 * bus_word_ps)),
-        (1, Crossing::HostReceive, (1, 32, profile.host.receive_ps)),
-        (1, Crossing::Interrupt, (1, 0, profile.bus.interrupt_ps)),
-        (1, Crossing::HostInterrupt, (1, 0, profile.host.interrupt_ps)),
+    for (node, transaction, expected) in [
+        (0, Transaction::HostSend, (1, 32, profile.host.send_ps)),
+        (0, Transaction::PioWrite, (1, 32, 55_000 + 5_000 + 4 * bus_word_ps)),
+        (0, Transaction::NiCycles, (2, 64, 5_000 * ((1 + 4 + 1) + (3 + 4 + 1)))),
+        (0, Transaction::DmaWrite, (0, 0, 0)),
+        (1, Transaction::NiCycles, (2, 64, 5_000 * ((3 + 4 + 1) + (1 + 4 + 1)))),
+        (1, Transaction::DmaWrite, (1, 40, 35_000 + 5_000 + 5 * bus_word_ps)),
+        (1, Transaction::HostReceive, (1, 32, profile.host.receive_ps)),
+        (1, Transaction::Interrupt, (1, 0, profile.bus.interrupt_ps)),
+        (1, Transaction::HostInterrupt, (1, 0, profile.host.interrupt_ps)),
     ] {
-        assert_eq!(found(node, crossing), expected, "{crossing:?} of node {node}");
+        assert_eq!(found(node, transaction), expected, "{transaction:?} of node {node}");
     }
     for nic in &pair.nics {
         let mut sum = Line::default();

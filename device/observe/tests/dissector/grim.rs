@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use niclab_model::models::grim::wire::{Failures, Fragment, Header, Kind, Purpose, seal};
+use niclab_model::models::grim::wire::{Failures, Fragment, FrameKind, Header, Purpose, seal};
 use niclab_model::nic::FrameBytes;
 use niclab_model::parts::sequence::Sequence;
 use niclab_model::time::Time;
@@ -54,7 +54,7 @@ fn frames_of_a_grim_card_are_read_back() {
         ..short
     };
     let failures = Failures { owner: 5, count: Sequence::new(0x1_0003), reason: 12 };
-    let mut damaged = frame(&header(Kind::Message(memory), false), &[7; 100]);
+    let mut damaged = frame(&header(FrameKind::Message(memory), false), &[7; 100]);
     damaged[80] ^= 4;
     let beyond = Fragment { offset: 1_990, ..memory };
 
@@ -62,14 +62,14 @@ fn frames_of_a_grim_card_are_read_back() {
     let path = folder.path().join("links.pcapng");
     let mut capture = Capture::new(File::create(&path).unwrap(), &["alpha".to_owned()]).unwrap();
     for frame in [
-        frame(&header(Kind::Message(short), true), &[]),
-        frame(&header(Kind::Message(memory), false), &[7; 100]),
+        frame(&header(FrameKind::Message(short), true), &[]),
+        frame(&header(FrameKind::Message(memory), false), &[7; 100]),
         damaged,
-        frame(&header(Kind::Message(beyond), false), &[7; 100]),
-        frame(&header(Kind::Void, true), &[]),
-        frame(&header(Kind::Acknowledgement(failures), false), &[]),
-        frame(&header(Kind::Refusal(failures), false), &[]),
-        frame(&header(Kind::Report(failures), true), &[]),
+        frame(&header(FrameKind::Message(beyond), false), &[7; 100]),
+        frame(&header(FrameKind::Void, true), &[]),
+        frame(&header(FrameKind::Acknowledgement(failures), false), &[]),
+        frame(&header(FrameKind::Refusal(failures), false), &[]),
+        frame(&header(FrameKind::Report(failures), true), &[]),
     ] {
         capture.frame(0, Heading::ToSwitch, Time::ZERO, &frame, Fate::Passed).unwrap();
     }

@@ -111,10 +111,10 @@ fn assembly_reloads_and_collective_packets_are_read_back() {
     let files = std::fs::read_dir(bundled).unwrap().flatten().map(|entry| entry.path());
     let images = files.filter(|path| path.extension().is_some_and(|extension| extension == "inic"));
     let mut expected = Vec::new();
-    for (hand_overs, path) in (0..).zip(images) {
+    for (firmware_reloads, path) in (0..).zip(images) {
         let image = std::fs::read(&path).unwrap();
         let id = u16::from_le_bytes([image[CHECK_AT], image[CHECK_AT + 1]]);
-        let assembly = id ^ (3 * hand_overs as u16).wrapping_mul(EPOCH);
+        let assembly = id ^ (3 * firmware_reloads as u16).wrapping_mul(EPOCH);
         let header = Header {
             source: 1,
             destination: 2,
@@ -125,7 +125,7 @@ fn assembly_reloads_and_collective_packets_are_read_back() {
             for_card: true,
             ack: None,
         };
-        let format = if hand_overs % 2 == 0 { Format::Seq24Node4 } else { Format::Seq8Node12 };
+        let format = if firmware_reloads % 2 == 0 { Format::Seq24Node4 } else { Format::Seq8Node12 };
         let mut frame = FrameBytes::from_elem(0, head_bytes(format));
         // UP, the sum of doubles, of group 7, between the memberships 2 and 3: message 4, operation 5, 16 bytes.
         for word in [0x0315_0000_u32, 7, 2, 3, 4, 5, 16, 0, 0, 0, 0] {
@@ -135,7 +135,7 @@ fn assembly_reloads_and_collective_packets_are_read_back() {
         capture.frame(0, Heading::ToSwitch, Time::ZERO, &frame, Fate::Passed).unwrap();
         let name = path.file_stem().unwrap().to_str().unwrap();
         let said = ["3", "0x15", "0", "7", "2", "3", "4", "5", "16", "1"].map(str::to_owned);
-        let of_assembly = ["1".to_owned(), name.to_owned(), (3 * hand_overs).to_string()];
+        let of_assembly = ["1".to_owned(), name.to_owned(), (3 * firmware_reloads).to_string()];
         expected.push(of_assembly.into_iter().chain(said).collect::<Vec<String>>());
     }
     capture.finish().unwrap();

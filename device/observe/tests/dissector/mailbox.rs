@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use niclab_model::models::mailbox::wire::{Header, Kind};
+use niclab_model::models::mailbox::wire::{FrameKind, Header};
 use niclab_model::nic::Address;
 use niclab_model::time::Time;
 use niclab_observe::{Capture, Fate, Heading};
@@ -12,9 +12,9 @@ use crate::dissect;
 #[test]
 fn frames_of_a_mailbox_card_are_read_back() {
     let (source, target) = (Address { node: 2, port: 3 }, Address { node: 258, port: 5 });
-    let kind = Kind::Letter { interrupt: false, acknowledge: true };
+    let kind = FrameKind::Letter { interrupt: false, acknowledge: true };
     let letter = Header { kind, source, target, number: 1 << 33 };
-    let answer = Header { kind: Kind::Acknowledgement, source: target, target: source, number: 7 };
+    let answer = Header { kind: FrameKind::Acknowledgement, source: target, target: source, number: 7 };
     let mut damaged = letter.emit(&[1, 2, 3]).to_vec();
     damaged[30] ^= 8;
 

@@ -16,9 +16,9 @@ use niclab_abi::event::CAUSE_HANDED_OVER;
 use niclab_abi::region::Extent;
 use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::conventional::Conventional;
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::nic::fault_injector::Rates;
-use niclab_model::nic::hand_over::{self, HandOver, HandOverError};
+use niclab_model::nic::firmware_reload::{self, FirmwareReloadError, FirmwareReloadStep};
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{DmaWords, FrameBytes, HostRanges, Input, Nic, Output, Register};
 use niclab_model::platform::ledger::Ledger;
@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 use self::descriptors::Chains;
 use self::listener::CheckedReads;
 use super::ethernet::Function;
-use super::memory::{COUNTER_WORDS, Glance, Launch, Memory, Place};
+use super::memory::{COUNTER_WORDS, Glance, HostMemory, Launch, MemoryLocation};
 use super::oracle::{Oracle, Progress, STATUS_SENT};
 use super::tally::{Interrupts, Tally};
 use super::{Effects, Host, InlinePacket, Refused, Sum};
@@ -45,7 +45,7 @@ use crate::checker::{Check, Checker};
 const STATUS_LAUNCHED: usize = 0;
 
 /// An open port.
-struct Port<T: Transport> {
+struct SimPort<T: Transport> {
     end: End,
     number: u32,
     requester: Requester,
@@ -56,7 +56,7 @@ struct Port<T: Transport> {
     page: VecDeque<(Time, Launch)>,
 }
 
-impl<T: Transport> Port<T> {
+impl<T: Transport> SimPort<T> {
     const fn progress(&self) -> Progress {
         Progress {
             launched: self.requester.launched(),
@@ -78,10 +78,10 @@ pub struct CardHost<T: Transport> {
     bus: NodeBus,
     /// Makes the transport of each port.
     transport: MakeTransport<T>,
-    ports: Vec<Port<T>>,
+    ports: Vec<SimPort<T>>,
     /// The flows that the program sends on, with their ports.
     senders: Vec<(FlowId, u32)>,
-    memory: Memory,
+    memory: HostMemory,
     /// The chains that its program posts to the descriptor queues.
     chains: Chains,
     /// Times at which the host has received each record, with the index of its port in `ports`.
@@ -126,7 +126,7 @@ impl<T: Transport> CardHost<T> {
             transport: Box::new(transport),
             ports: Vec::new(),
             senders: Vec::new(),
-            memory: Memory::default(),
+            memory: HostMemory::default(),
             chains: Chains::default(),
             arrivals: VecDeque::new(),
             tally: Tally::default(),
@@ -274,8 +274,8 @@ impl<T: Transport> CardHost<T> {
                 Output::Frame { at: head, tail, frame, message } => {
                     self.tally.sent_frames += 1;
                     self.tally.sent_bytes += frame.len() as u64;
-                    let (passage, concern) = (Passage { head, tail }, Concern::of(&frame));
-                    effects.frames.push_back(InlinePacket { frame, message, passage, concern });
+                    let (passage, class) = (Passage { head, tail }, FrameClass::of(&frame));
+                    effects.frames.push_back(InlinePacket { frame, message, passage, class });
                 }
                 Output::DmaWrite { at, address, words, message, .. } => {
                     self.on_write(at, address, &words, message, checker);
@@ -372,7 +372,7 @@ impl<T: Transport> CardHost<T> {
         self.tally.dma_writes += 1;
         self.tally.dma_bytes += words.len() as u64 * 8;
         let node = self.node;
-        let place = self.memory.place_of(address, words.len());
+        let place = self.memory.location_of(address, words.len());
         let Some((place, what)) = place else {
             let count = words.len();
             return checker.fail(Check::RightMemory, || {
@@ -382,16 +382,16 @@ impl<T: Transport> CardHost<T> {
         let Some(port) = self.ports.get_mut(place) else { return };
         let progress = port.progress();
         match what {
-            Place::Status => port.oracle.on_status(words, progress, checker),
+            MemoryLocation::Status => port.oracle.on_status(words, progress, checker),
             // A fault of the device may shorten the write.
-            Place::Counter(_) if words.len() != COUNTER_WORDS && !port.oracle.is_misled => {
+            MemoryLocation::Counter(_) if words.len() != COUNTER_WORDS && !port.oracle.is_misled => {
                 let (end, count) = (port.end, words.len());
                 checker.fail(Check::RightMemory, || {
                     format!("{end:?}: the card wrote {count} words to a counter")
                 });
             }
-            Place::Counter(_) => {}
-            Place::Record { index, word, ends_with_status } => {
+            MemoryLocation::Counter(_) => {}
+            MemoryLocation::Record { index, word, ends_with_status } => {
                 let number = words.last().map_or(0, |status| status >> 32);
                 let end = port.end;
                 let is_part = word != 0 || !ends_with_status;
@@ -576,7 +576,7 @@ impl<T: Transport> Host for CardHost<T> {
         self.memory.open(records, transport.region_bytes());
         self.senders.extend(plan.sends.iter().map(|(flow, _)| (*flow, place as u32)));
         let end = End { node: self.node, port: plan.number as u16 };
-        self.ports.push(Port {
+        self.ports.push(SimPort {
             end,
             number: plan.number,
             requester: Requester::new(0),
@@ -588,8 +588,8 @@ impl<T: Transport> Host for CardHost<T> {
         let open = PortOpen {
             port: plan.number,
             slices: records,
-            slices_address: Memory::records_address(place),
-            status_address: Memory::status_address(place),
+            slices_address: HostMemory::records_address(place),
+            status_address: HostMemory::status_address(place),
             ..PortOpen::default()
         };
         self.control(OP_PORT_OPEN, bytes_of(&open), checker, effects)?;
@@ -640,7 +640,7 @@ impl<T: Transport> Host for CardHost<T> {
     }
 
     fn arrive(&mut self, now: Time, packet: &InlinePacket, checker: &mut Checker, effects: &mut Effects) {
-        if packet.concern != Concern::Card && !self.is_for_stations(now, packet) {
+        if packet.class != FrameClass::Card && !self.is_for_mac_endpoints(now, packet) {
             return;
         }
         let InlinePacket { frame, message, passage, .. } = packet;
@@ -654,19 +654,19 @@ impl<T: Transport> Host for CardHost<T> {
         self.handle(now, Input::Timeout, checker, effects);
     }
 
-    fn hand_over(
+    fn reload_firmware(
         &mut self,
         now: Time,
-        step: HandOver<'_>,
+        step: FirmwareReloadStep<'_>,
         checker: &mut Checker,
         effects: &mut Effects,
-    ) -> Result<(), HandOverError> {
-        let begun = self.nic.hand_over(now, step, &mut self.bus);
+    ) -> Result<(), FirmwareReloadError> {
+        let begun = self.nic.reload_firmware(now, step, &mut self.bus);
         self.carry_out(checker, effects);
         begun
     }
 
-    fn progress(&self) -> hand_over::Progress {
+    fn progress(&self) -> firmware_reload::Progress {
         self.nic.progress()
     }
 
@@ -760,15 +760,15 @@ impl<T: Transport> CardHost<T> {
     /// An ordinary frame. Delivers it to the Ethernet function if it is for it. Returns whether MAC endpoints get it,
     /// too.
     #[cold]
-    fn is_for_stations(&mut self, now: Time, packet: &InlinePacket) -> bool {
-        let concern = packet.concern;
-        let is_for_host = concern.is_for_host(self.node);
-        let is_for_stations = concern.is_for_stations(self.node) && self.nic.has_stations();
+    fn is_for_mac_endpoints(&mut self, now: Time, packet: &InlinePacket) -> bool {
+        let class = packet.class;
+        let is_for_host = class.is_for_host(self.node);
+        let is_for_mac_endpoints = class.is_for_mac_endpoints(self.node) && self.nic.has_mac_endpoints();
         if is_for_host {
             self.ethernet.take(now, packet, &mut self.bus);
         }
-        self.ethernet.tally.dropped_frames += u64::from(!is_for_host && !is_for_stations);
-        is_for_stations
+        self.ethernet.tally.dropped_frames += u64::from(!is_for_host && !is_for_mac_endpoints);
+        is_for_mac_endpoints
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use niclab_model::conventional::Conventional;
-use niclab_model::fabric::ethernet::{Concern, HEADER_BYTES, Header, mac_of_node};
+use niclab_model::fabric::ethernet::{FrameClass, HEADER_BYTES, Header, mac_of_node};
 use niclab_model::nic::FrameBytes;
 use niclab_model::nic::fault_injector::Rates;
 use niclab_model::platform::ledger::Ledger;
@@ -190,8 +190,8 @@ impl Host for EthernetHost {
         tally.doorbells += u64::from(has_doorbell);
         tally.sent_frames += 1;
         tally.sent_bytes += frame.len() as u64;
-        let (message, passage, concern) = (Some(message), self.notified_until.into(), Concern::Host);
-        effects.frames.push_back(InlinePacket { frame: frame.into(), message, passage, concern });
+        let (message, passage, class) = (Some(message), self.notified_until.into(), FrameClass::Host);
+        effects.frames.push_back(InlinePacket { frame: frame.into(), message, passage, class });
     }
 
     fn soonest(&self) -> Time {

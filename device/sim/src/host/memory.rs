@@ -31,7 +31,7 @@ const PAGE_STRIDE: u64 = 2 * PAGE_BYTES;
 
 /// A location in the memory of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum MemoryLocation {
     /// The status line, from its first word.
     Status,
     /// A counter.
@@ -80,7 +80,7 @@ const NOWHERE: u32 = u32::MAX;
 /// A program may read its status lines and counters at any time, and sees their values at that time. It reads a record
 /// only when the record is visible, so the memory stores records at once.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct HostMemory {
     ports: Vec<PortMemory>,
     /// In the order in which they become visible.
     pending: VecDeque<News>,
@@ -89,7 +89,7 @@ pub struct Memory {
     free: Vec<u32>,
 }
 
-impl Memory {
+impl HostMemory {
     /// Allocates memory for the next port.
     pub fn open(&mut self, records: u32, region_bytes: u64) {
         self.ports.push(PortMemory {
@@ -131,19 +131,20 @@ impl Memory {
 
     /// The location of `words` words at `address`, if all of them are in one status line, counter or record.
     #[must_use]
-    pub fn place_of(&self, address: u64, words: usize) -> Option<(usize, Place)> {
+    pub fn location_of(&self, address: u64, words: usize) -> Option<(usize, MemoryLocation)> {
         let port = Self::port_of(address)?;
         let memory = self.ports.get(port)?;
         let offset = address - Self::status_address(port);
         if offset == 0 {
-            return (words <= STATUS_WORDS).then_some((port, Place::Status));
+            return (words <= STATUS_WORDS).then_some((port, MemoryLocation::Status));
         }
         let Some(offset) = offset.checked_sub(RECORDS_OFFSET) else {
             let counter = offset.checked_sub(COUNTERS_OFFSET)?;
             let bytes = 8 * COUNTER_WORDS as u64;
             let is_one = counter.is_multiple_of(bytes) && words <= COUNTER_WORDS;
             let number = counter / bytes;
-            return (is_one && number < COUNTERS.into()).then_some((port, Place::Counter(number as usize)));
+            return (is_one && number < COUNTERS.into())
+                .then_some((port, MemoryLocation::Counter(number as usize)));
         };
         let (index, within) = (offset / SLICE_BYTES, offset % SLICE_BYTES);
         let word = (within / 8) as usize;
@@ -151,15 +152,15 @@ impl Memory {
             && usize::try_from(index).is_ok_and(|index| index < memory.records.len())
             && word + words <= SLICE_WORDS;
         let ends_with_status = word + words == SLICE_WORDS;
-        is_inside.then_some((port, Place::Record { index, word, ends_with_status }))
+        is_inside.then_some((port, MemoryLocation::Record { index, word, ends_with_status }))
     }
 
-    /// Stores a write that becomes visible at `at`, at a location from [`Memory::place_of`].
-    pub fn write(&mut self, at: Time, port: usize, place: Place, words: &[u64]) {
-        let first = match place {
-            Place::Status => 0,
-            Place::Counter(number) => COUNTERS_WORD + number * COUNTER_WORDS,
-            Place::Record { index, word, .. } => {
+    /// Stores a write that becomes visible at `at`, at a location from [`HostMemory::location_of`].
+    pub fn write(&mut self, at: Time, port: usize, location: MemoryLocation, words: &[u64]) {
+        let first = match location {
+            MemoryLocation::Status => 0,
+            MemoryLocation::Counter(number) => COUNTERS_WORD + number * COUNTER_WORDS,
+            MemoryLocation::Record { index, word, .. } => {
                 let Some(record) = self.record_mut(port, index as usize) else { return };
                 record.iter_mut().skip(word).zip(words).for_each(|(place, word)| *place = *word);
                 return;
@@ -289,7 +290,7 @@ pub struct Launch {
 
 /// The memory of one port, and the stores of its program into the port's pages.
 pub struct View<'a> {
-    memory: &'a mut Memory,
+    memory: &'a mut HostMemory,
     port: usize,
     number: u32,
     /// The slot that was posted.
@@ -403,7 +404,7 @@ impl niclab_workloads::Memory for View<'_> {
 /// A program's read access to its status words.
 pub struct Glance<'a> {
     /// The host's memory.
-    pub memory: &'a Memory,
+    pub memory: &'a HostMemory,
     /// Index of the port.
     pub port: usize,
 }
@@ -419,8 +420,8 @@ mod tests {
     use super::*;
 
     /// Three ports, each with eight records and a region of more than a page.
-    fn memory() -> Memory {
-        let mut memory = Memory::default();
+    fn memory() -> HostMemory {
+        let mut memory = HostMemory::default();
         (0..3).for_each(|_| memory.open(8, 5000));
         memory
     }
@@ -428,12 +429,15 @@ mod tests {
     #[test]
     fn addresses_outside_the_memory_have_no_location() {
         let memory = memory();
-        let (status, records) = (Memory::status_address(2), Memory::records_address(2));
-        assert_eq!(memory.place_of(status, 8), Some((2, Place::Status)));
-        assert_eq!(memory.place_of(status + COUNTERS_OFFSET + 16, 2), Some((2, Place::Counter(1))));
+        let (status, records) = (HostMemory::status_address(2), HostMemory::records_address(2));
+        assert_eq!(memory.location_of(status, 8), Some((2, MemoryLocation::Status)));
+        assert_eq!(
+            memory.location_of(status + COUNTERS_OFFSET + 16, 2),
+            Some((2, MemoryLocation::Counter(1)))
+        );
         let last = records + 7 * SLICE_BYTES;
-        let place = Place::Record { index: 7, word: 8, ends_with_status: true };
-        assert_eq!(memory.place_of(last + 64, 3), Some((2, place)));
+        let location = MemoryLocation::Record { index: 7, word: 8, ends_with_status: true };
+        assert_eq!(memory.location_of(last + 64, 3), Some((2, location)));
         for (address, words) in [
             (status, 9),
             (status + 8, 1),
@@ -444,9 +448,9 @@ mod tests {
             (records + 4, 1),
             (0, 1),
         ] {
-            assert_eq!(memory.place_of(address, words), None, "{address:#x}");
+            assert_eq!(memory.location_of(address, words), None, "{address:#x}");
         }
-        assert_eq!(memory.place_of(Memory::status_address(3), 1), None, "the port is not open");
+        assert_eq!(memory.location_of(HostMemory::status_address(3), 1), None, "the port is not open");
     }
 
     #[test]
@@ -467,9 +471,9 @@ mod tests {
     fn status_lines_and_counters_become_visible_at_their_times() {
         let mut memory = memory();
         let at = |ps| Time::from_ps(ps);
-        memory.write(at(20), 2, Place::Status, &[2]);
-        memory.write(at(10), 2, Place::Status, &[1]);
-        memory.write(at(15), 2, Place::Counter(3), &[4, 7]);
+        memory.write(at(20), 2, MemoryLocation::Status, &[2]);
+        memory.write(at(10), 2, MemoryLocation::Status, &[1]);
+        memory.write(at(15), 2, MemoryLocation::Counter(3), &[4, 7]);
         for (now, seen) in [(9, (0, 0)), (10, (1, 0)), (15, (1, 7)), (19, (1, 7)), (20, (2, 7))] {
             memory.advance(at(now));
             let counter = niclab_port::matching::Count::read(&Glance { memory: &memory, port: 2 }, 3);
@@ -479,11 +483,11 @@ mod tests {
     }
 
     /// Writes the end of a record with this payload and number.
-    fn write(memory: &mut Memory, payload: &[u64], number: u64) {
+    fn write(memory: &mut HostMemory, payload: &[u64], number: u64) {
         let words = [payload, &[7, 8, number << 32 | 1 << 7]].concat();
         let word = SLICE_WORDS - words.len();
         let index = (number - 1) % 8;
-        memory.write(Time::ZERO, 2, Place::Record { index, word, ends_with_status: true }, &words);
+        memory.write(Time::ZERO, 2, MemoryLocation::Record { index, word, ends_with_status: true }, &words);
     }
 
     #[test]
@@ -505,7 +509,12 @@ mod tests {
         let mut memory = memory();
         write(&mut memory, &[1], 5);
         memory.forget(2, 5);
-        memory.write(Time::ZERO, 1, Place::Record { index: 4, word: 7, ends_with_status: false }, &[1, 7, 8]);
+        memory.write(
+            Time::ZERO,
+            1,
+            MemoryLocation::Record { index: 4, word: 7, ends_with_status: false },
+            &[1, 7, 8],
+        );
         assert_eq!(memory.record(1, 4).unwrap(), &[0, 0, 0, 0, 0, 0, 0, 1, 7, 8, 0]);
     }
 }

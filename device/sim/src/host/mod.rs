@@ -18,9 +18,9 @@ pub mod tcp;
 
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::Delivery;
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
+use niclab_model::nic::firmware_reload::{FirmwareReloadError, FirmwareReloadStep, Progress};
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::nic::hand_over::{HandOver, HandOverError, Progress};
 use std::collections::VecDeque;
 
 use niclab_model::nic::fault_injector::Rates;
@@ -44,7 +44,7 @@ pub struct InlinePacket {
     /// When it is ready for its sender's link; after the last link, when it is at its receiver.
     pub passage: Passage,
     /// The frame class, which says which receivers it is for.
-    pub concern: Concern,
+    pub class: FrameClass,
 }
 
 impl InlinePacket {
@@ -53,7 +53,7 @@ impl InlinePacket {
         self.passage = Passage { head: delivery.head, tail: delivery.at };
         if let Some(bit) = delivery.corrupt {
             self.frame.flip(bit);
-            self.concern = self.concern.damaged();
+            self.class = self.class.damaged();
         }
     }
 }
@@ -144,14 +144,14 @@ pub trait Host: Send {
     ///
     /// # Errors
     /// The NIC's error.
-    fn hand_over(
+    fn reload_firmware(
         &mut self,
         _now: Time,
-        _step: HandOver<'_>,
+        _step: FirmwareReloadStep<'_>,
         _checker: &mut Checker,
         _effects: &mut Effects,
-    ) -> Result<(), HandOverError> {
-        Err(HandOverError::Fixed)
+    ) -> Result<(), FirmwareReloadError> {
+        Err(FirmwareReloadError::Fixed)
     }
 
     /// The NIC's progress with a firmware reload.

@@ -19,9 +19,9 @@ use niclab_abi::rings::{
 };
 use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::conventional::Conventional;
-use niclab_model::fabric::ethernet::{self, Concern, ETHER_TYPE_CLUSTER, mac_of_node, node_of_mac};
+use niclab_model::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, FrameClass, mac_of_node, node_of_mac};
 use niclab_model::nic::fault_injector::Rates;
-use niclab_model::nic::hand_over;
+use niclab_model::nic::firmware_reload;
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{DescriptorQueue, FrameBytes, Input, Output};
 use niclab_model::platform::ledger::Ledger;
@@ -36,7 +36,7 @@ use niclab_workloads::{End, FlowId, Mark, PortPlan, Script};
 
 use self::datagrams::Datagrams;
 use self::direct::{Direct, SEND_TOKEN};
-use self::memory::{BUFFER_BYTES, Memory, TRANSMIT_DESCRIPTORS, Which, is_ring};
+use self::memory::{BUFFER_BYTES, HostRings, TRANSMIT_DESCRIPTORS, Which, is_ring};
 use super::ethernet::Function;
 use super::tally::{Interrupts, Tally};
 use super::{Effects, Host, HostMaker, HostSeat, InlinePacket, Refused, Sum};
@@ -100,7 +100,7 @@ struct RingHost {
     nic: AnyNic,
     ethernet: Function,
     bus: NodeBus,
-    memory: Memory,
+    memory: HostRings,
     /// The card returns these when the first port is opened.
     terms: Option<RingTerms>,
     transmit: Ring,
@@ -131,7 +131,7 @@ impl RingHost {
             nic,
             ethernet: Function::new(ethernet),
             bus: NodeBus::default(),
-            memory: Memory::default(),
+            memory: HostRings::default(),
             terms: None,
             transmit: Ring::new(TRANSMIT_DESCRIPTORS),
             receive: Ring::new(0),
@@ -173,7 +173,7 @@ impl RingHost {
     fn start(&mut self, checker: &mut Checker, effects: &mut Effects) -> Result<(), Refused> {
         let terms = self.control(OP_RING_TERMS, None::<&Request>, checker, effects)?;
         let terms = RingTerms::from_bytes(&terms).unwrap_or_default();
-        self.memory = Memory::new(terms.receive_buffers);
+        self.memory = HostRings::new(terms.receive_buffers);
         self.receive = Ring::new(terms.receive_buffers);
         self.terms = Some(terms);
         (0..terms.receive_buffers).for_each(|_| self.give_buffer());
@@ -193,7 +193,7 @@ impl RingHost {
     /// Gives the next descriptor of the receive ring to the card, with its buffer.
     fn give_buffer(&mut self) {
         let place = self.receive.next();
-        let buffer = Buffer { address: Memory::incoming(place) as u32, bytes: BUFFER_BYTES - 1 };
+        let buffer = Buffer { address: HostRings::incoming(place) as u32, bytes: BUFFER_BYTES - 1 };
         let mut words = self.memory.ring(Which::Receive);
         self.receive.give(&mut words, [buffer, Buffer::default()], (false, false), Told::default());
     }
@@ -217,9 +217,9 @@ impl RingHost {
                 Output::Frame { at: head, tail, frame, message } => {
                     self.tally.sent_frames += 1;
                     self.tally.sent_bytes += frame.len() as u64;
-                    let (passage, concern) = (Passage { head, tail }, Concern::of(&frame));
+                    let (passage, class) = (Passage { head, tail }, FrameClass::of(&frame));
                     hold(checker.frames.on_left(&frame), checker);
-                    effects.frames.push_back(InlinePacket { frame, message, passage, concern });
+                    effects.frames.push_back(InlinePacket { frame, message, passage, class });
                 }
                 Output::DmaWrite { at, address, words, .. } => {
                     self.on_write_back(at, address, &words, checker)
@@ -342,7 +342,7 @@ impl RingHost {
     fn post(&mut self, target: u16, head: &FrameHead, part: &[u8], message_bytes: u64) {
         let told = Told { message_bytes: message_bytes as u32, received: self.receive.taken() };
         let place = self.transmit.next();
-        let (head_at, part_at) = Memory::outgoing(place);
+        let (head_at, part_at) = HostRings::outgoing(place);
         let (destination, source) = (mac_of_node(target), mac_of_node(self.node));
         let mut bytes =
             ethernet::Header { destination, source, ether_type: ETHER_TYPE_CLUSTER }.emit().to_vec();
@@ -580,11 +580,11 @@ impl Host for RingHost {
     }
 
     fn arrive(&mut self, now: Time, packet: &InlinePacket, checker: &mut Checker, effects: &mut Effects) {
-        let InlinePacket { frame, message, passage, concern } = packet;
-        if concern.is_for_host(self.node) {
+        let InlinePacket { frame, message, passage, class } = packet;
+        if class.is_for_host(self.node) {
             self.ethernet.take(now, packet, &mut self.bus);
         }
-        if *concern != Concern::Card && !concern.is_for_stations(self.node) {
+        if *class != FrameClass::Card && !class.is_for_mac_endpoints(self.node) {
             return;
         }
         self.tally.received_frames += 1;
@@ -600,7 +600,7 @@ impl Host for RingHost {
         self.poll(now);
     }
 
-    fn progress(&self) -> hand_over::Progress {
+    fn progress(&self) -> firmware_reload::Progress {
         self.nic.progress()
     }
 

@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use niclab_model::conventional::Conventional;
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::nic::fault_injector::Rates;
-use niclab_model::platform::ledger::{Crossing, Ledger};
+use niclab_model::platform::ledger::{Ledger, Transaction};
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
@@ -141,8 +141,8 @@ impl TcpHost {
     }
 
     /// Keeps the host busy with computing for the given time.
-    fn compute(&mut self, crossing: Crossing, (bytes, ps): (u64, u64)) {
-        self.function.nic.software(crossing, self.bus.clock(), (bytes, ps), &mut self.bus);
+    fn compute(&mut self, transaction: Transaction, (bytes, ps): (u64, u64)) {
+        self.function.nic.software(transaction, self.bus.clock(), (bytes, ps), &mut self.bus);
     }
 
     fn copy(&mut self, bytes: usize) {
@@ -168,11 +168,11 @@ impl TcpHost {
             let stored = self.function.nic.store(self.bus.clock(), bytes, &mut self.bus);
             self.wait_for_transfer(stored);
         }
-        self.compute(Crossing::HostReceive, (bytes, self.prices.segment_receive));
+        self.compute(Transaction::HostReceive, (bytes, self.prices.segment_receive));
         if let Some((from, segment, data)) = segment::parse(self.node, &packet.frame) {
             let count = data.len() as u64;
             if count > 0 {
-                self.compute(Crossing::HostCopy, (count, self.prices.checksum_per_byte * count));
+                self.compute(Transaction::HostCopy, (count, self.prices.checksum_per_byte * count));
             }
             let at = self.bus.clock();
             let connection = &mut self.peer(from).connection;
@@ -194,7 +194,7 @@ impl TcpHost {
         let frame = segment::emit(self.node, to, &segment, &data);
         let bytes = frame.len() as u64;
         self.function.nic.ledger_mut().attribute(message);
-        self.compute(Crossing::HostSend, (bytes, self.prices.segment_send));
+        self.compute(Transaction::HostSend, (bytes, self.prices.segment_send));
         let prepared = self.bus.clock();
         let has_doorbell = self.notified_until <= prepared;
         self.notified_until = self.function.nic.fetch(prepared, bytes, has_doorbell, &mut self.bus);
@@ -208,7 +208,7 @@ impl TcpHost {
             frame: frame.into(),
             message,
             passage,
-            concern: Concern::Host,
+            class: FrameClass::Host,
         });
     }
 
@@ -217,11 +217,11 @@ impl TcpHost {
     fn read(&mut self, from: u16, on_message: impl FnOnce(&Flow, &Mark, &[u8])) {
         self.function.nic.ledger_mut().attribute(None);
         if std::mem::take(&mut self.is_blocked) {
-            self.compute(Crossing::HostReceive, (0, self.prices.wake_up));
+            self.compute(Transaction::HostReceive, (0, self.prices.wake_up));
         }
         let Some(peer) = self.peers.get_mut(&from) else { return };
         let (count, message) = peer.read();
-        self.compute(Crossing::HostReceive, (0, self.prices.system_call));
+        self.compute(Transaction::HostReceive, (0, self.prices.system_call));
         self.copy(count);
         let Some((mark, bytes)) = message else { return };
         if let Some(tag) = self.coming.remove(&(mark.flow, mark.number)) {
@@ -237,7 +237,7 @@ impl TcpHost {
     fn write(&mut self, writing: &mut Writing) {
         self.function.nic.ledger_mut().attribute(Some(writing.tag));
         if writing.written == 0 {
-            self.compute(Crossing::HostSend, (0, self.prices.system_call));
+            self.compute(Transaction::HostSend, (0, self.prices.system_call));
         }
         let room = self.peer(writing.to).connection.room();
         let end = writing.bytes.len().min(writing.written + room.min(self.terms.segment_bytes) as usize);
@@ -362,7 +362,7 @@ impl Host for TcpHost {
 
     fn arrive(&mut self, now: Time, packet: &InlinePacket, checker: &mut Checker, _: &mut Effects) {
         let tally = &mut self.function.tally;
-        if !packet.concern.is_for_host(self.node) {
+        if !packet.class.is_for_host(self.node) {
             tally.dropped_frames += 1;
             return;
         }

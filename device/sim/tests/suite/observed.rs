@@ -42,7 +42,7 @@ fn timeline_sums_to_the_report_and_capture_has_every_frame() {
     assert_eq!(timeline["otherData"]["stages_lost"], 0);
     let entries = outcome.report.total.iter().filter(|entry| entry.count > 0);
     let expected: Sums = entries
-        .map(|e| (e.crossing.clone(), [e.count, e.bytes, e.model_price_ps, e.model_waited_ps]))
+        .map(|e| (e.transaction.clone(), [e.count, e.bytes, e.model_price_ps, e.model_waited_ps]))
         .collect();
     assert_eq!(sums_of(&timeline), expected);
     let flows = timeline["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "f");

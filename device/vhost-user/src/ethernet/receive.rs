@@ -54,7 +54,7 @@ pub type Pieces<'m> = SmallVec<[Unread<'m>; 64]>;
 
 /// The buffers of a receive queue for one frame.
 #[derive(Clone, Copy, Debug)]
-pub enum Place {
+pub enum ReceiveBuffers {
     /// A chain of one buffer.
     Short {
         /// The chain's head.
@@ -102,8 +102,8 @@ impl<'a> Receiver<'a> {
     /// [`ReceiveError`]; after [`ReceiveError::NoRoom`] and [`ReceiveError::TooSmall`] the queue is as it was before.
     #[inline]
     pub fn put(&mut self, offload: &Offload, frame: Frame<'_>) -> Result<(), ReceiveError> {
-        let place = self.make_room(&frame)?;
-        self.fill(place, offload, frame)
+        let buffers = self.make_room(&frame)?;
+        self.fill(buffers, offload, frame)
     }
 
     /// Takes chains with room for this frame. Reads nothing of the frame.
@@ -111,15 +111,15 @@ impl<'a> Receiver<'a> {
     /// # Errors
     /// [`ReceiveError`]; after [`ReceiveError::NoRoom`] and [`ReceiveError::TooSmall`] the queue is as it was before.
     #[inline]
-    pub fn make_room(&mut self, frame: &Frame<'_>) -> Result<Place, ReceiveError> {
+    pub fn make_room(&mut self, frame: &Frame<'_>) -> Result<ReceiveBuffers, ReceiveError> {
         let wanted = HEADER_BYTES + frame.bytes();
         if frame.is_short()
-            && let Some(place) = self.take_short(wanted)?
+            && let Some(buffers) = self.take_short(wanted)?
         {
-            return Ok(place);
+            return Ok(buffers);
         }
         self.take_chains(wanted)?;
-        Ok(Place::Chains)
+        Ok(ReceiveBuffers::Chains)
     }
 
     /// Writes header and frame into the chains that were taken for it.
@@ -127,15 +127,20 @@ impl<'a> Receiver<'a> {
     /// # Errors
     /// [`ReceiveError::Memory`]: the chains are returned with zero bytes.
     #[inline]
-    pub fn fill(&mut self, place: Place, offload: &Offload, frame: Frame<'_>) -> Result<(), ReceiveError> {
+    pub fn fill(
+        &mut self,
+        buffers: ReceiveBuffers,
+        offload: &Offload,
+        frame: Frame<'_>,
+    ) -> Result<(), ReceiveError> {
         let bytes = (HEADER_BYTES + frame.bytes()) as u32;
-        match place {
-            Place::Short { head, address } => {
+        match buffers {
+            ReceiveBuffers::Short { head, address } => {
                 let written = self.fill_short(address, &offload.encode(1), frame);
                 self.burst.push_used(head, written.map_or(0, |()| bytes));
                 written
             }
-            Place::Chains => {
+            ReceiveBuffers::Chains => {
                 let header = offload.encode(self.heads.len() as u16);
                 let copied = self.copy(&header, frame);
                 let mut left = if copied.is_ok() { bytes } else { 0 };
@@ -177,12 +182,12 @@ impl<'a> Receiver<'a> {
     /// Takes the next chain if it is one buffer of at least `wanted` bytes, as most are. Otherwise returns None, and
     /// leaves the queue unchanged.
     #[inline]
-    fn take_short(&mut self, wanted: usize) -> Result<Option<Place>, ReceiveError> {
+    fn take_short(&mut self, wanted: usize) -> Result<Option<ReceiveBuffers>, ReceiveError> {
         let head = self.burst.pop(&mut self.chain)?.ok_or(ReceiveError::NoRoom)?;
         if let [Buffer { address, bytes, writable: true }] = *self.chain.as_slice()
             && bytes as usize >= wanted
         {
-            return Ok(Some(Place::Short { head, address }));
+            return Ok(Some(ReceiveBuffers::Short { head, address }));
         }
         self.burst.unpop();
         Ok(None)

@@ -131,12 +131,12 @@ impl ClusterGuest {
     /// # Errors
     /// [`FrontendError::Bar`].
     pub fn page_of(&self, kind: u32, port: u32) -> Result<u32, FrontendError> {
-        Ok(self.windows.place(kind, port)?.pages.start)
+        Ok(self.windows.location(kind, port)?.pages.start)
     }
 
     /// The payload region of a port's outbound queue. Empty if the card has none.
     pub fn payload_of(&self, port: u32) -> &[AtomicU64] {
-        let pages = self.windows.place(WINDOW_CHANNEL_PAYLOAD, port).map(|place| place.pages);
+        let pages = self.windows.location(WINDOW_CHANNEL_PAYLOAD, port).map(|location| location.pages);
         pages.map_or(&[], |pages| self.bar.pages(pages))
     }
 

@@ -46,14 +46,14 @@ struct Slot {
 
 /// The slot of one connection, until this value is dropped or another connection needs the slot.
 #[derive(Debug)]
-pub struct Seat {
+pub struct ConnectionSlot {
     connections: Arc<Connections>,
     stream: Arc<UnixStream>,
 }
 
 impl Connections {
     /// Gets a slot for a connection. If no slot is free, takes that of the connection that was silent for longest.
-    pub fn admit(self: &Arc<Self>, stream: UnixStream) -> Option<Seat> {
+    pub fn admit(self: &Arc<Self>, stream: UnixStream) -> Option<ConnectionSlot> {
         if self.open.lock().len() >= MAX_CONNECTIONS && !self.hang_up_on_silent() {
             return None;
         }
@@ -67,7 +67,7 @@ impl Connections {
         let stream = Arc::new(stream);
         let slot = Slot { stream: Arc::clone(&stream), last_heard: self.count(), is_watching: false };
         self.open.lock().push(slot);
-        Some(Seat { connections: Arc::clone(self), stream })
+        Some(ConnectionSlot { connections: Arc::clone(self), stream })
     }
 
     /// Closes the connection that was silent for longest. False if all connections observe.
@@ -85,7 +85,7 @@ impl Connections {
     }
 }
 
-impl Seat {
+impl ConnectionSlot {
     /// The connection.
     pub fn stream(&self) -> &UnixStream {
         &self.stream
@@ -122,7 +122,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connections.open.lock().retain(|slot| !Arc::ptr_eq(&slot.stream, &self.stream));
         *self.connections.threads.lock() -= 1;

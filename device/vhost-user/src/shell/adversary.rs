@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT};
 use niclab_model::nic::ReplyBytes;
-use niclab_model::nic::adversarial::{Kind, Sampler};
+use niclab_model::nic::adversarial::{AdversarialKind, Sampler};
 
 /// The delay of a reply that comes just before the time limit of requests. The rest of the limit is [`MARGIN_MS`]: the
 /// driver's clock starts before the card takes the request, and its processor may be preempted before it sees the
@@ -94,16 +94,16 @@ impl AdversaryState {
     }
 
     /// How often each kind happened on this card.
-    pub fn counts(&self) -> impl Iterator<Item = (Kind, u64)> + '_ {
+    pub fn counts(&self) -> impl Iterator<Item = (AdversarialKind, u64)> + '_ {
         self.sampler.counts()
     }
 
     /// Whether `kind` happens at this opportunity. Counts it if so.
-    pub fn happens(&mut self, kind: Kind) -> bool {
+    pub fn happens(&mut self, kind: AdversarialKind) -> bool {
         self.draw(kind, 1).is_some()
     }
 
-    pub(super) fn draw(&mut self, kind: Kind, choices: u32) -> Option<u32> {
+    pub(super) fn draw(&mut self, kind: AdversarialKind, choices: u32) -> Option<u32> {
         let drawn = self.sampler.draw(kind, choices);
         if drawn.is_some() {
             self.sampler.count(kind);
@@ -112,7 +112,7 @@ impl AdversaryState {
     }
 
     /// The index of one of `count` waiting entries: usually the first.
-    pub fn pick(&mut self, kind: Kind, count: usize) -> usize {
+    pub fn pick(&mut self, kind: AdversarialKind, count: usize) -> usize {
         if count < 2 {
             return 0;
         }
@@ -122,9 +122,9 @@ impl AdversaryState {
     /// Whether an event that was raised now is delayed. `is_merged`: others of its cause and port already wait.
     pub fn keeps_event(&mut self, is_merged: bool) -> bool {
         if self.events > 0 && is_merged {
-            self.sampler.count(Kind::EventMerged);
+            self.sampler.count(AdversarialKind::EventMerged);
         }
-        if let Some(ticks) = self.draw(Kind::EventLate, MAX_TICKS) {
+        if let Some(ticks) = self.draw(AdversarialKind::EventLate, MAX_TICKS) {
             self.events = self.events.max(1 + ticks);
         }
         self.events > 0
@@ -137,7 +137,7 @@ impl AdversaryState {
 
     /// Whether the interrupt for a buffer returned in `queue` is omitted, because a later interrupt covers it.
     pub fn leaves_interrupt(&mut self, queue: u32) -> bool {
-        let drawn = self.draw(Kind::InterruptShared, MAX_TICKS);
+        let drawn = self.draw(AdversarialKind::InterruptShared, MAX_TICKS);
         let place = OWED_QUEUES.iter().position(|of| *of == queue);
         let owed = place.and_then(|place| self.owed.get_mut(place));
         match (owed, drawn) {
@@ -156,12 +156,12 @@ impl AdversaryState {
 
     /// When the reply to a request is due. `None`: at once.
     pub(super) fn reply_when(&mut self) -> Option<When> {
-        if self.at_limit > 0 && self.sampler.draw(Kind::ReplyAtLimit, 1).is_some() {
-            self.sampler.count(Kind::ReplyAtLimit);
+        if self.at_limit > 0 && self.sampler.draw(AdversarialKind::ReplyAtLimit, 1).is_some() {
+            self.sampler.count(AdversarialKind::ReplyAtLimit);
             self.at_limit -= 1;
             return Some(When::At(Instant::now() + Duration::from_millis(AT_LIMIT_MS.into())));
         }
-        if let Some(ticks) = self.draw(Kind::ReplyLate, MAX_TICKS) {
+        if let Some(ticks) = self.draw(AdversarialKind::ReplyLate, MAX_TICKS) {
             let is_long = ticks >= MAX_TICKS - IMPATIENT;
             return Some(if is_long {
                 When::At(Instant::now() + IMPATIENT_AFTER)
@@ -170,14 +170,14 @@ impl AdversaryState {
             });
         }
         if !self.replies.is_empty() {
-            self.sampler.count(Kind::ReplyReordered);
+            self.sampler.count(AdversarialKind::ReplyReordered);
         }
         None
     }
 
     /// Whether the magic word of a BAR that was mapped now is delayed.
     pub fn keeps_magic(&mut self) -> bool {
-        self.magic = self.draw(Kind::MagicLate, MAGIC_WAYS).map(|way| {
+        self.magic = self.draw(AdversarialKind::MagicLate, MAGIC_WAYS).map(|way| {
             let is_latest = way + 1 == MAGIC_WAYS;
             Instant::now() + if is_latest { MAGIC_LATEST } else { MAGIC_STEP * (1 + way) }
         });
@@ -185,12 +185,12 @@ impl AdversaryState {
     }
 
     /// Whether `kind` is to happen at this opportunity. The caller reports to [`AdversaryState::count`] if it happened.
-    pub fn draws(&mut self, kind: Kind) -> bool {
+    pub fn draws(&mut self, kind: AdversarialKind) -> bool {
         self.sampler.draw(kind, 1).is_some()
     }
 
     /// Counts that `kind` happened.
-    pub const fn count(&mut self, kind: Kind) {
+    pub const fn count(&mut self, kind: AdversarialKind) {
         self.sampler.count(kind);
     }
 

@@ -318,7 +318,7 @@ impl Card {
 
     /// Notifies the driver of a card with MAC endpoints if its link was cut or restored.
     pub fn report_link(&mut self, is_cut: bool) {
-        if !self.nic.has_stations() || is_cut == self.is_cut_reported {
+        if !self.nic.has_mac_endpoints() || is_cut == self.is_cut_reported {
             return;
         }
         self.is_cut_reported = is_cut;

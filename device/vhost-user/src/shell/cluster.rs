@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use niclab_model::fabric::{Fabric, Port};
+use niclab_model::fabric::{Fabric, SwitchPort};
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::profile::Profile;
@@ -85,7 +85,7 @@ impl Cluster {
             Domain { common, activity: AtomicU64::new(0), first: AtomicUsize::new(number) }
         };
         let domains = (0..cards.len()).map(domain).collect();
-        let node = |((nic, pages, ports), port): ((AnyNic, Pages, u32), Port)| {
+        let node = |((nic, pages, ports), port): ((AnyNic, Pages, u32), SwitchPort)| {
             Slot::new(Node::new(Card::new(nic, pages, ports), NodeBus::default(), port))
         };
         Self {

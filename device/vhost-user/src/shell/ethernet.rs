@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::Deliveries;
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::profile::Profile;
@@ -48,7 +48,7 @@ const MAX_HELD_FRAMES: usize = 1024;
 
 /// Max frames of one guest that wait for MAC endpoints: the work of several budgets. A long broadcast adds one frame
 /// for each of its segments at each node with MAC endpoints.
-const MAX_FOR_STATIONS: usize = 4096;
+const MAX_FOR_MAC_ENDPOINTS: usize = 4096;
 
 /// Max doorbells that are priced at a time. (The attack: a front end adds up to 2^64 to the event's count.)
 const MAX_PRICED_DOORBELLS: u64 = 1024;
@@ -100,7 +100,7 @@ pub struct PortState {
     /// The guest's violations.
     pub violations: Violations,
     /// Frames that it sent to MAC endpoints in its last budget. It sends no more before they are delivered.
-    pub for_stations: VecDeque<ForStations>,
+    pub for_mac_endpoints: VecDeque<ForMacEndpoints>,
     /// Frames to MAC endpoints have left work pending.
     pub owes_settling: bool,
     /// Frames that it sent in batches.
@@ -121,7 +121,7 @@ impl PortState {
             transmit_interrupts: 0,
             earlier_doorbells: 0,
             violations: Violations::default(),
-            for_stations: VecDeque::new(),
+            for_mac_endpoints: VecDeque::new(),
             owes_settling: false,
             batched: 0,
             backlogs: Backlogs::default(),
@@ -148,7 +148,7 @@ impl PortState {
 struct Arrival {
     to: usize,
     at: Time,
-    concern: Concern,
+    class: FrameClass,
     message: TraceTag,
 }
 
@@ -161,7 +161,7 @@ struct Held {
 
 /// A guest's frame that has arrived for MAC endpoints of a node's card. Its offloads are complete.
 #[derive(Debug)]
-pub struct ForStations {
+pub struct ForMacEndpoints {
     /// The node.
     pub to: usize,
     /// When its last bit arrives.
@@ -210,7 +210,7 @@ impl Ethernet {
         if let Some(state) = self.states.get_mut(node) {
             state.backlogs.clear();
             state.is_stopped = false;
-            state.for_stations.clear();
+            state.for_mac_endpoints.clear();
         }
     }
 
@@ -266,7 +266,7 @@ impl Ethernet {
             held,
             deliveries,
             latest_sent,
-            concern: Concern::Host,
+            class: FrameClass::Host,
             doorbells,
             takes_batches,
             batched: 0,
@@ -394,15 +394,15 @@ impl<'a, 'n> Receivers<'a, 'n> {
     }
 
     /// Whether the card of `node` has MAC endpoints.
-    fn has_stations(&self, node: usize) -> bool {
-        self.nodes.card(node).is_some_and(|card| card.nic.has_stations())
+    fn has_mac_endpoints(&self, node: usize) -> bool {
+        self.nodes.card(node).is_some_and(|card| card.nic.has_mac_endpoints())
     }
 
     /// Whether a MAC endpoint of any node may receive frames of this class.
-    fn are_stations(&self, concern: Concern) -> bool {
-        match concern {
-            Concern::Stations(node) => self.has_stations(node.into()),
-            Concern::All => self.nodes.cards().any(|(_, card)| card.nic.has_stations()),
+    fn are_mac_endpoints(&self, class: FrameClass) -> bool {
+        match class {
+            FrameClass::MacEndpoints(node) => self.has_mac_endpoints(node.into()),
+            FrameClass::All => self.nodes.cards().any(|(_, card)| card.nic.has_mac_endpoints()),
             _ => false,
         }
     }
@@ -423,9 +423,9 @@ impl<'a, 'n> Receivers<'a, 'n> {
     /// An intact frame arrives at the function, at MAC endpoints of the card, or at both.
     #[inline]
     fn arrive(&mut self, arrival: &Arrival, offload: &Offload, frame: Frame<'_>) {
-        let &Arrival { to, at, concern, message } = arrival;
-        let is_for_host = concern.is_for_host(to as u16);
-        if !concern.is_for_stations(to as u16) || !self.has_stations(to) {
+        let &Arrival { to, at, class, message } = arrival;
+        let is_for_host = class.is_for_host(to as u16);
+        if !class.is_for_mac_endpoints(to as u16) || !self.has_mac_endpoints(to) {
             return if is_for_host { self.deliver(to, offload, frame) } else { self.drop_frame(to) };
         }
         // The frame may have two readers.
@@ -435,9 +435,11 @@ impl<'a, 'n> Receivers<'a, 'n> {
         }
         self.spent_ns = self.spent_ns.saturating_add(frame_ns(bytes.len()));
         let sender = self.states.get_mut(usize::from(message.node));
-        let sent = sender.map(|sender| &mut sender.for_stations);
-        match sent.filter(|sent| sent.len() < MAX_FOR_STATIONS) {
-            Some(sent) => sent.push_back(ForStations { to, at, frame: SharedFrame::from(&*bytes), message }),
+        let sent = sender.map(|sender| &mut sender.for_mac_endpoints);
+        match sent.filter(|sent| sent.len() < MAX_FOR_MAC_ENDPOINTS) {
+            Some(sent) => {
+                sent.push_back(ForMacEndpoints { to, at, frame: SharedFrame::from(&*bytes), message })
+            }
             None => self.drop_frame(to),
         }
     }

@@ -6,7 +6,7 @@ use niclab_abi::event::{
     CAUSE_ARMED, CAUSE_HANDED_OVER, CAUSE_LINK, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED, Event,
 };
 use niclab_abi::{FromBytes, QUEUE_EVENT, ToBytes};
-use niclab_model::nic::adversarial::Kind;
+use niclab_model::nic::adversarial::AdversarialKind;
 use niclab_model::nic::fault_injector::FaultInjector;
 
 use super::adversary::AdversaryState;
@@ -73,7 +73,7 @@ impl Events {
         for _ in 0..niclab_abi::QUEUE_SIZE {
             let place = adversary
                 .as_deref_mut()
-                .map_or(0, |adversary| adversary.pick(Kind::EventReordered, self.waiting.len()));
+                .map_or(0, |adversary| adversary.pick(AdversarialKind::EventReordered, self.waiting.len()));
             let Some((&(cause, port), &count)) = self.waiting.iter().nth(place) else { break };
             let Some(head) = self.next_buffer(&mut burst, &mut chain, adversary.as_deref_mut())? else {
                 break;
@@ -113,7 +113,7 @@ impl Events {
         adversary: Option<&mut AdversaryState>,
     ) -> Result<Option<u16>, RingError> {
         let Some(adversary) = adversary else { return burst.pop(chain) };
-        let is_other = adversary.draws(Kind::BufferReordered);
+        let is_other = adversary.draws(AdversarialKind::BufferReordered);
         let Some((head, buffers)) = self.aside.take() else {
             let Some(head) = burst.pop(chain)? else { return Ok(None) };
             if !is_other {
@@ -122,7 +122,7 @@ impl Events {
             let first = std::mem::take(chain);
             if let Some(next) = burst.pop(chain)? {
                 self.aside = Some((head, first));
-                adversary.count(Kind::BufferReordered);
+                adversary.count(AdversarialKind::BufferReordered);
                 return Ok(Some(next));
             }
             *chain = first;

@@ -1,7 +1,7 @@
 //! Reloads the firmware of several cards together while guests run. All cards begin. When all are drained and no frame
 //! is in flight, all switch.
 
-use niclab_model::nic::hand_over::{HandOver, Progress, Switch};
+use niclab_model::nic::firmware_reload::{FirmwareReloadStep, Progress, Switch};
 use niclab_model::time::Span;
 use thiserror::Error;
 
@@ -44,14 +44,14 @@ pub fn load(locked: &mut LockedNodes<'_>, nodes: &[usize], image: &[u8]) -> Resu
     }
     let epoch = nodes.iter().filter_map(card).map(|card| card.nic.epoch()).max().unwrap_or(0).wrapping_add(1);
     let begin = locked.model_time();
-    let step = HandOver::Begin { image, switch: Switch::Told { epoch } };
+    let step = FirmwareReloadStep::Begin { image, switch: Switch::Told { epoch } };
     locked.common.loading = Some(Loading { nodes: nodes.to_vec(), begin, has_begun: false });
     for (index, &node) in nodes.iter().enumerate() {
         locked.common.budget = Budget::FULL;
         let Some((card, bus)) = locked.nodes.card_and_bus(node) else { continue };
-        if let Err(error) = card.nic.hand_over(begin, step, bus) {
+        if let Err(error) = card.nic.reload_firmware(begin, step, bus) {
             locked.common.loading = None;
-            step_all(locked, &nodes[..index], HandOver::Cancel);
+            step_all(locked, &nodes[..index], FirmwareReloadStep::Cancel);
             return Err(LoadError::Card { node, error: error.to_string() });
         }
         outputs::drain(locked, node);
@@ -75,7 +75,7 @@ pub fn resume(locked: &mut LockedNodes<'_>) -> Option<Span> {
         cards.all(|card| card.nic.progress() == progress)
     };
     if !locked.has_pending() && all_are(locked, Progress::Drained) {
-        step_all(locked, &loading.nodes, HandOver::Switch);
+        step_all(locked, &loading.nodes, FirmwareReloadStep::Switch);
     }
     if all_are(locked, Progress::Runs) {
         return Some(locked.model_time().since(loading.begin));
@@ -85,13 +85,13 @@ pub fn resume(locked: &mut LockedNodes<'_>) -> Option<Span> {
 }
 
 /// Has these cards take a step.
-fn step_all(locked: &mut LockedNodes<'_>, nodes: &[usize], step: HandOver<'_>) {
+fn step_all(locked: &mut LockedNodes<'_>, nodes: &[usize], step: FirmwareReloadStep<'_>) {
     let now = locked.model_time();
     locked.common.budget = Budget::FULL;
     for &node in nodes {
         let Some((card, bus)) = locked.nodes.card_and_bus(node) else { continue };
         // Only the first step can be refused.
-        let _ = card.nic.hand_over(now, step, bus);
+        let _ = card.nic.reload_firmware(now, step, bus);
         outputs::drain(locked, node);
     }
     locked.common.activity += 1;

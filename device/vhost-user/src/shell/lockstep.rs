@@ -9,7 +9,7 @@
 //! (`lockstep` in the daemon's configuration). A program with a closed port does not take part.
 
 use niclab_abi::bar::SLOTS;
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::nic::{Content, Input, Output};
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::{Passage, Span, Time};
@@ -18,7 +18,7 @@ use super::budget::{LAUNCH_NS, frame_ns};
 use super::card::Card;
 use super::dispatch::outputs::Sent;
 use super::dispatch::{mac_endpoints, outputs, resume, spend_work};
-use super::ethernet::ForStations;
+use super::ethernet::ForMacEndpoints;
 use super::locks::LockedNodes;
 use super::locks::programs::{Due, Event, FrameInFlight, Lockstep, Program, State};
 use super::pages::grants::{self, Did, Report};
@@ -170,8 +170,8 @@ fn give_input(
             let at = if is_record { read_at } else { at };
             lockstep.push(at, number, number, Event::Show { address, words, is_record });
         } else if let Some(sent) = outputs::apply(locked, node, output, None) {
-            let Sent { ready: passage, frame, message, concern } = sent;
-            let frame = FrameInFlight { frame: frame.into_owned(), message, passage, concern };
+            let Sent { ready: passage, frame, message, class } = sent;
+            let frame = FrameInFlight { frame: frame.into_owned(), message, passage, class };
             lockstep.push(passage.head, number, number, Event::Depart(frame));
         }
     }
@@ -267,9 +267,9 @@ fn apply_event(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, due: Due) 
     let Due { at, node, event, .. } = due;
     match event {
         Event::Depart(sent) => {
-            if sent.concern == Concern::All {
+            if sent.class == FrameClass::All {
                 // The node's own Ethernet function receives it without crossing the link.
-                let own = FrameInFlight { concern: Concern::Host, ..sent.clone() };
+                let own = FrameInFlight { class: FrameClass::Host, ..sent.clone() };
                 lockstep.push(own.passage.tail, node, node, Event::Arrive(own));
             }
             for transit in
@@ -285,7 +285,7 @@ fn apply_event(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, due: Due) 
                 let mut arriving = sent.clone();
                 if let Some(bit) = delivery.corrupt {
                     arriving.frame.flip(bit);
-                    arriving.concern = arriving.concern.damaged();
+                    arriving.class = arriving.class.damaged();
                 }
                 arriving.passage = Passage { head: delivery.head, tail: delivery.at };
                 lockstep.push(delivery.at, delivery.to, due.cause, Event::Arrive(arriving));
@@ -308,12 +308,12 @@ fn apply_event(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, due: Due) 
 
 /// Delivers a frame at `node`.
 fn deliver(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, node: usize, arrived: &FrameInFlight) {
-    let &FrameInFlight { ref frame, message, passage, concern } = arrived;
+    let &FrameInFlight { ref frame, message, passage, class } = arrived;
     locked.common.budget.spend(frame_ns(frame.len()));
     if let Some(program) = lockstep.programs.get_mut(node) {
         program.now = program.now.max(passage.tail);
     }
-    if concern != Concern::Card && !mac_endpoints::deliver(locked, node, passage, frame, message, concern) {
+    if class != FrameClass::Card && !mac_endpoints::deliver(locked, node, passage, frame, message, class) {
         return;
     }
     if let Some(card) = locked.nodes.card_mut(node) {
@@ -325,7 +325,7 @@ fn deliver(locked: &mut LockedNodes<'_>, lockstep: &mut Lockstep, node: usize, a
 }
 
 /// Delivers a frame of a guest to MAC endpoints. False outside of a lockstep run.
-pub fn deliver_to_endpoints(locked: &mut LockedNodes<'_>, next: &ForStations) -> bool {
+pub fn deliver_to_endpoints(locked: &mut LockedNodes<'_>, next: &ForMacEndpoints) -> bool {
     let Some(mut lockstep) = locked.common.lockstep.take() else { return false };
     let is_running = lockstep.is_running;
     // While a program has the grant, guests may send frames without end, and the replies wait for the next grant.
@@ -334,9 +334,9 @@ pub fn deliver_to_endpoints(locked: &mut LockedNodes<'_>, next: &ForStations) ->
             card.counts.traffic.dropped_frames += 1;
         }
     } else if is_running {
-        let &ForStations { to, at, ref frame, message } = next;
-        let (frame, concern) = (frame.clone(), Concern::Stations(to as u16));
-        let arrived = FrameInFlight { frame, message: Some(message), passage: at.into(), concern };
+        let &ForMacEndpoints { to, at, ref frame, message } = next;
+        let (frame, class) = (frame.clone(), FrameClass::MacEndpoints(to as u16));
+        let arrived = FrameInFlight { frame, message: Some(message), passage: at.into(), class };
         deliver(locked, &mut lockstep, to, &arrived);
     }
     locked.common.lockstep = Some(lockstep);

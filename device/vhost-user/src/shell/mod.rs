@@ -5,7 +5,8 @@
 //! * [`card`]: one node's model with its pages, queues and counts, and cards whose device is stopped. Its parts:
 //!   [`pages`] (the BAR), [`control`], [`events`], [`descriptors`], [`adversary`], and [`rules`], which drivers must
 //!   follow;
-//! * [`network`]: the switch and frames in flight; [`ethernet`]: the Ethernet functions; [`card_frame`]: borrowed payload;
+//! * [`network`]: the switch and frames in flight; [`ethernet`]: the Ethernet functions; [`card_frame`]: borrowed
+//!   payload;
 //! * [`node`]: what each node's lock protects; [`budget`]: how long a thread holds locks; [`time_limit`];
 //! * [`locks`]: what a thread holds while it serves nodes;
 //! * [`dispatch`]: runs models to completion;

@@ -4,9 +4,9 @@ mod in_flight;
 mod in_order;
 
 use niclab_model::fabric::batch::{BatchFrame, BatchLength, PortPairs};
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::fabric::faults::Faults;
-use niclab_model::fabric::{self, Deliveries, Delivery, Port, Ports, Switching, Transit, Transits};
+use niclab_model::fabric::{self, Deliveries, Delivery, Ports, SwitchPort, Switching, Transit, Transits};
 use niclab_model::nic::frame::{FrameHead, SharedFrame};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
@@ -15,7 +15,7 @@ use self::in_flight::{FramesInFlight, InFlight};
 use super::card_frame::CardFrame;
 use super::dispatch::outputs::Sent;
 use crate::ethernet::header::LinkHeader;
-use crate::watch::taps::Taps;
+use crate::watch::observers::Observers;
 
 /// The switch, and frames in flight.
 pub struct Network {
@@ -31,7 +31,7 @@ pub struct Network {
     deliveries: Deliveries,
     latest: Time,
     /// The observers.
-    pub taps: Taps,
+    pub observers: Observers,
 }
 
 impl Network {
@@ -45,7 +45,7 @@ impl Network {
             frames: FramesInFlight::default(),
             deliveries: Deliveries::new(),
             latest: Time::ZERO,
-            taps: Taps::default(),
+            observers: Observers::default(),
         }
     }
 
@@ -56,8 +56,8 @@ impl Network {
 
     /// Takes the frames in flight of a lock domain.
     pub fn absorb(&mut self, domain: &mut Self) {
-        while let Some(InFlight { at, head, to, frame, message, concern, .. }) = domain.frames.pop() {
-            self.push(&Delivery { to, head, at, corrupt: None }, frame, message, concern, false);
+        while let Some(InFlight { at, head, to, frame, message, class, .. }) = domain.frames.pop() {
+            self.push(&Delivery { to, head, at, corrupt: None }, frame, message, class, false);
         }
     }
 
@@ -80,7 +80,7 @@ impl Network {
     }
 
     /// Sets the faults of a node's link.
-    pub fn set_faults(&mut self, node: u16, wanted: &niclab_spec::Faults, port: &mut Port) {
+    pub fn set_faults(&mut self, node: u16, wanted: &niclab_spec::Faults, port: &mut SwitchPort) {
         let faults = wanted.to_model();
         let number = usize::from(node);
         if let (Some(kept), Some(is_faulty)) = (self.faults.get_mut(number), self.is_faulty.get_mut(number)) {
@@ -106,19 +106,19 @@ impl Network {
     /// frame and arrival. Otherwise puts all its arrivals in flight.
     #[inline]
     pub fn send(&mut self, ports: &mut impl Ports, from: u16, sent: Sent) -> Option<(Delivery, CardFrame)> {
-        let Sent { ready, frame, message, concern } = sent;
-        if concern == Concern::All {
+        let Sent { ready, frame, message, class } = sent;
+        if class == FrameClass::All {
             // The node's own Ethernet function receives a MAC endpoint's broadcast without crossing the link.
             let own = Delivery { to: from, head: ready.head, at: ready.tail, corrupt: None };
             let frame = CardFrame::Owned(frame.to_owned_frame());
-            self.push(&own, frame, message, Concern::Host, false);
+            self.push(&own, frame, message, FrameClass::Host, false);
         }
         let reordered = self.reordered(ports);
         self.deliveries.clear();
-        if self.taps.is_any() {
+        if self.observers.is_any() {
             let shown = frame.to_owned_frame();
             let network = (&mut self.switching, &mut *ports);
-            self.taps.forward(network, ready, from, &shown, message, &mut self.deliveries);
+            self.observers.forward(network, ready, from, &shown, message, &mut self.deliveries);
         } else {
             self.switching.forward(ports, ready, from, frame.head(), message, &mut self.deliveries);
         }
@@ -128,7 +128,7 @@ impl Network {
                 self.latest = self.latest.max(only.at);
                 return Some((only, frame));
             }
-            self.push(&only, frame, message, concern, false);
+            self.push(&only, frame, message, class, false);
             return None;
         }
         let is_late = reordered != self.reordered(ports);
@@ -136,13 +136,13 @@ impl Network {
         let late = self.deliveries.iter().map(|delivery| delivery.at).max();
         let frame = frame.into_owned();
         for delivery in std::mem::take(&mut self.deliveries) {
-            let (mut copy, mut concern) = (frame.clone(), concern);
+            let (mut copy, mut class) = (frame.clone(), class);
             if let Some(bit) = delivery.corrupt {
                 copy.flip(bit);
-                concern = concern.damaged();
+                class = class.damaged();
             }
             let is_held = is_late && Some(delivery.at) == late;
-            self.push(&delivery, CardFrame::Owned(copy), message, concern, is_held);
+            self.push(&delivery, CardFrame::Owned(copy), message, class, is_held);
         }
         None
     }
@@ -151,15 +151,15 @@ impl Network {
     /// them.
     #[inline]
     pub fn may_borrow(&self) -> bool {
-        !self.taps.is_any() && !self.is_any_faulty()
+        !self.observers.is_any() && !self.is_any_faulty()
     }
 
     /// As [`Network::send`], but puts all arrivals in flight.
     #[inline]
     pub fn keep(&mut self, ports: &mut impl Ports, from: u16, sent: Sent) {
-        let Sent { message, concern, .. } = sent;
+        let Sent { message, class, .. } = sent;
         if let Some((delivery, frame)) = self.send(ports, from, sent) {
-            self.push(&delivery, frame, message, concern, false);
+            self.push(&delivery, frame, message, class, false);
         }
     }
 
@@ -169,11 +169,11 @@ impl Network {
         delivery: &Delivery,
         frame: CardFrame,
         message: Option<TraceTag>,
-        concern: Concern,
+        class: FrameClass,
         is_held: bool,
     ) {
         self.latest = self.latest.max(delivery.at);
-        self.frames.push(delivery, frame, message, concern, is_held);
+        self.frames.push(delivery, frame, message, class, is_held);
     }
 
     /// Frames that faults on links have delayed so far. None if no link is faulty.
@@ -217,7 +217,7 @@ impl Network {
     ) -> Transits {
         let mut transits = Transits::new();
         self.switching.enter(ports, ready, from, frame, message, &mut transits);
-        self.taps.on_sent(ready.head, from, frame, message, transits.is_empty());
+        self.observers.on_sent(ready.head, from, frame, message, transits.is_empty());
         transits
     }
 
@@ -231,7 +231,7 @@ impl Network {
     ) -> Deliveries {
         let mut deliveries = Deliveries::new();
         fabric::leave(ports, transit, frame.len(), message, &mut deliveries);
-        self.taps.on_forwarded(transit.ready, transit.to, frame, &deliveries);
+        self.observers.on_forwarded(transit.ready, transit.to, frame, &deliveries);
         for delivery in &deliveries {
             self.latest = self.latest.max(delivery.at);
         }
@@ -252,7 +252,7 @@ impl Network {
 
     /// Max frames that cross from one port to another as a batch: see [`Switching::batch_room`].
     #[inline]
-    pub fn batch_room(&self, from: &Port, to: &Port, length: BatchLength) -> usize {
+    pub fn batch_room(&self, from: &SwitchPort, to: &SwitchPort, length: BatchLength) -> usize {
         self.switching.batch_room(from, to, length)
     }
 
@@ -260,7 +260,7 @@ impl Network {
     #[inline]
     pub fn forward_batch(
         &mut self,
-        ports: (&mut Port, &mut Port),
+        ports: (&mut SwitchPort, &mut SwitchPort),
         length: BatchLength,
         frames: &mut [BatchFrame],
         last: Option<TraceTag>,
@@ -284,7 +284,7 @@ impl Network {
     ) {
         deliveries.clear();
         let frame = SharedFrame::from(frame);
-        self.taps.forward((&mut self.switching, ports), at.into(), from, &frame, message, deliveries);
+        self.observers.forward((&mut self.switching, ports), at.into(), from, &frame, message, deliveries);
         for delivery in deliveries.iter() {
             self.latest = self.latest.max(delivery.at);
         }
@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     /// A network whose second node's link has these faults, and its ports.
-    fn with_faults(faults: &niclab_spec::Faults) -> (Network, Vec<Port>) {
+    fn with_faults(faults: &niclab_spec::Faults) -> (Network, Vec<SwitchPort>) {
         let fabric = Fabric::new(&FabricConfig {
             links: vec![LinkConfig::ethernet(1_000_000_000); 2],
             forwarding: Forwarding::CutThrough,
@@ -313,13 +313,13 @@ mod tests {
         (network, ports)
     }
 
-    fn send(network: &mut Network, ports: &mut Vec<Port>) {
+    fn send(network: &mut Network, ports: &mut Vec<SwitchPort>) {
         let frame = SharedFrame::from(&[0xff; 64][..]);
         let sent = Sent {
             ready: Time::ZERO.into(),
             frame: CardFrame::Owned(frame),
             message: None,
-            concern: Concern::Card,
+            class: FrameClass::Card,
         };
         assert!(network.send(ports, 0, sent).is_none());
     }

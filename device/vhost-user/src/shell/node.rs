@@ -1,7 +1,7 @@
 //! A node, and the lock that protects it.
 
 use niclab_model::fabric::batch::PortPairs;
-use niclab_model::fabric::{Port, Ports};
+use niclab_model::fabric::{Ports, SwitchPort};
 use niclab_model::nic::Output;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::Time;
@@ -22,7 +22,7 @@ pub struct Node {
     /// Host and bus, which the node's two functions share.
     pub bus: NodeBus,
     /// Its link, on both sides of the switch.
-    pub port: Port,
+    pub port: SwitchPort,
     /// The latest model time of a lock domain that began with this node.
     pub latest: Time,
     /// Deferred outputs: frames to a node that was not locked, or reads beyond a budget. They precede the card's other
@@ -36,7 +36,7 @@ pub struct Node {
 
 impl Node {
     /// A node at its link, with nothing in flight.
-    pub const fn new(card: Card, bus: NodeBus, port: Port) -> Self {
+    pub const fn new(card: Card, bus: NodeBus, port: SwitchPort) -> Self {
         Self {
             card,
             bus,
@@ -245,14 +245,14 @@ impl Ports for Nodes<'_> {
     }
 
     #[inline]
-    fn port(&mut self, number: u16) -> Option<&mut Port> {
+    fn port(&mut self, number: u16) -> Option<&mut SwitchPort> {
         self.get_mut(usize::from(number)).map(|node| &mut node.port)
     }
 }
 
 impl PortPairs for Nodes<'_> {
     #[inline]
-    fn pair(&mut self, one: u16, other: u16) -> Option<(&mut Port, &mut Port)> {
+    fn pair(&mut self, one: u16, other: u16) -> Option<(&mut SwitchPort, &mut SwitchPort)> {
         let (one, other) = Nodes::pair(self, one.into(), other.into())?;
         Some((&mut one.port, &mut other.port))
     }

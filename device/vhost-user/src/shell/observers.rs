@@ -39,11 +39,11 @@ pub fn begin(shell: &Shell, request: &WatchRequest) -> Result<Arc<Watch>, WatchE
             Subject::Recording { begin: clocks.min().unwrap_or(Time::ZERO) }
         }
     };
-    let watch = Watch::new(subject, *messages, *live, locked.common.network.taps.share());
+    let watch = Watch::new(subject, *messages, *live, locked.common.network.observers.share());
     // Earlier activity is not part of it.
     show(&mut locked);
-    locked.common.network.taps.add(Arc::clone(&watch));
-    follow_taps(&mut locked);
+    locked.common.network.observers.add(Arc::clone(&watch));
+    follow_observers(&mut locked);
     Ok(watch)
 }
 
@@ -69,8 +69,8 @@ fn capture(shell: &Shell, links: &[String]) -> Result<Subject, WatchError> {
 pub fn end(shell: &Shell, watch: &Arc<Watch>) {
     let mut locked = shell.lock_all();
     show(&mut locked);
-    locked.common.network.taps.remove(watch);
-    follow_taps(&mut locked);
+    locked.common.network.observers.remove(watch);
+    follow_observers(&mut locked);
     watch.end();
 }
 
@@ -78,25 +78,25 @@ pub fn end(shell: &Shell, watch: &Arc<Watch>) {
 pub fn end_all(shell: &Shell) {
     let mut locked = shell.lock_all();
     show(&mut locked);
-    locked.common.network.taps.clear();
-    follow_taps(&mut locked);
+    locked.common.network.observers.clear();
+    follow_observers(&mut locked);
 }
 
 /// Shows the observers all activity since the last call.
 #[inline]
 pub fn show(locked: &mut LockedNodes<'_>) {
-    if locked.common.network.taps.is_any() {
+    if locked.common.network.observers.is_any() {
         show_stages(locked);
     }
 }
 
 #[cold]
 fn show_stages(locked: &mut LockedNodes<'_>) {
-    if locked.common.network.taps.is_traced() {
+    if locked.common.network.observers.is_traced() {
         let Common { ethernet, network, .. } = &mut *locked.common;
         let mut show = |owner, ledger: &mut Ledger| {
             let (stages, lost) = ledger.take_stages();
-            network.taps.on_stages(owner, &stages, lost);
+            network.observers.on_stages(owner, &stages, lost);
         };
         for (number, node) in locked.nodes.iter_mut() {
             Owner::visit(number as u16, &mut *node.card.nic, &mut show);
@@ -105,13 +105,13 @@ fn show_stages(locked: &mut LockedNodes<'_>) {
             show(Owner::Ethernet(node), state.nic.ledger_mut());
         }
         let (stages, lost) = take_stages(locked.nodes.iter_mut().map(|(_, node)| node.port.ledger_mut()));
-        locked.common.network.taps.on_stages(Owner::Network, &stages, lost);
+        locked.common.network.observers.on_stages(Owner::Network, &stages, lost);
     }
-    locked.common.network.taps.end_full();
+    locked.common.network.observers.end_full();
 }
 
 /// Makes all ledgers record stages while an observer wants them.
-fn follow_taps(locked: &mut LockedNodes<'_>) {
-    let max_stages = if locked.common.network.taps.is_traced() { MAX_STAGES } else { 0 };
+fn follow_observers(locked: &mut LockedNodes<'_>) {
+    let max_stages = if locked.common.network.observers.is_traced() { MAX_STAGES } else { 0 };
     ledgers::for_each(locked, |ledger| ledger.record_stages(max_stages));
 }

@@ -439,12 +439,12 @@ mod tests {
         let pages = Pages::new(MORE, 2).unwrap();
         let windows = Windows::read(pages.bar.words()).unwrap();
         for port in 0..2 {
-            let place = |kind| windows.place(kind, port).unwrap();
+            let location = |kind| windows.location(kind, port).unwrap();
             let (requester, completer) = (pages.bar.requester_page(port), pages.bar.completer_page(port));
-            assert_eq!(place(WINDOW_REQUESTER).pages, requester..requester + 1);
-            assert_eq!(place(WINDOW_COMPLETER).pages, completer..completer + 1);
-            assert_eq!((place(PAYLOAD).pages.len(), place(PAYLOAD).is_writable), (4, true));
-            assert_eq!((place(COMMON).pages, place(COMMON).is_writable), (13..16, false));
+            assert_eq!(location(WINDOW_REQUESTER).pages, requester..requester + 1);
+            assert_eq!(location(WINDOW_COMPLETER).pages, completer..completer + 1);
+            assert_eq!((location(PAYLOAD).pages.len(), location(PAYLOAD).is_writable), (4, true));
+            assert_eq!((location(COMMON).pages, location(COMMON).is_writable), (13..16, false));
         }
     }
 
@@ -456,8 +456,8 @@ mod tests {
             (0..512).for_each(|word| store(&pages, page, 8 * word, 7));
         }
         pages.clear(1);
-        let mine =
-            [WINDOW_REQUESTER, PAYLOAD, WINDOW_COMPLETER].map(|kind| windows.place(kind, 1).unwrap().pages);
+        let mine = [WINDOW_REQUESTER, PAYLOAD, WINDOW_COMPLETER]
+            .map(|kind| windows.location(kind, 1).unwrap().pages);
         let mine: Vec<_> = mine.into_iter().flatten().collect();
         for page in 1..16 {
             let expected = if mine.contains(&page) { 0 } else { 7 };

@@ -2,7 +2,7 @@
 //!
 //! * [`Watch`]: a bounded queue from the threads that serve doorbells to the thread that writes. The former never
 //!   wait for it: they count the entries that do not fit, and the file has the counts.
-//! * [`taps`]: passes entries from the shell to the watches.
+//! * [`observers`]: passes entries from the shell to the watches.
 //! * [`write`](mod@write): writes the queue's entries as a file.
 //! * [`watchers`]: the connections that observe.
 //!
@@ -10,7 +10,7 @@
 //!
 //! Without a watch, each doorbell and each frame costs only a check of an empty list.
 
-pub mod taps;
+pub mod observers;
 pub mod watchers;
 pub mod write;
 

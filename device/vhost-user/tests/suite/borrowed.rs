@@ -14,7 +14,7 @@ use niclab_model::models::matching::wire::{FIRST_HEAD_BYTES, Frame, MORE_HEAD_BY
 use niclab_model::platform::ledger::Ledger;
 use niclab_model::time::Time;
 use niclab_port::Address;
-use niclab_port::matching::{Append, Event, Get, Kind, Outcome, Part, Put, Target};
+use niclab_port::matching::{Append, Event, EventKind, Get, Outcome, Part, Put, Target};
 use niclab_spec::Faults;
 use niclab_spec::watch::WatchSubject;
 use proptest::prelude::*;
@@ -289,9 +289,9 @@ fn sender_may_store_while_its_payload_is_borrowed() {
                 b.settle();
                 let put = a.put_to(&b, BYTES).ack();
                 a.launch(&put);
-                assert_eq!(b.expect(Kind::Put, Outcome::Done).moved_bytes, BYTES);
-                b.expect(Kind::Unlinked, Outcome::Done);
-                a.expect(Kind::Acknowledged, Outcome::Done);
+                assert_eq!(b.expect(EventKind::Put, Outcome::Done).moved_bytes, BYTES);
+                b.expect(EventKind::Unlinked, Outcome::Done);
+                a.expect(EventKind::Acknowledged, Outcome::Done);
                 let mut data = vec![0_u8; BYTES as usize];
                 b.port.port().guest().memory().slice(b.address, data.len()).unwrap().copy_to(&mut data);
                 // The zeros are from before the first round.

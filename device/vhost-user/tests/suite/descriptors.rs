@@ -10,7 +10,7 @@ use niclab_device::lab::Lab;
 use niclab_device::ring::Buffer;
 use niclab_model::nic::DescriptorQueue;
 use niclab_model::parts::descriptor_ring::dec2114x::{BYTES, CHAINED, END_OF_RING, OWN};
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::platform::ledger::Transaction;
 use virtio_bindings::virtio_ring::VRING_DESC_F_NEXT;
 
 use crate::common::loopback::{DONE, Loopback, MOST};
@@ -26,9 +26,9 @@ fn loopback(lab: &Lab) -> Arc<ClusterGuest> {
 }
 
 /// Number of transactions of this kind on the bus of node 0, and their bytes.
-fn crossings(lab: &Lab, crossing: Crossing) -> (u64, u64) {
+fn transactions(lab: &Lab, transaction: Transaction) -> (u64, u64) {
     let locked = lab.daemon().shell().lock_all();
-    let line = locked.nodes[0].card.nic.ledger().line(crossing);
+    let line = locked.nodes[0].card.nic.ledger().line(transaction);
     (line.count, line.bytes)
 }
 
@@ -87,8 +87,8 @@ fn chains_return_with_the_data_of_the_model() {
         "a notify of each descriptor queue"
     );
     // Two descriptors of each chain are fetched, and one is written back.
-    assert_eq!(crossings(&lab, Crossing::DescriptorFetch), (2 * CHAINS, 2 * CHAINS * 2 * 16));
-    assert_eq!(crossings(&lab, Crossing::DescriptorWriteBack), (2 * CHAINS, 2 * CHAINS * 16));
+    assert_eq!(transactions(&lab, Transaction::DescriptorFetch), (2 * CHAINS, 2 * CHAINS * 2 * 16));
+    assert_eq!(transactions(&lab, Transaction::DescriptorWriteBack), (2 * CHAINS, 2 * CHAINS * 16));
 }
 
 #[test]
@@ -245,12 +245,12 @@ fn poll_demand_makes_the_card_walk_rings_in_guest_memory() {
     }
     assert!(violations(&lab, 0).is_empty());
     let all = 2 * ROUNDS * ENTRIES;
-    let (fetched, bytes) = crossings(&lab, Crossing::DescriptorFetch);
+    let (fetched, bytes) = transactions(&lab, Transaction::DescriptorFetch);
     assert!(
         fetched >= all && bytes == fetched * BYTES,
         "including polls that found no descriptor: {fetched}"
     );
-    assert_eq!(crossings(&lab, Crossing::DescriptorWriteBack), (all, all * 8));
+    assert_eq!(transactions(&lab, Transaction::DescriptorWriteBack), (all, all * 8));
 }
 
 /// Number of rings that were found broken.

@@ -6,7 +6,7 @@ use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::frontend::EthernetGuest;
 use niclab_device::shell::locks::LockedNodes;
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::platform::ledger::Transaction;
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::{Faults, FaultsChange};
 
@@ -109,16 +109,16 @@ fn each_frame_doorbell_and_interrupt_is_priced_once() {
     let locked = lab.daemon().shell().lock_all();
     for (node, (sent, received)) in [(11, 10), (10, 10), (0, 0)].into_iter().enumerate() {
         let state = &locked.common.ethernet.states[node];
-        let count = |crossing| state.nic.ledger().line(crossing).count;
-        assert_eq!(count(Crossing::HostSend), sent);
+        let count = |transaction| state.nic.ledger().line(transaction).count;
+        assert_eq!(count(Transaction::HostSend), sent);
         let latency = state.nic.ledger().latency();
         assert_eq!(latency.count(), received);
         assert!(received == 0 || latency.min() > 2 * 105_000, "send and receive overheads of the profile");
-        assert_eq!((count(Crossing::DmaRead) > 0, count(Crossing::HostReceive)), (sent > 0, received));
-        assert_eq!(count(Crossing::DescriptorFetch), sent + received);
-        assert_eq!(count(Crossing::DescriptorWriteBack), sent + received);
-        assert_eq!(count(Crossing::HostCopy), sent + received);
-        assert_eq!(count(Crossing::Interrupt), state.receive_interrupts + state.transmit_interrupts);
+        assert_eq!((count(Transaction::DmaRead) > 0, count(Transaction::HostReceive)), (sent > 0, received));
+        assert_eq!(count(Transaction::DescriptorFetch), sent + received);
+        assert_eq!(count(Transaction::DescriptorWriteBack), sent + received);
+        assert_eq!(count(Transaction::HostCopy), sent + received);
+        assert_eq!(count(Transaction::Interrupt), state.receive_interrupts + state.transmit_interrupts);
     }
     assert!(locked.common.ethernet.doorbells(0) >= 11);
 }
@@ -144,7 +144,7 @@ fn waited_ps(with_frames: bool) -> u64 {
         }
     }
     let locked = lab.daemon().shell().lock_all();
-    locked.nodes[1].card.nic.ledger().line(Crossing::HostReceive).waited_ps
+    locked.nodes[1].card.nic.ledger().line(Transaction::HostReceive).waited_ps
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn both_functions_of_a_card_contend_for_one_host_and_bus() {
 }
 
 fn doorbells_priced(locked: &LockedNodes, node: usize) -> u64 {
-    locked.common.ethernet.states[node].nic.ledger().line(Crossing::Doorbell).count
+    locked.common.ethernet.states[node].nic.ledger().line(Transaction::Doorbell).count
 }
 
 #[test]

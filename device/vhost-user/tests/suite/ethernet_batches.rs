@@ -7,7 +7,7 @@ use niclab_device::lab::Lab;
 use niclab_device::shell::locks::LockedNodes;
 use niclab_device::shell::service::ethernet_function;
 use niclab_device::shell::settings;
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::platform::ledger::Transaction;
 use niclab_model::time::Time;
 use niclab_spec::Faults;
 use niclab_spec::monitor::Request;
@@ -24,7 +24,7 @@ const QUEUE_SIZE: u16 = 64;
 #[derive(Clone, Debug)]
 enum Step {
     /// Queues frames.
-    Queue { from: usize, to: Whom, kind: Kind, count: usize },
+    Queue { from: usize, to: Whom, kind: FrameKind, count: usize },
     /// The device polls the queued frames.
     Transmit { from: usize },
     /// A guest receives up to `most` frames, and adds buffers for more. With `is_seen`, the device polls these buffers.
@@ -45,7 +45,7 @@ enum Whom {
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum FrameKind {
     /// A frame with this number of bytes.
     Plain(usize),
     /// A frame whose checksum the device completes.
@@ -61,10 +61,10 @@ fn any_step() -> impl Strategy<Value = Step> {
     let whom = prop_oneof![8 => node().prop_map(Whom::Node), 1 => Just(Whom::All), 1 => Just(Whom::Unknown)];
     let bytes = || prop_oneof![4 => Just(64_usize), 2 => 54..1_600_usize, 1 => Just(1_514_usize)];
     let kind = prop_oneof![
-        10 => bytes().prop_map(Kind::Plain),
-        3 => bytes().prop_map(Kind::Summed),
-        1 => (1_000..9_000_usize).prop_map(Kind::Long),
-        1 => Just(Kind::Forged),
+        10 => bytes().prop_map(FrameKind::Plain),
+        3 => bytes().prop_map(FrameKind::Summed),
+        1 => (1_000..9_000_usize).prop_map(FrameKind::Long),
+        1 => Just(FrameKind::Forged),
     ];
     let queue = (0..2_usize, whom, kind, 1..40_usize);
     prop_oneof![
@@ -140,7 +140,7 @@ impl Bench {
         }
     }
 
-    fn queue(&mut self, from: usize, to: &Whom, kind: &Kind, count: usize) {
+    fn queue(&mut self, from: usize, to: &Whom, kind: &FrameKind, count: usize) {
         let own = self.lab.mac(from);
         let to = match *to {
             Whom::Node(node) => self.lab.mac(node),
@@ -149,16 +149,16 @@ impl Bench {
         };
         for number in 0..count {
             let (offload, mut frame) = match *kind {
-                Kind::Plain(bytes) => (Offload::default(), frame(own, to, bytes)),
-                Kind::Summed(bytes) => {
+                FrameKind::Plain(bytes) => (Offload::default(), frame(own, to, bytes)),
+                FrameKind::Summed(bytes) => {
                     let checksum = Some(Checksum { start: 34, offset: 6 });
                     (Offload { checksum, segmentation: None }, frame(own, to, bytes))
                 }
-                Kind::Long(bytes) => {
+                FrameKind::Long(bytes) => {
                     let (frame, checksum) = tcp(own, to, bytes);
                     (long_offload(checksum), frame)
                 }
-                Kind::Forged => {
+                FrameKind::Forged => {
                     let mut forged = frame(own, to, 64);
                     forged[12..14].copy_from_slice(&[0x88, 0xb5]);
                     (Offload::default(), forged)
@@ -209,7 +209,7 @@ fn settle_doorbells(lab: &Lab, node: usize, guest: &mut EthernetGuest) {
     const MORE: u64 = 5;
     guest.receive_ring().kick.write(MORE).unwrap();
     let priced = |locked: &LockedNodes<'_>| {
-        locked.common.ethernet.states[node].nic.ledger().line(Crossing::Doorbell).count
+        locked.common.ethernet.states[node].nic.ledger().line(Transaction::Doorbell).count
     };
     until("the first doorbells", || priced(&lab.daemon().shell().lock_all()) >= MORE);
     let mut locked = lab.daemon().shell().lock_all();
@@ -246,7 +246,12 @@ fn bursts_of_equal_frames_are_batched_and_counted_so() {
     let mut bench = Bench::new([1 << 15; 2], 64, true);
     for from in [0, 1] {
         for (bytes, count) in [(64, 30), (1_514, 20), (64, 1)] {
-            bench.carry_out(&Step::Queue { from, to: Whom::Node(1 - from), kind: Kind::Plain(bytes), count });
+            bench.carry_out(&Step::Queue {
+                from,
+                to: Whom::Node(1 - from),
+                kind: FrameKind::Plain(bytes),
+                count,
+            });
         }
         bench.carry_out(&Step::Transmit { from });
         bench.carry_out(&Step::Receive { at: 1 - from, most: 64, is_seen: true });
@@ -269,7 +274,7 @@ fn bursts_of_equal_frames_are_batched_and_counted_so() {
 fn incomplete_checksum_stays_incomplete_in_a_batch() {
     let mut bench = Bench::new([Negotiated::OFFERED; 2], 64, true);
     let (own, to) = (bench.lab.mac(0), bench.lab.mac(1));
-    bench.carry_out(&Step::Queue { from: 0, to: Whom::Node(1), kind: Kind::Summed(100), count: 3 });
+    bench.carry_out(&Step::Queue { from: 0, to: Whom::Node(1), kind: FrameKind::Summed(100), count: 3 });
     bench.carry_out(&Step::Transmit { from: 0 });
     assert_eq!(bench.batched(), 3);
     for number in 0..3 {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::station::Station;
+use crate::common::endpoint_card::EndpointCard;
 use crate::common::{TIMEOUT, frame, lab, until, violations};
 use niclab_device::ethernet::header::{Checksum, Family, HEADER_BYTES, Offload, Segmentation};
 use niclab_device::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
@@ -124,7 +124,7 @@ const READ: fn(u64, usize) -> Buffer =
 #[test]
 fn frame_that_changes_after_its_check_is_not_forged() {
     let (lab, memory, [mut sender, mut receiver]) = shared_memory();
-    let wire = Station::put(&lab, 1);
+    let wire = EndpointCard::put(&lab, 1);
     let place = memory.allocate(4_096, 64).unwrap() + 64;
     let mut sent = frame(lab.mac(0), BROADCAST, 100);
     // Moved down by four bytes, it becomes a frame of the cluster.

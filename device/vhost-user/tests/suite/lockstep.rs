@@ -10,7 +10,7 @@ use niclab_device::lab::Lab;
 use niclab_port::atomic::{load, store};
 use niclab_port::{Turn, Turns};
 
-use crate::common::station::Station;
+use crate::common::endpoint_card::EndpointCard;
 use crate::common::{TIMEOUT, frame, lab, lab_with, pair, stats, stream, until};
 
 fn in_lockstep(nodes: u16) -> Lab {
@@ -184,38 +184,38 @@ fn many_operations_in_one_grant_take_effect_in_order() {
 fn ordinary_frames_arrive_in_a_grant_and_answers_after_it() {
     let lab = in_lockstep(2);
     let [mut a, mut b] = players(&lab);
-    let wire = Station::put(&lab, 1);
+    let wire = EndpointCard::put(&lab, 1);
     wire.lock().answers = true;
     let mut guest = lab.ethernet(0, 0).unwrap();
     a.begin();
     b.begin();
     assert!(matches!(a.wait(), Turn::Now { .. }));
-    assert!(guest.send(&frame(lab.mac(0), Station::mac(1), 60)).unwrap());
+    assert!(guest.send(&frame(lab.mac(0), EndpointCard::mac(1), 60)).unwrap());
     until("the frame", || wire.lock().heard.len() == 1);
     assert!(guest.try_receive().unwrap().is_none());
     a.end(false);
     b.idle();
     a.idle();
-    assert_eq!(guest.receive(TIMEOUT).unwrap().1[..12], [lab.mac(0), Station::mac(1)].concat());
+    assert_eq!(guest.receive(TIMEOUT).unwrap().1[..12], [lab.mac(0), EndpointCard::mac(1)].concat());
     // An answer to all nodes, which also reaches the Ethernet function of the endpoint's node.
     let mut other = lab.ethernet(1, 0).unwrap();
     a.begin();
     b.begin();
     assert!(matches!(a.wait(), Turn::Now { .. }));
-    assert!(guest.send(&frame([0xff; 6], Station::mac(1), 62)).unwrap());
+    assert!(guest.send(&frame([0xff; 6], EndpointCard::mac(1), 62)).unwrap());
     until("the next frame", || wire.lock().heard.len() == 2);
     a.end(false);
     b.idle();
     a.idle();
     for guest in [&mut guest, &mut other] {
-        assert_eq!(guest.receive(TIMEOUT).unwrap().1[..12], [[0xff; 6], Station::mac(1)].concat());
+        assert_eq!(guest.receive(TIMEOUT).unwrap().1[..12], [[0xff; 6], EndpointCard::mac(1)].concat());
     }
     // The number of frames that wait for the end of a grant is bounded, even for a long grant.
     a.begin();
     b.begin();
     assert!(matches!(a.wait(), Turn::Now { .. }));
     for _ in 0..17 * 1024 {
-        until("room to send", || guest.send(&frame(lab.mac(0), Station::mac(1), 60)).unwrap());
+        until("room to send", || guest.send(&frame(lab.mac(0), EndpointCard::mac(1), 60)).unwrap());
     }
     until("frames that are dropped", || stats(&lab, 1).cluster.dropped_frames > 0);
     a.end(false);

@@ -12,7 +12,7 @@ use niclab_device::frontend::matching::ListPort;
 use niclab_device::frontend::{ClusterGuest, FrontendError};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
-use niclab_port::matching::{Append, Command, Event, Get, Handle, Kind, Outcome, Part, Put, Target};
+use niclab_port::matching::{Append, Command, Event, EventKind, Get, Handle, Outcome, Part, Put, Target};
 use niclab_port::{Address, BadValue};
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::{Faults, NicModel};
@@ -101,7 +101,7 @@ impl Side {
         event.unwrap()
     }
 
-    pub fn expect(&mut self, kind: Kind, outcome: Outcome) -> Event {
+    pub fn expect(&mut self, kind: EventKind, outcome: Outcome) -> Event {
         let event = self.event();
         assert_eq!((event.kind, event.outcome), (kind, outcome), "{event:?}");
         event
@@ -123,11 +123,11 @@ pub fn exchange(from: &mut Side, to: &mut Side, seed: u8, bytes: u64) {
     to.launch(&to.entry());
     to.settle();
     from.launch(&from.put_to(to, bytes).ack());
-    let put = to.expect(Kind::Put, Outcome::Done);
+    let put = to.expect(EventKind::Put, Outcome::Done);
     assert_eq!((put.requested_bytes, put.moved_bytes), (bytes, bytes));
-    to.expect(Kind::Unlinked, Outcome::Done);
+    to.expect(EventKind::Unlinked, Outcome::Done);
     assert!(to.holds(seed, 0, bytes as usize), "{bytes}");
-    assert_eq!(from.expect(Kind::Acknowledged, Outcome::Done).moved_bytes, bytes);
+    assert_eq!(from.expect(EventKind::Acknowledged, Outcome::Done).moved_bytes, bytes);
 }
 
 pub fn set_faults(lab: &Lab, node: usize, faults: Faults) {
@@ -162,14 +162,14 @@ fn get_reads_the_memory_of_an_entry() {
         b.launch(&Append::get(0, b.part(BYTES)));
         b.settle();
         a.launch(&Get::new(b.portal(), a.part(bytes)).user(5));
-        let reply = a.expect(Kind::Reply, Outcome::Done);
+        let reply = a.expect(EventKind::Reply, Outcome::Done);
         assert_eq!((reply.user, reply.moved_bytes), (5, bytes));
         assert!(a.holds(seed, 0, bytes as usize), "{bytes}");
-        b.expect(Kind::Get, Outcome::Done);
-        b.expect(Kind::Unlinked, Outcome::Done);
+        b.expect(EventKind::Get, Outcome::Done);
+        b.expect(EventKind::Unlinked, Outcome::Done);
     }
     a.launch(&Get::new(b.portal(), a.part(8)));
-    a.expect(Kind::Reply, Outcome::NoMatch);
+    a.expect(EventKind::Reply, Outcome::NoMatch);
 }
 
 #[test]
@@ -181,17 +181,17 @@ fn unexpected_message_waits_for_its_receive() {
     for tag in [1, 2] {
         a.fill(tag, 5_000);
         a.launch(&a.put_to(&b, 5_000).match_bits(tag.into()));
-        b.expect(Kind::Unexpected, Outcome::Done);
+        b.expect(EventKind::Unexpected, Outcome::Done);
     }
-    b.expect(Kind::Unlinked, Outcome::Done);
+    b.expect(EventKind::Unlinked, Outcome::Done);
     for tag in [2, 1] {
         b.launch(&b.entry().match_bits(tag.into(), 0).user(40 + u64::from(tag)));
         let event = b.event();
-        assert!(matches!(event.kind, Kind::Claimed { .. }), "{event:?}");
+        assert!(matches!(event.kind, EventKind::Claimed { .. }), "{event:?}");
         let found = (event.outcome, event.user, event.match_bits);
         assert_eq!(found, (Outcome::Done, 40 + u64::from(tag), tag.into()));
         assert!(b.holds(tag, event.offset, 5_000));
-        b.expect(Kind::Unlinked, Outcome::Done);
+        b.expect(EventKind::Unlinked, Outcome::Done);
     }
 }
 
@@ -215,7 +215,7 @@ fn memory_in_many_extents_is_one_region() {
     b.launch(&Append::put(0, Part { region, offset: 0, bytes }));
     b.settle();
     a.launch(&a.put_to(&b, bytes));
-    b.expect(Kind::Put, Outcome::Done);
+    b.expect(EventKind::Put, Outcome::Done);
     let memory = b.port.port().guest().memory();
     let mut found = vec![0; bytes as usize];
     let mut rest = &mut found[..];
@@ -253,7 +253,7 @@ fn long_message_shares_the_daemon_with_other_messages() {
         turns += 1;
     }
     assert!((2..100).contains(&turns), "{turns}");
-    b.expect(Kind::Put, Outcome::Done);
+    b.expect(EventKind::Put, Outcome::Done);
     assert!(!deadlines::is_waiting(&shell.lock_all()));
 }
 
@@ -340,19 +340,19 @@ fn closed_regions_are_not_accessed() {
     hostile.port.deregister(hostile.region).unwrap();
     assert_eq!(status(hostile.port.deregister(hostile.region)), STATUS_NOT_FOUND);
     hostile.launch(&before);
-    hostile.expect(Kind::Refused, Outcome::BadRegion);
+    hostile.expect(EventKind::Refused, Outcome::BadRegion);
     hostile.launch(&hostile.entry());
-    hostile.expect(Kind::Refused, Outcome::BadRegion);
+    hostile.expect(EventKind::Refused, Outcome::BadRegion);
     // The entry was unlinked with its memory.
     hostile.fill(0x55, 64);
     partner.launch(&partner.put_to(hostile, 64).ack());
-    partner.expect(Kind::Acknowledged, Outcome::NoMatch);
+    partner.expect(EventKind::Acknowledged, Outcome::NoMatch);
     assert!(hostile.holds(0x55, 0, 64));
     // The old name stays invalid, even when its number is in use again.
     let again = hostile.port.register(hostile.address, BYTES).unwrap();
     assert_ne!(again, hostile.region);
     hostile.launch(&before);
-    hostile.expect(Kind::Refused, Outcome::BadRegion);
+    hostile.expect(EventKind::Refused, Outcome::BadRegion);
     scene.assert_others_go_on();
 }
 
@@ -377,7 +377,7 @@ fn closing_a_region_ends_its_transfers() {
     b.settle();
     a.launch(&a.put_to(&b, 500).match_bits(8));
     until("the second put", || {
-        b.port.try_event().is_some_and(|event| (event.kind, event.match_bits) == (Kind::Put, 8))
+        b.port.try_event().is_some_and(|event| (event.kind, event.match_bits) == (EventKind::Put, 8))
     });
     assert!(b.holds(3, 0, 500));
 }
@@ -389,17 +389,17 @@ fn ranges_beyond_a_region_are_refused() {
     let (portal, part) = (partner.portal(), hostile.part(8));
     for (offset, bytes) in [(BYTES, 1), (0, BYTES + 1), (u64::MAX, 8), (BYTES - 7, 8)] {
         hostile.launch(&Put::new(portal, Part { offset, bytes, ..part }));
-        hostile.expect(Kind::Refused, Outcome::BadRange);
+        hostile.expect(EventKind::Refused, Outcome::BadRange);
         hostile.launch(&Append::put(0, Part { offset, bytes, ..part }));
-        hostile.expect(Kind::Refused, Outcome::BadRange);
+        hostile.expect(EventKind::Refused, Outcome::BadRange);
     }
     let nowhere = Target { port: Address { node: 4, ..portal.port }, ..portal };
     hostile.launch(&Put::new(nowhere, part));
-    hostile.expect(Kind::Refused, Outcome::NoTarget);
+    hostile.expect(EventKind::Refused, Outcome::NoTarget);
     hostile.launch(&Put::new(portal, Part { bytes: u64::MAX, ..part }));
-    hostile.expect(Kind::Refused, Outcome::BadValue);
+    hostile.expect(EventKind::Refused, Outcome::BadValue);
     hostile.launch(&Put::new(portal, Part { region: partner.region ^ 0xffff_0000, ..part }));
-    hostile.expect(Kind::Refused, Outcome::BadRegion);
+    hostile.expect(EventKind::Refused, Outcome::BadRegion);
     assert_eq!(stats(&scene.lab, 0).nic_counts["commands_refused"], 11);
     scene.assert_others_go_on();
 }
@@ -447,7 +447,7 @@ fn vanished_guest_leaves_no_posted_receives() {
     assert_eq!(hostile.number(), number);
     // Timing decides whether the new port is already open when the put is retransmitted.
     let event = partner.event();
-    assert_eq!((event.kind, event.moved_bytes), (Kind::Acknowledged, 0));
+    assert_eq!((event.kind, event.moved_bytes), (EventKind::Acknowledged, 0));
     assert!([Outcome::NoTarget, Outcome::NoMatch].contains(&event.outcome), "{event:?}");
     exchange(&mut partner, &mut hostile, 5, 3_000);
     scene.partner = partner;

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const NODES: usize = 4;
 
 /// Both ends of a route between two nodes.
-struct Way {
+struct NodePair {
     nodes: [usize; 2],
     ends: [GuestPort; 2],
     /// Number of messages posted at each end, and received there.
@@ -29,7 +29,7 @@ struct Way {
     received: [u64; 2],
 }
 
-impl Way {
+impl NodePair {
     fn new(guests: &[Arc<ClusterGuest>], nodes: [usize; 2]) -> Self {
         let ends = connect_ports(nodes.map(|node| &guests[node]), 64).unwrap();
         Self { nodes, ends, launched: [0; 2], received: [0; 2] }
@@ -174,12 +174,12 @@ proptest! {
 /// Each node's thread posts at both of its ends and polls its node, until all messages have arrived.
 fn run_ring(lab: &Lab, guests: &[Arc<ClusterGuest>], count: u64, also: impl Fn() + Sync) {
     let shell = lab.daemon().shell();
-    let ways: Vec<_> = (0..NODES)
-        .map(|node| parking_lot::Mutex::new(Way::new(guests, [node, (node + 1) % NODES])))
+    let pairs: Vec<_> = (0..NODES)
+        .map(|node| parking_lot::Mutex::new(NodePair::new(guests, [node, (node + 1) % NODES])))
         .collect();
     let is_over = AtomicBool::new(false);
     let finished = AtomicU64::new(0);
-    let is_done = |way: &Way| way.received == [count; 2];
+    let is_done = |pair: &NodePair| pair.received == [count; 2];
     std::thread::scope(|scope| {
         let _stop = Stop(&is_over);
         scope.spawn(|| {
@@ -190,20 +190,20 @@ fn run_ring(lab: &Lab, guests: &[Arc<ClusterGuest>], count: u64, also: impl Fn()
         });
         let threads: Vec<_> = (0..NODES)
             .map(|node| {
-                let (ways, finished) = (&ways, &finished);
+                let (pairs, finished) = (&pairs, &finished);
                 scope.spawn(move || {
                     let begin = Instant::now();
                     let mine = [(node, 0), ((node + NODES - 1) % NODES, 1)];
                     let mut was_done = false;
                     while finished.load(Ordering::Relaxed) < NODES as u64 {
-                        for (way, end) in mine {
-                            let mut way = ways[way].lock();
-                            while way.launched[end] < count && way.launch(end) {}
-                            way.receive(end);
+                        for (pair, end) in mine {
+                            let mut pair = pairs[pair].lock();
+                            while pair.launched[end] < count && pair.launch(end) {}
+                            pair.receive(end);
                         }
                         wait::poll_once(shell, node);
                         if !was_done
-                            && mine.iter().all(|(way, end)| ways[*way].lock().received[*end] == count)
+                            && mine.iter().all(|(pair, end)| pairs[*pair].lock().received[*end] == count)
                         {
                             was_done = true;
                             finished.fetch_add(1, Ordering::Relaxed);
@@ -216,7 +216,7 @@ fn run_ring(lab: &Lab, guests: &[Arc<ClusterGuest>], count: u64, also: impl Fn()
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
-    assert!(ways.iter().all(|way| is_done(&way.lock())));
+    assert!(pairs.iter().all(|pair| is_done(&pair.lock())));
 }
 
 #[test]
@@ -258,20 +258,20 @@ fn disjoint_pairs_do_not_lock_other_nodes() {
     for model in models() {
         let (lab, guests) = polled(model);
         let shell = lab.daemon().shell();
-        let ways = [[0, 1], [3, 2]].map(|nodes| Way::new(&guests, nodes));
+        let pairs = [[0, 1], [3, 2]].map(|nodes| NodePair::new(&guests, nodes));
         (0..NODES).for_each(|node| {
             wait::poll_once(shell, node);
         });
         let (before, in_parts) = (shell.lock_all().common.lock_counts, shell.cluster().activity_of_domains());
         std::thread::scope(|scope| {
-            for mut way in ways {
+            for mut pair in pairs {
                 scope.spawn(move || {
                     let begin = Instant::now();
-                    while way.received[1] < COUNT {
-                        while way.launched[0] < COUNT && way.launch(0) {}
-                        wait::poll_once(shell, way.nodes[0]);
-                        way.receive(1);
-                        wait::poll_once(shell, way.nodes[1]);
+                    while pair.received[1] < COUNT {
+                        while pair.launched[0] < COUNT && pair.launch(0) {}
+                        wait::poll_once(shell, pair.nodes[0]);
+                        pair.receive(1);
+                        wait::poll_once(shell, pair.nodes[1]);
                         assert!(begin.elapsed() < TIMEOUT);
                     }
                 });
@@ -305,19 +305,19 @@ fn frame_to_a_locked_node_is_deferred_and_arrives() {
     for model in models() {
         let (lab, guests) = polled(model);
         let shell = lab.daemon().shell();
-        let mut way = Way::new(&guests, [1, 0]);
+        let mut pair = NodePair::new(&guests, [1, 0]);
         (0..NODES).for_each(|node| {
             wait::poll_once(shell, node);
         });
-        assert!(way.launch(0));
+        assert!(pair.launch(0));
         let other = shell.cluster().lock_one(0);
         std::thread::scope(|scope| {
             scope.spawn(|| wait::poll_once(shell, 1));
             until("a deferred frame", || !shell.cluster().lock_one(1)[1].unsent.is_empty());
             drop(other);
         });
-        way.receive(1);
-        assert_eq!(way.received, [0, 1], "{}", model.name);
+        pair.receive(1);
+        assert_eq!(pair.received, [0, 1], "{}", model.name);
     }
 }
 

@@ -14,9 +14,9 @@ pub fn ask(lab: &Lab, request: &Request) -> DaemonStats {
     }
 }
 
-fn entry<'a>(ledger: &'a [LedgerEntry], crossing: &str) -> &'a LedgerEntry {
-    let entry = ledger.iter().find(|entry| entry.crossing == crossing);
-    entry.unwrap_or_else(|| panic!("no {crossing} in {ledger:?}"))
+fn entry<'a>(ledger: &'a [LedgerEntry], transaction: &str) -> &'a LedgerEntry {
+    let entry = ledger.iter().find(|entry| entry.transaction == transaction);
+    entry.unwrap_or_else(|| panic!("no {transaction} in {ledger:?}"))
 }
 
 #[test]

@@ -6,15 +6,15 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use crate::common::station::{PERIPHERAL, Station, send};
+use crate::common::endpoint_card::{EndpointCard, PERIPHERAL, send};
 use crate::common::{TIMEOUT, frame, lab, lab_with, pair, stats, stream, until};
 use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::frontend::ClusterGuest;
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
-use niclab_model::models::ultra::wire::{Header, Kind, Packet};
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::models::ultra::wire::{Header, Packet, PacketKind};
+use niclab_model::platform::ledger::Transaction;
 use niclab_observe::recording::{Recorded, Tail};
 use niclab_spec::monitor::{Answer, DaemonStats, Request};
 use niclab_spec::report::LedgerEntry;
@@ -73,7 +73,7 @@ fn all_stats(lab: &Lab) -> DaemonStats {
 }
 
 fn is_watched(lab: &Lab) -> bool {
-    lab.daemon().shell().lock_all().common.network.taps.is_any()
+    lab.daemon().shell().lock_all().common.network.observers.is_any()
 }
 
 /// Waits until all stores of these guests are processed: a request is answered after earlier stores.
@@ -88,7 +88,7 @@ fn until_ethernet_is_quiet(lab: &Lab) {
     until("all doorbells", || {
         let locked = lab.daemon().shell().lock_all();
         let states = locked.common.ethernet.states.iter().enumerate();
-        let priced = states.map(|(node, state)| (node, state.nic.ledger().line(Crossing::Doorbell).count));
+        let priced = states.map(|(node, state)| (node, state.nic.ledger().line(Transaction::Doorbell).count));
         priced.into_iter().all(|(node, priced)| priced == locked.common.ethernet.doorbells(node))
     });
 }
@@ -125,7 +125,7 @@ fn expected_sums(stats: &DaemonStats) -> Sums {
     let ledgers = nodes.chain([("network".to_owned(), &*stats.fabric.ledger)]);
     let entries = |(name, ledger): (String, &[LedgerEntry])| {
         let sum = |e: &LedgerEntry| [e.count, e.bytes, e.model_price_ps, e.model_waited_ps];
-        ledger.iter().map(|e| ((name.clone(), e.crossing.clone()), sum(e))).collect::<Vec<_>>()
+        ledger.iter().map(|e| ((name.clone(), e.transaction.clone()), sum(e))).collect::<Vec<_>>()
     };
     ledgers.flat_map(entries).filter(|(_, sum)| sum[0] > 0).collect()
 }
@@ -245,7 +245,7 @@ fn capture_has_complete_frames_of_its_links_in_both_directions() {
     let mut numbers = 0..;
     for (_, bytes) in of_two(frames(&one), 0) {
         let packet = Packet::new_checked(&bytes).unwrap();
-        if let Kind::Data { .. } = Header::parse(&packet).unwrap().kind {
+        if let PacketKind::Data { .. } = Header::parse(&packet).unwrap().kind {
             let number = numbers.next().unwrap();
             assert!(packet.words().any(|word| word == number), "message {number} has the sent payload");
         }
@@ -401,14 +401,14 @@ fn invalid_observations_are_refused_by_name() {
 #[test]
 fn peer_devices_have_separate_tracks() {
     let lab = lab(2);
-    let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
+    let wires = [EndpointCard::put(&lab, 0), EndpointCard::put(&lab, 1)];
     // Earlier frames are not part of the timeline.
-    let sent = frame(Station::mac(0), Station::mac(1), 60);
+    let sent = frame(EndpointCard::mac(0), EndpointCard::mac(1), 60);
     send(&lab, &wires[0], &sent);
     let before = all_stats(&lab);
     let watching = Watching::begin(&lab, WatchSubject::Trace, &[], None);
     send(&lab, &wires[0], &sent);
-    send(&lab, &wires[0], &frame(Station::mac(0), Station::mac(0), 60));
+    send(&lab, &wires[0], &frame(EndpointCard::mac(0), EndpointCard::mac(0), 60));
     let stats = all_stats(&lab).since(&before);
     let timeline: Value = serde_json::from_slice(&watching.end().0).unwrap();
     let sums = sums_of(&timeline);

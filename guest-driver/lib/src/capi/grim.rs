@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::region::niclab_region;
 use super::{Failure, call, deadline, exclusive, give, niclab_device, place, policy_of, shared, take_back};
-use crate::grim::{FIRST_HANDLER, Message, Node, Options, Place, SendQueue, Short};
+use crate::grim::{ExposedPart, FIRST_HANDLER, Message, Node, Options, SendQueue, Short};
 use crate::{Address, Deadline};
 
 /// Any free ports.
@@ -267,8 +267,8 @@ pub unsafe extern "C" fn grim_send_memory(
     call(|| {
         // SAFETY: the caller guarantees that both are null or valid.
         let (own, memory) = unsafe { (exclusive(handle)?, slice(memory, bytes)?) };
-        let place = Place { target: Address { node, port }, region, offset };
-        Ok(own.0.send_memory(channel as usize, &place, memory, limit(timeout_us))?)
+        let exposed = ExposedPart { target: Address { node, port }, region, offset };
+        Ok(own.0.send_memory(channel as usize, &exposed, memory, limit(timeout_us))?)
     })
 }
 

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::Error;
 use crate::inic::{
-    Barrier, Command, Element, Event, Kind, Multicast, Operator, Outcome, Port, Receive, Reduce, Rules, Send,
+    Barrier, Command, Element, Event, EventKind, Multicast, Operator, Outcome, Port, Receive, Reduce, Rules,
+    Send,
 };
 
 /// Event: the card has read a message completely; its memory may be reused.
@@ -418,11 +419,11 @@ fn launch(port: &mut niclab_inic_port, command: &impl Command, timeout_us: i64) 
 
 fn c_event(event: &Event) -> niclab_inic_event {
     let kind = match event.kind {
-        Kind::Sent => NICLAB_INIC_SENT,
-        Kind::Received => NICLAB_INIC_RECEIVED,
-        Kind::Refused => NICLAB_INIC_REFUSED,
-        Kind::Failed => NICLAB_INIC_FAILED,
-        Kind::Done => NICLAB_INIC_DONE,
+        EventKind::Sent => NICLAB_INIC_SENT,
+        EventKind::Received => NICLAB_INIC_RECEIVED,
+        EventKind::Refused => NICLAB_INIC_REFUSED,
+        EventKind::Failed => NICLAB_INIC_FAILED,
+        EventKind::Done => NICLAB_INIC_DONE,
     };
     let &Event { user, bytes, moved_bytes, message, node, outcome, .. } = event;
     niclab_inic_event { user, bytes, moved_bytes, message, node, kind, result: outcome.number() }

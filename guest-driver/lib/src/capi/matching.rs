@@ -10,7 +10,7 @@ use super::{
 };
 use crate::Address;
 use crate::matching::{
-    Append, Command, Event, Get, Handle, Kind, Outcome, Port, Put, Region, Target, Unlink,
+    Append, Command, Event, EventKind, Get, Handle, Outcome, Port, Put, Region, Target, Unlink,
 };
 
 /// Source of a match entry: any node.
@@ -547,15 +547,17 @@ fn append_of<'a>(entry: &niclab_match_entry, region: &'a Region) -> Result<Appen
 
 fn c_event(event: &Event) -> niclab_match_event {
     let (kind, overflow_handle, overflow_user) = match event.kind {
-        Kind::Put => (NICLAB_MATCH_PUT, 0, 0),
-        Kind::Unexpected => (NICLAB_MATCH_UNEXPECTED, 0, 0),
-        Kind::Claimed { overflow, overflow_user } => (NICLAB_MATCH_CLAIMED, overflow.number(), overflow_user),
-        Kind::Get => (NICLAB_MATCH_GET, 0, 0),
-        Kind::Sent => (NICLAB_MATCH_SENT, 0, 0),
-        Kind::Acknowledged => (NICLAB_MATCH_ACKNOWLEDGED, 0, 0),
-        Kind::Reply => (NICLAB_MATCH_REPLY, 0, 0),
-        Kind::Unlinked => (NICLAB_MATCH_UNLINKED, 0, 0),
-        Kind::Refused => (NICLAB_MATCH_REFUSED, 0, 0),
+        EventKind::Put => (NICLAB_MATCH_PUT, 0, 0),
+        EventKind::Unexpected => (NICLAB_MATCH_UNEXPECTED, 0, 0),
+        EventKind::Claimed { overflow, overflow_user } => {
+            (NICLAB_MATCH_CLAIMED, overflow.number(), overflow_user)
+        }
+        EventKind::Get => (NICLAB_MATCH_GET, 0, 0),
+        EventKind::Sent => (NICLAB_MATCH_SENT, 0, 0),
+        EventKind::Acknowledged => (NICLAB_MATCH_ACKNOWLEDGED, 0, 0),
+        EventKind::Reply => (NICLAB_MATCH_REPLY, 0, 0),
+        EventKind::Unlinked => (NICLAB_MATCH_UNLINKED, 0, 0),
+        EventKind::Refused => (NICLAB_MATCH_REFUSED, 0, 0),
     };
     niclab_match_event {
         user: event.user,

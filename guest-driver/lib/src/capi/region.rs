@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{Failure, give, take_back};
-use crate::Memory;
+use crate::SharedMemory;
 use crate::commanded::{Event, Port};
 use crate::region::Region;
 
@@ -85,8 +85,8 @@ pub(super) unsafe fn register<E: Event>(
         return Err(Failure::value(what));
     };
     // SAFETY: `first` is aligned. The caller guarantees that the memory is valid until the region is released, and the
-    // release drops this `Memory`.
-    let memory = unsafe { Memory::from_raw(first, words, Arc::new(())) };
+    // release drops this `SharedMemory`.
+    let memory = unsafe { SharedMemory::from_raw(first, words, Arc::new(())) };
     let registered = port.register(memory)?;
     // SAFETY: the caller guarantees that `region` is null or valid for a store.
     unsafe { give(region, niclab_region(registered)) }

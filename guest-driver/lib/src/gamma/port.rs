@@ -17,7 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::requests;
 use crate::backing::request_error;
-use crate::{Address, Device, Error, Memory, WaitPolicy};
+use crate::{Address, Device, Error, SharedMemory, WaitPolicy};
 
 /// Polls between two clock reads.
 const LOOKS_PER_CLOCK: u32 = 64;
@@ -68,7 +68,7 @@ impl PortOptions {
 pub struct Message<'a> {
     source: Address,
     number: u64,
-    memory: &'a Memory,
+    memory: &'a SharedMemory,
     begin: usize,
     bytes: usize,
 }
@@ -105,7 +105,7 @@ pub struct Port {
     address: Address,
     /// Closed before the memory is freed, which it has pinned.
     file: File,
-    memory: Memory,
+    memory: SharedMemory,
     buffer_bytes: usize,
     buffers: u32,
     policy: WaitPolicy,
@@ -113,7 +113,7 @@ pub struct Port {
     /// The buffer of the last message, returned to the driver at the next poll.
     done: u32,
     /// Memory of messages that may not have left.
-    in_flight: Vec<Memory>,
+    in_flight: Vec<SharedMemory>,
 }
 
 impl Port {
@@ -127,7 +127,7 @@ impl Port {
         device.expect(FEATURE_RINGS, "descriptor rings")?;
         let PortOptions { port, buffers, buffer_bytes, policy } = options;
         let bytes = buffers as usize * buffer_bytes as usize;
-        let memory = Memory::pages(bytes).map_err(|source| Error::NoMemory { bytes, source })?;
+        let memory = SharedMemory::pages(bytes).map_err(|source| Error::NoMemory { bytes, source })?;
         let file = device.open_file()?;
         let port = port.unwrap_or(PORT_ANY);
         let mut argument = ActiveOpen { port, buffers, buffer_bytes, ..ActiveOpen::default() };
@@ -180,7 +180,7 @@ impl Port {
     pub fn try_send(
         &mut self,
         target: Address,
-        memory: &Memory,
+        memory: &SharedMemory,
         part: Range<usize>,
         limit: Duration,
     ) -> Result<bool, Error> {

@@ -8,7 +8,7 @@ use niclab_abi::ioctl::{
 };
 use nix::errno::Errno;
 
-use crate::Memory;
+use crate::SharedMemory;
 use crate::backing::descriptor;
 
 mod raw {
@@ -24,10 +24,10 @@ mod raw {
 }
 
 /// Opens an active port with `memory` as its receive buffers. The caller keeps the memory while the file is open.
-pub(super) fn open(file: &File, argument: &mut ActiveOpen, memory: &Memory) -> Result<(), Errno> {
+pub(super) fn open(file: &File, argument: &mut ActiveOpen, memory: &SharedMemory) -> Result<(), Errno> {
     argument.address = memory.address();
     // SAFETY: the request reads and writes `argument`, which lives during the call. The driver stores into the memory
-    // that it names; `Memory` allows that, because its words are atomics.
+    // that it names; `SharedMemory` allows that, because its words are atomics.
     unsafe { raw::open(descriptor(file), &raw mut *argument) }.map(drop)
 }
 

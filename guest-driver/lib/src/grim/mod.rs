@@ -34,11 +34,11 @@ mod send_queue;
 mod sender;
 
 pub use niclab_port::grim::names::{Conflict, MAX_NAME_BYTES, MAX_NAMES, NameProblem};
-pub use niclab_port::grim::{Bulk, FIRST_HANDLER, MAX_BULK_BYTES, Memory, Outgoing, Short};
+pub use niclab_port::grim::{Bulk, FIRST_HANDLER, MAX_BULK_BYTES, Outgoing, RegionWrite, Short};
 pub use node::{Node, Options};
 pub use port::{Port, Terms};
 pub use receiver::{Message, Payload, Receiver};
-pub use send_queue::{Place, SendQueue};
+pub use send_queue::{ExposedPart, SendQueue};
 pub use sender::Sender;
 
 pub use crate::port::{Parts, PortOptions, Refusal, Status};

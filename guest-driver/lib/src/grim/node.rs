@@ -7,7 +7,7 @@ use niclab_port::grim::names::Entry;
 use niclab_port::grim::{Outgoing, Short};
 
 use super::handlers::{Handler, Handlers};
-use super::send_queue::{Place, SendQueue, bulk, memory};
+use super::send_queue::{ExposedPart, SendQueue, bulk, memory};
 use super::{Message, Port, Receiver, Refusal, Sender, Terms};
 use crate::port::{Parts, PortOptions};
 use crate::wait::{Next, Quiet, Wait};
@@ -285,14 +285,14 @@ impl Node {
     pub fn send_memory(
         &mut self,
         channel: usize,
-        place: &Place,
+        exposed: &ExposedPart,
         bytes: &[u8],
         deadline: impl Into<Deadline>,
     ) -> Result<(), Error> {
         let deadline = deadline.into();
         let piece = self.send_queue.sender(channel)?.piece_bytes();
         for (number, part) in bytes.chunks(piece).enumerate() {
-            self.send(channel, memory(place, number * piece, part), part, deadline)?;
+            self.send(channel, memory(exposed, number * piece, part), part, deadline)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use niclab_abi::grim::ChannelExpose;
 use super::{Receiver, Sender};
 use crate::port::{self, Parts, PortOptions};
 use crate::region::Region;
-use crate::{Address, Device, DeviceInfo, Error, Memory, WaitPolicy};
+use crate::{Address, Device, DeviceInfo, Error, SharedMemory, WaitPolicy};
 
 /// Options of a channel, other than those of its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl Sender {
     /// # Errors
     ///
     /// As [`Sender::allocate`].
-    pub fn register(&self, memory: Memory) -> Result<Region, Error> {
+    pub fn register(&self, memory: SharedMemory) -> Result<Region, Error> {
         Region::register(self.link(), memory)
     }
 

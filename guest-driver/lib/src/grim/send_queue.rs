@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use niclab_port::grim::{Bulk, Memory, Outgoing, Short};
+use niclab_port::grim::{Bulk, Outgoing, RegionWrite, Short};
 
 use super::Sender;
 use crate::{Address, Error};
@@ -12,7 +12,7 @@ const MAX_TROUBLES: usize = 64;
 
 /// Part of memory that a program has exposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ExposedPart {
     /// The channel that it was exposed for.
     pub target: Address,
     /// The region's name, which [`Sender::expose`] returned there.
@@ -64,10 +64,10 @@ impl SendQueue {
     /// # Errors
     ///
     /// As [`SendQueue::send_short`]; [`Error::SendQueueFull`], after which part of the bytes may have been sent.
-    pub fn send_memory(&mut self, channel: usize, place: &Place, bytes: &[u8]) -> Result<(), Error> {
+    pub fn send_memory(&mut self, channel: usize, exposed: &ExposedPart, bytes: &[u8]) -> Result<(), Error> {
         let piece = self.sender(channel)?.piece_bytes();
         for (number, part) in bytes.chunks(piece).enumerate() {
-            self.post(channel, memory(place, number * piece, part), part)?;
+            self.post(channel, memory(exposed, number * piece, part), part)?;
         }
         Ok(())
     }
@@ -202,9 +202,9 @@ pub(super) fn bulk(short: Short, payload: &[u8]) -> Outgoing {
     }
 }
 
-/// A memory message with `part`, for the address `behind` bytes after `place`.
-pub(super) fn memory(place: &Place, behind: usize, part: &[u8]) -> Outgoing {
-    let &Place { target, region, offset } = place;
+/// A memory message with `part`, for the address `behind` bytes after `exposed`.
+pub(super) fn memory(exposed: &ExposedPart, behind: usize, part: &[u8]) -> Outgoing {
+    let &ExposedPart { target, region, offset } = exposed;
     let place = offset.saturating_add(behind as u64);
-    Outgoing::Memory(Memory { target, region, place, bytes: part.len() as u64 })
+    Outgoing::Memory(RegionWrite { target, region, place, bytes: part.len() as u64 })
 }

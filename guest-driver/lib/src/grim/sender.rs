@@ -7,7 +7,7 @@ use niclab_port::grim::{Outgoing, PayloadRoom, Pushing, Segments, Short};
 
 use crate::memory::copy;
 use crate::port::{Link, Requester, Status};
-use crate::{Address, Deadline, Error, Memory, WaitPolicy};
+use crate::{Address, Deadline, Error, SharedMemory, WaitPolicy};
 
 /// The payload region of an outbound queue has room for this many pieces of a memory transfer.
 const PIECES: u64 = 4;
@@ -17,7 +17,7 @@ const PIECES: u64 = 4;
 pub struct Sender {
     requester: Requester,
     /// The payload region of the outbound queue.
-    region: Memory,
+    region: SharedMemory,
     /// Allocates payload in the region.
     room: PayloadRoom,
     /// How payload is divided into segments.
@@ -33,7 +33,12 @@ pub struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(requester: Requester, region: Memory, room_bytes: u64, first_segment: u64) -> Self {
+    pub(super) fn new(
+        requester: Requester,
+        region: SharedMemory,
+        room_bytes: u64,
+        first_segment: u64,
+    ) -> Self {
         let room_bytes = room_bytes.min(region.bytes() as u64);
         Self {
             requester,

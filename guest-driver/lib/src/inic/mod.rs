@@ -33,7 +33,7 @@ use niclab_port::inic::{self as heart, PostRecord};
 use niclab_port::{Queue, Records};
 
 pub use niclab_port::inic::{
-    Barrier, Element, Event, Kind, MAX_COLLECTIVE_BYTES, Operator, Outcome, UNIT_BYTES,
+    Barrier, Element, Event, EventKind, MAX_COLLECTIVE_BYTES, Operator, Outcome, UNIT_BYTES,
 };
 
 pub use crate::commanded::Command;

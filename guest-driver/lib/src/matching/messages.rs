@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use niclab_port::command::Memory as _;
-use niclab_port::matching::messages::{Ended, Messages, Place, Terms};
+use niclab_port::matching::messages::{BufferPart, Ended, Messages, Terms};
 pub use niclab_port::matching::messages::{Message, Request};
 
 use super::{Event, Outcome, Port, Region};
@@ -63,7 +63,7 @@ impl Endpoint {
             range: too_few.to_string(),
         })?;
         let overflow = port.allocate(usize::try_from(terms.overflow_bytes()).unwrap_or(usize::MAX))?;
-        let overflow = Place { part: overflow.all().part(&port.link)?, buffer: overflow };
+        let overflow = BufferPart { part: overflow.all().part(&port.link)?, buffer: overflow };
         let messages = Messages::new(port.address(), terms, overflow);
         let mut endpoint = Self { port, messages, inbox: VecDeque::new(), greet_at: None };
         endpoint.flush()?;
@@ -107,9 +107,9 @@ impl Endpoint {
         region: &Region,
         range: Range<usize>,
     ) -> Result<Request, Error> {
-        let place = self.place(region, range)?;
+        let buffer = self.buffer_part(region, range)?;
         self.check_peer(node)?;
-        let request = self.messages.send(node, tag, place);
+        let request = self.messages.send(node, tag, buffer);
         self.flush()?;
         Ok(request)
     }
@@ -128,8 +128,8 @@ impl Endpoint {
         range: Range<usize>,
     ) -> Result<Request, Error> {
         node.map_or(Ok(()), |node| self.check_peer(node))?;
-        let place = self.place(region, range)?;
-        let request = self.messages.receive(node, tag, place);
+        let buffer = self.buffer_part(region, range)?;
+        let request = self.messages.receive(node, tag, buffer);
         self.flush()?;
         Ok(request)
     }
@@ -269,8 +269,8 @@ impl Endpoint {
         }
     }
 
-    fn place(&self, region: &Region, range: Range<usize>) -> Result<Place<Region>, Error> {
-        Ok(Place { buffer: region.clone(), part: region.span(range)?.part(&self.port.link)? })
+    fn buffer_part(&self, region: &Region, range: Range<usize>) -> Result<BufferPart<Region>, Error> {
+        Ok(BufferPart { buffer: region.clone(), part: region.span(range)?.part(&self.port.link)? })
     }
 
     fn check_peer(&self, node: u32) -> Result<(), Error> {

@@ -37,7 +37,7 @@ use niclab_port::matching::{self as heart, EventRecord, check_counter};
 use niclab_port::{Queue, Records};
 
 pub use niclab_port::matching::{
-    ArmCounter, COUNTERS, Count, Event, Handle, Kind, Outcome, PORTALS, Target, Unlink,
+    ArmCounter, COUNTERS, Count, Event, EventKind, Handle, Outcome, PORTALS, Target, Unlink,
 };
 
 pub use crate::commanded::Command;

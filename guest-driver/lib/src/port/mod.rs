@@ -18,12 +18,12 @@ pub use parts::Parts;
 pub(crate) use queue::Queue;
 pub(crate) use requester::Requester;
 
-use crate::{Address, Backing, Error, Memory};
+use crate::{Address, Backing, Error, SharedMemory};
 
 /// State that both halves of a port share: the connection to the device.
 pub struct Link {
     pub(crate) address: Address,
-    info: Memory,
+    info: SharedMemory,
     /// Slices consumed since the port was opened; a post reports this number to the device.
     received: AtomicU64,
     /// Doorbells rung.

@@ -16,7 +16,7 @@ use nix::errno::Errno;
 
 use super::Parts;
 use crate::backing::{CharacterDevice, descriptor, request_error};
-use crate::{Address, Device, Error, Memory};
+use crate::{Address, Device, Error, SharedMemory};
 
 nix::ioctl_readwrite_bad!(
     /// Opens a port for the file.
@@ -70,7 +70,7 @@ pub(crate) fn open(device: &Device, options: PortOptions) -> Result<Parts, Error
     let file = device.open_file()?;
     let opened = open_port(&file, device.name(), &options)?;
     let map = |what: &str, offset: u64, bytes: usize, write: bool| {
-        Memory::map(&file, offset, bytes, write).map_err(|source| Error::Refused {
+        SharedMemory::map(&file, offset, bytes, write).map_err(|source| Error::Refused {
             device: device.name().into(),
             operation: format!("map the {what} of port {}", opened.port),
             source,
@@ -80,15 +80,15 @@ pub(crate) fn open(device: &Device, options: PortOptions) -> Result<Parts, Error
     let info = map("information page", MAP_INFO, PAGE_BYTES as usize, false)?;
     let windows = Windows::read(info.words()).map_err(|error| inconsistent(error.to_string()))?;
     let map_window = |what: &str, kind: u32| {
-        let place = windows.place(kind, opened.port).map_err(|error| inconsistent(error.to_string()))?;
+        let place = windows.location(kind, opened.port).map_err(|error| inconsistent(error.to_string()))?;
         let offset = MAP_WINDOWS + MAP_WINDOW_STRIDE * u64::from(place.number);
         map(what, offset, place.pages.len() * PAGE_BYTES as usize, place.is_writable)
     };
     let requester = map_window("requester page", WINDOW_REQUESTER)?;
     let completer = map_window("completer page", WINDOW_COMPLETER)?;
-    let payload = match windows.place(WINDOW_CHANNEL_PAYLOAD, opened.port) {
+    let payload = match windows.location(WINDOW_CHANNEL_PAYLOAD, opened.port) {
         Ok(_) => map_window("payload region", WINDOW_CHANNEL_PAYLOAD)?,
-        Err(_) => Memory::from_words(Arc::default()),
+        Err(_) => SharedMemory::from_words(Arc::default()),
     };
     let receive_bytes = usize::try_from(opened.receive_bytes).unwrap_or(usize::MAX) & !7;
     let receive = map("receive memory", MAP_RECEIVE, receive_bytes, false)?;
@@ -150,7 +150,7 @@ fn open_port(file: &File, device: &str, options: &PortOptions) -> Result<OpenPor
 }
 
 /// Splits receive memory into the page of the status line and the slices.
-fn receive_parts(receive: &Memory, slices: u32) -> Option<(Memory, Memory)> {
+fn receive_parts(receive: &SharedMemory, slices: u32) -> Option<(SharedMemory, SharedMemory)> {
     let first = (RECEIVE_SLICES_OFFSET / 8) as usize;
     let words = (SLICE_BYTES / 8) as usize * slices as usize;
     Some((receive.part(0..first)?, receive.part(first..first.checked_add(words)?)?))
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn receive_memory_is_the_page_of_the_status_line_then_slices() {
         let words = 512 + 8 * 11;
-        let receive = Memory::from_words((0..words).map(std::sync::atomic::AtomicU64::new).collect());
+        let receive = SharedMemory::from_words((0..words).map(std::sync::atomic::AtomicU64::new).collect());
         let (status, slices) = receive_parts(&receive, 8).expect("large enough");
         assert_eq!(status.words().len(), 512);
         assert_eq!(niclab_port::atomic::load(&slices.words()[0]), 512);

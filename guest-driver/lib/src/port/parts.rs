@@ -8,24 +8,24 @@ use niclab_abi::bar::{CompleterPage, InfoPage};
 use niclab_abi::receive::{MAX_SLICES, MIN_SLICES, SLICE_WORDS, StatusLine};
 
 use super::{Kind, Link, Queue, Requester};
-use crate::{Address, Backing, Error, Memory};
+use crate::{Address, Backing, Error, SharedMemory};
 
 /// The parts of a newly opened port, for code that opens one by other means than the character device.
 pub struct Parts {
     /// The port on the cluster network.
     pub address: Address,
     /// Page 0 of the BAR, `niclab_abi::bar::InfoPage`; only read.
-    pub info: Memory,
+    pub info: SharedMemory,
     /// The port's requester page.
-    pub requester: Memory,
+    pub requester: SharedMemory,
     /// The port's completer page, `niclab_abi::bar::CompleterPage`.
-    pub completer: Memory,
+    pub completer: SharedMemory,
     /// The page with the port's status line, `niclab_abi::receive::StatusLine`, and the model's additions; only read.
-    pub status: Memory,
+    pub status: SharedMemory,
     /// The port's slices or events, a power of two of them; only read.
-    pub slices: Memory,
+    pub slices: SharedMemory,
     /// The payload region of the port's outbound queue, `niclab_abi::channels`; empty if the model has none.
-    pub payload: Memory,
+    pub payload: SharedMemory,
     /// The backing.
     pub backing: Box<dyn Backing>,
 }
@@ -50,7 +50,7 @@ impl Parts {
     pub(crate) fn assemble<K: Kind>(self) -> Result<(Arc<Link>, Requester, Queue<K>), Error> {
         let Self { address, info, requester, completer, status, slices, payload: _, backing } = self;
         let device = backing.name().to_owned();
-        let need = |what: &str, memory: &Memory, bytes: usize| {
+        let need = |what: &str, memory: &SharedMemory, bytes: usize| {
             let have = memory.words().len() * 8;
             if have >= bytes {
                 return Ok(());

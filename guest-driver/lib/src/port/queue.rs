@@ -8,7 +8,7 @@ use niclab_port::atomic::AtomicRecords;
 
 use super::{Kind, Link};
 use crate::wait::{Next, Quiet, Wait};
-use crate::{Deadline, Error, Memory, WaitPolicy};
+use crate::{Deadline, Error, SharedMemory, WaitPolicy};
 
 /// Polls for a record between two checks for skipped records.
 const LOOKS_PER_CHECK: u32 = 4096;
@@ -17,15 +17,15 @@ const LOOKS_PER_CHECK: u32 = 4096;
 #[derive(Debug)]
 pub(crate) struct Queue<K> {
     link: Arc<Link>,
-    completer: Memory,
-    slices: Memory,
+    completer: SharedMemory,
+    slices: SharedMemory,
     records: niclab_port::Queue<K>,
     policy: WaitPolicy,
     quiet: Quiet,
 }
 
 impl<K: Kind> Queue<K> {
-    pub(super) fn new(link: Arc<Link>, completer: Memory, slices: Memory, count: u32) -> Self {
+    pub(super) fn new(link: Arc<Link>, completer: SharedMemory, slices: SharedMemory, count: u32) -> Self {
         let records = niclab_port::Queue::new(count, 0);
         let mut this =
             Self { link, completer, slices, records, policy: WaitPolicy::ADAPTIVE, quiet: Quiet::default() };

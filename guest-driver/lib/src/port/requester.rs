@@ -8,14 +8,14 @@ use niclab_port::atomic::AtomicPage;
 
 use super::{Link, Status};
 use crate::wait::{Next, Quiet, Wait};
-use crate::{Deadline, Error, Memory, WaitPolicy};
+use crate::{Deadline, Error, SharedMemory, WaitPolicy};
 
 /// The requester page of a port.
 #[derive(Debug)]
 pub(crate) struct Requester {
     link: Arc<Link>,
-    page: Memory,
-    status: Memory,
+    page: SharedMemory,
+    status: SharedMemory,
     slots: niclab_port::Requester,
     policy: WaitPolicy,
     quiet: Quiet,
@@ -26,7 +26,7 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub(super) fn new(link: Arc<Link>, page: Memory, status: Memory) -> Self {
+    pub(super) fn new(link: Arc<Link>, page: SharedMemory, status: SharedMemory) -> Self {
         Self {
             link,
             page,

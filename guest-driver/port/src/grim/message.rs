@@ -95,7 +95,7 @@ pub struct Bulk {
 
 /// Bytes for a region of another program, without a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
+pub struct RegionWrite {
     /// The endpoint whose program registered the region.
     pub target: Address,
     /// The region's name there.
@@ -114,7 +114,7 @@ pub enum Outgoing {
     /// With payload.
     Bulk(Bulk),
     /// For a region.
-    Memory(Memory),
+    Memory(RegionWrite),
 }
 
 /// A filled slot that is not posted.
@@ -161,7 +161,7 @@ impl Outgoing {
     pub const fn payload_bytes(&self) -> u64 {
         match self {
             Self::Short(_) => 0,
-            Self::Bulk(Bulk { bytes, .. }) | Self::Memory(Memory { bytes, .. }) => *bytes,
+            Self::Bulk(Bulk { bytes, .. }) | Self::Memory(RegionWrite { bytes, .. }) => *bytes,
         }
     }
 
@@ -169,7 +169,7 @@ impl Outgoing {
     pub(super) fn check(&self) -> Result<(), BadValue> {
         let (Self::Short(Short { target, .. })
         | Self::Bulk(Bulk { short: Short { target, .. }, .. })
-        | Self::Memory(Memory { target, .. })) = *self;
+        | Self::Memory(RegionWrite { target, .. })) = *self;
         node_and_endpoint(target)?;
         BadValue::check("the payload in bytes", self.payload_bytes(), super::MAX_BULK_BYTES).map(drop)
     }
@@ -179,7 +179,7 @@ impl Outgoing {
         let bytes =
             BadValue::check("the payload in bytes", self.payload_bytes(), super::MAX_BULK_BYTES)? as u32;
         let (offset, pushed) = (offset as u32, pushed as u32);
-        if let Self::Memory(Memory { target, region, place, .. }) = *self {
+        if let Self::Memory(RegionWrite { target, region, place, .. }) = *self {
             let (node, endpoint) = node_and_endpoint(target)?;
             let header = MemoryHeader { node, endpoint, region, place, offset, bytes, pushed, reserved: 0 };
             return Ok(Slot::new(&header, CHANNEL_MEMORY));

@@ -10,7 +10,7 @@ use niclab_abi::grim::{ChannelExpose, ChannelPayload};
 use crate::slices::{Flags, Message, Slice};
 use crate::{Address, Queue, Records};
 
-pub use message::{Bulk, Memory, Outgoing, Short, ShortSlot};
+pub use message::{Bulk, Outgoing, RegionWrite, Short, ShortSlot};
 pub use pushing::{Pushing, Segments};
 pub use room::PayloadRoom;
 

@@ -32,7 +32,7 @@ impl<S> Send<S> {
         self
     }
 
-    /// [`super::Kind::Sent`] reports when the memory may be reused.
+    /// [`super::EventKind::Sent`] reports when the memory may be reused.
     pub fn tell_sent(mut self) -> Self {
         self.flags |= POST_TELL_SENT;
         self
@@ -52,7 +52,7 @@ impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Send<S> {
     }
 }
 
-/// Posts memory for one message from any node: [`super::Kind::Received`] reports when it is stored.
+/// Posts memory for one message from any node: [`super::EventKind::Received`] reports when it is stored.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug)]
 pub struct Receive<S> {
@@ -93,7 +93,7 @@ impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Receive<S>
     }
 }
 
-/// Waits for all members of a group: [`super::Kind::Done`] reports that all have reached the barrier.
+/// Waits for all members of a group: [`super::EventKind::Done`] reports that all have reached the barrier.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug)]
 pub struct Barrier {
@@ -131,7 +131,7 @@ impl<P: ?Sized, E: From<BadValue>> Command<P, E> for Barrier {
     }
 }
 
-/// Sends a message to all other members of a group, which receive it like any other message. [`super::Kind::Done`]
+/// Sends a message to all other members of a group, which receive it like any other message. [`super::EventKind::Done`]
 /// reports that it is stored at all of them.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug)]
@@ -202,7 +202,7 @@ pub enum Element {
     Double = POST_DOUBLE,
 }
 
-/// Combines the values of all members of a group, one by one. [`super::Kind::Done`] reports that the result has
+/// Combines the values of all members of a group, one by one. [`super::EventKind::Done`] reports that the result has
 /// replaced them.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug)]

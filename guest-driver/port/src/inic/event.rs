@@ -11,7 +11,7 @@ use crate::Record;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EventKind {
     /// The card has read a message completely; its memory may be reused.
     Sent,
     /// A message was stored in posted memory.
@@ -132,7 +132,7 @@ impl core::fmt::Display for Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// What happened.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// How it ended.
     pub outcome: Outcome,
     /// User value of the command.
@@ -141,8 +141,8 @@ pub struct Event {
     pub bytes: u64,
     /// Bytes transferred.
     pub moved_bytes: u64,
-    /// Received message: the source node. [`Kind::Done`]: the group. Otherwise: the target node. The NIC sets it, so a
-    /// sender cannot forge it.
+    /// Received message: the source node. [`EventKind::Done`]: the group. Otherwise: the target node. The NIC sets it,
+    /// so a sender cannot forge it.
     pub node: u32,
     /// Number of the message among those between both nodes, from 1; zero if the card does not count them.
     pub message: u64,
@@ -154,11 +154,11 @@ impl Event {
     #[inline]
     pub fn decode(record: &impl Record, status: u64) -> Option<Self> {
         let kind = match post_event_kind(status) {
-            POST_EVENT_SENT => Kind::Sent,
-            POST_EVENT_RECEIVED => Kind::Received,
-            POST_EVENT_REFUSED => Kind::Refused,
-            POST_EVENT_FAILED => Kind::Failed,
-            POST_EVENT_DONE => Kind::Done,
+            POST_EVENT_SENT => EventKind::Sent,
+            POST_EVENT_RECEIVED => EventKind::Received,
+            POST_EVENT_REFUSED => EventKind::Refused,
+            POST_EVENT_FAILED => EventKind::Failed,
+            POST_EVENT_DONE => EventKind::Done,
             _ => return None,
         };
         Some(Self {
@@ -223,11 +223,11 @@ mod tests {
             let record: [u64; 11] = to_words(&written);
             let kinds = [
                 None,
-                Some(Kind::Sent),
-                Some(Kind::Received),
-                Some(Kind::Refused),
-                Some(Kind::Failed),
-                Some(Kind::Done),
+                Some(EventKind::Sent),
+                Some(EventKind::Received),
+                Some(EventKind::Refused),
+                Some(EventKind::Failed),
+                Some(EventKind::Done),
             ];
             let expected = kinds.get(kind as usize).copied().flatten().map(|kind| Event {
                 kind,

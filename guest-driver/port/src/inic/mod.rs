@@ -14,7 +14,7 @@ use crate::{Queue, Records};
 
 pub use crate::command::{Command, Encoded, Memory, Part};
 pub use command::{Barrier, Element, Multicast, Operator, Receive, Reduce, Send};
-pub use event::{Event, Kind, Outcome, PostRecord};
+pub use event::{Event, EventKind, Outcome, PostRecord};
 
 /// The body of the control request `OP_POST_GROUP` that creates a group of these nodes, or without nodes removes it.
 pub fn group_request(port: u32, group: u32, nodes: &[u32]) -> Vec<u8> {

@@ -39,7 +39,7 @@ pub struct Transfer<S, const COMMAND: u32> {
 /// Sends bytes to the first matching entry of a portal. Without flags the initiator gets no report of the result.
 pub type Put<S> = Transfer<S, COMMAND_PUT>;
 
-/// Fetches bytes from the first matching entry of a portal into its span, as many as fit. [`super::Kind::Reply`]
+/// Fetches bytes from the first matching entry of a portal into its span, as many as fit. [`super::EventKind::Reply`]
 /// reports when they are stored.
 pub type Get<S> = Transfer<S, COMMAND_GET>;
 
@@ -102,13 +102,13 @@ impl<S> Put<S> {
         self
     }
 
-    /// [`super::Kind::Acknowledged`] reports the result at the receiver.
+    /// [`super::EventKind::Acknowledged`] reports the result at the receiver.
     pub fn ack(mut self) -> Self {
         self.flags |= COMMAND_ACK;
         self
     }
 
-    /// [`super::Kind::Sent`] reports when the memory may be reused.
+    /// [`super::EventKind::Sent`] reports when the memory may be reused.
     pub fn sent(mut self) -> Self {
         self.flags |= COMMAND_SENT;
         self
@@ -320,7 +320,7 @@ impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Append<S> 
     }
 }
 
-/// Unlinks the entry with this handle; [`super::Kind::Unlinked`] confirms it.
+/// Unlinks the entry with this handle; [`super::EventKind::Unlinked`] confirms it.
 #[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unlink(pub Handle);

@@ -27,7 +27,7 @@ impl Handle {
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EventKind {
     /// A message was stored in a posted entry.
     Put,
     /// A message was stored in an overflow entry: it was unexpected.
@@ -156,7 +156,7 @@ impl core::fmt::Display for Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// What happened.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// How it ended.
     pub outcome: Outcome,
     /// The entry, or the command.
@@ -185,17 +185,17 @@ impl Event {
     #[inline]
     pub fn decode(record: &impl Record, status: u64) -> Option<Self> {
         let kind = match event_kind(status) {
-            EVENT_PUT => Kind::Put,
-            EVENT_PUT_UNEXPECTED => Kind::Unexpected,
+            EVENT_PUT => EventKind::Put,
+            EVENT_PUT_UNEXPECTED => EventKind::Unexpected,
             EVENT_PUT_OVERFLOW => {
-                Kind::Claimed { overflow: Handle(record.word(7) as u32), overflow_user: record.word(8) }
+                EventKind::Claimed { overflow: Handle(record.word(7) as u32), overflow_user: record.word(8) }
             }
-            EVENT_GET => Kind::Get,
-            EVENT_SENT => Kind::Sent,
-            EVENT_ACK => Kind::Acknowledged,
-            EVENT_REPLY => Kind::Reply,
-            EVENT_UNLINKED => Kind::Unlinked,
-            EVENT_REFUSED => Kind::Refused,
+            EVENT_GET => EventKind::Get,
+            EVENT_SENT => EventKind::Sent,
+            EVENT_ACK => EventKind::Acknowledged,
+            EVENT_REPLY => EventKind::Reply,
+            EVENT_UNLINKED => EventKind::Unlinked,
+            EVENT_REFUSED => EventKind::Refused,
             _ => return None,
         };
         let source = record.word(6);

@@ -11,7 +11,7 @@ use crate::{Page, Queue, Records, Reports, Requester};
 
 pub use crate::command::{Command, Encoded, Memory, Part};
 pub use command::{Append, ArmCounter, Get, Put, Target, Unlink, check_counter};
-pub use event::{Event, EventRecord, Handle, Kind, Outcome};
+pub use event::{Event, EventKind, EventRecord, Handle, Outcome};
 
 /// Number of portals of a port.
 pub const PORTALS: u32 = niclab_abi::matching::PORTALS;

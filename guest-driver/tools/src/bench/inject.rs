@@ -9,7 +9,7 @@ use niclab_user::slices::Flags;
 
 use super::{Buffers, End, Injection, Latency, Outcome, Step, room_for};
 use crate::Failure;
-use crate::channel::{Channel, Kind, Tag, receive};
+use crate::channel::{Channel, MessageKind, Tag, receive};
 
 /// Messages in a burst: half the slots of a requester page.
 const BURST: u64 = 8;
@@ -33,7 +33,7 @@ pub fn run(
     for burst in 0..warmup + bursts {
         let numbers = burst * BURST + 1..=(burst + 1) * BURST;
         // The peer confirms a burst, so the next one begins with an empty send window.
-        let done = Tag { kind: Kind::Done, step: step.number, bytes: 0, number: burst };
+        let done = Tag { kind: MessageKind::Done, step: step.number, bytes: 0, number: burst };
         if step.end == End::Second {
             for number in numbers {
                 receive(channel, incoming)?.expect(step.data(number), channel.peer())?;

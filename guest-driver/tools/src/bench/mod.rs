@@ -13,7 +13,7 @@ use niclab_user::slices::Flags;
 
 use serde::Serialize;
 
-use crate::channel::{Kind, Tag, pattern};
+use crate::channel::{MessageKind, Tag, pattern};
 
 pub use latency::{Latency, room_for};
 
@@ -82,7 +82,7 @@ impl Step {
     /// Tag of data message `number`.
     #[inline]
     fn data(&self, number: u64) -> Tag {
-        Tag { kind: Kind::Data, step: self.number, bytes: self.payload_bytes as u32, number }
+        Tag { kind: MessageKind::Data, step: self.number, bytes: self.payload_bytes as u32, number }
     }
 }
 

@@ -6,7 +6,7 @@ use niclab_user::slices::Flags;
 
 use super::{Buffers, End, Outcome, Step};
 use crate::Failure;
-use crate::channel::{Channel, Kind, Tag, receive};
+use crate::channel::{Channel, MessageKind, Tag, receive};
 
 /// Runs the step: a warm-up stream, if there is one, then the measured stream. The first end sends and gets the
 /// outcome.
@@ -71,5 +71,5 @@ fn consume(
 }
 
 fn done(step: &Step, last: u64) -> Tag {
-    Tag { kind: Kind::Done, step: step.number, bytes: 0, number: last }
+    Tag { kind: MessageKind::Done, step: step.number, bytes: 0, number: last }
 }

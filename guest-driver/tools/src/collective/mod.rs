@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use niclab_output::eprintln;
 use niclab_user::inic::{
-    Barrier, Command, Event, Kind, MAX_COLLECTIVE_BYTES, Multicast, Outcome, Port, PortOptions, Receive,
+    Barrier, Command, Event, EventKind, MAX_COLLECTIVE_BYTES, Multicast, Outcome, Port, PortOptions, Receive,
     Reduce, Region,
 };
 use niclab_user::{Device, DeviceInfo, Error};
@@ -259,8 +259,8 @@ impl Member {
 
     fn on_event(&mut self, event: &Event) -> Result<(), Failure> {
         match (event.kind, event.outcome) {
-            (Kind::Done, Outcome::Done) => self.open = self.open.saturating_sub(1),
-            (Kind::Received, Outcome::Done) => self.hear(event)?,
+            (EventKind::Done, Outcome::Done) => self.open = self.open.saturating_sub(1),
+            (EventKind::Received, Outcome::Done) => self.hear(event)?,
             (_, outcome) => return Err(Failure::Collective { task: self.task.to_string(), outcome }),
         }
         Ok(())

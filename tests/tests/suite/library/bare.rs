@@ -1,11 +1,11 @@
 //! Ports that a program drives directly, without the library's two halves.
 
 use niclab_port::matching::{
-    self, Append, Command, Encoded, Event, EventRecord, Kind, Outcome, Part, Put, Target,
+    self, Append, Command, Encoded, Event, EventKind, EventRecord, Outcome, Part, Put, Target,
 };
 use niclab_port::slices::{self, Flags, Message, Slice};
 use niclab_port::{BadValue, Queue, Requester};
-use niclab_user::{BarePort, Error, Memory};
+use niclab_user::{BarePort, Error, SharedMemory};
 
 use super::{Cluster, node, until};
 
@@ -102,7 +102,7 @@ fn registered_memory_is_accessed_by_its_name() {
     cluster.settle(1);
     let target = Target { port: node(1), portal: 0 };
     a.launch(&Put::new(target, Part { region: from_name, offset: 8, bytes: 9 }).ack());
-    assert_eq!((b.event().kind, a.event().outcome), (Kind::Put, Outcome::Done));
+    assert_eq!((b.event().kind, a.event().outcome), (EventKind::Put, Outcome::Done));
     let mut read = [0; 9];
     to.read(64, &mut read).expect("within");
     assert_eq!(&read, b"by itself");
@@ -125,7 +125,7 @@ fn a_port_is_open_as_long_as_a_region_of_it_is() {
 fn a_part_that_is_too_small_is_an_error_with_its_name() {
     let cluster = Cluster::new(1, "ultra", |_| {});
     let mut parts = cluster.open(0, RECORDS);
-    parts.requester = Memory::pages(4096).expect("a page").part(1..512).expect("within");
+    parts.requester = SharedMemory::pages(4096).expect("a page").part(1..512).expect("within");
     let error = BarePort::from_parts(parts).expect_err("too small");
     assert!(error.to_string().contains("node0: the requester page has 4088 bytes"), "{error}");
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use niclab_model::nic::registry::Value;
 use niclab_spec::NicConfig;
 use niclab_user::grim::{
-    Bulk, FIRST_HANDLER, MAX_BULK_BYTES, MAX_NAME_BYTES, NameProblem, Node, Options, Outgoing, Place, Port,
-    Refusal, Short, Terms,
+    Bulk, ExposedPart, FIRST_HANDLER, MAX_BULK_BYTES, MAX_NAME_BYTES, NameProblem, Node, Options, Outgoing,
+    Port, Refusal, Short, Terms,
 };
 use niclab_user::{Address, Error, WaitPolicy};
 
@@ -80,8 +80,8 @@ fn all_kinds_of_messages_arrive_in_order() {
     near.send_short(0, to(0), TIMEOUT).expect("sent");
     near.send_bulk(0, to(1), &bytes(1), TIMEOUT).expect("sent");
     near.send_bulk(0, to(2), &bytes(MAX_BULK_BYTES as usize), TIMEOUT).expect("sent");
-    let place = Place { target: node(1), region: name, offset: 5 };
-    near.send_memory(0, &place, &bytes(150_001), TIMEOUT).expect("sent");
+    let exposed = ExposedPart { target: node(1), region: name, offset: 5 };
+    near.send_memory(0, &exposed, &bytes(150_001), TIMEOUT).expect("sent");
     near.send_short(0, to(3), TIMEOUT).expect("sent");
     poll_until(&mut [&mut near, &mut far], "four messages", || got.lock().expect("no panic").len() == 4);
     let expected = [0, 1, MAX_BULK_BYTES as usize, 0];
@@ -201,7 +201,7 @@ fn invalid_messages_are_named_and_delay_no_others() {
     let sender = far.send_queue().sender(0).expect("a channel");
     let name = sender.expose(&region, true).expect("exposed");
     assert_eq!(sender.expose(&region, false).expect("hidden"), name);
-    let place = Place { target: node(1), region: name, offset: 0 };
+    let exposed = ExposedPart { target: node(1), region: name, offset: 0 };
     let refused = |near: &mut Node, why: Refusal| {
         let mut error = None;
         until("the refusal", || {
@@ -212,7 +212,7 @@ fn invalid_messages_are_named_and_delay_no_others() {
             matches!(error, Some(Error::Launch { count: 1, refusal: Some(refusal), .. }) if refusal == why);
         assert!(is_it, "{error:?}");
     };
-    near.send_memory(0, &place, &[1; 8], TIMEOUT).expect("sent");
+    near.send_memory(0, &exposed, &[1; 8], TIMEOUT).expect("sent");
     refused(&mut near, Refusal::Memory);
     near.send_short(0, Short::new(Address { node: 1, port: 5 }, HANDLER), TIMEOUT).expect("sent");
     cluster.settle(0);

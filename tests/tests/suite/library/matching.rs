@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use niclab_port::matching::Part;
 use niclab_user::matching::{
-    Append, Count, Event, Get, Handle, Kind, Outcome, Port, Put, Region, Target, Unlink,
+    Append, Count, Event, EventKind, Get, Handle, Outcome, Port, Put, Region, Target, Unlink,
 };
-use niclab_user::{Address, Error, Memory, WaitPolicy};
+use niclab_user::{Address, Error, SharedMemory, WaitPolicy};
 
 use super::{Cluster, SHORT, TIMEOUT, node, pages, until};
 
@@ -46,7 +46,7 @@ impl Pair {
         let mut events = Vec::new();
         loop {
             let event = self.event(node);
-            if (event.kind, event.handle) == (Kind::Unlinked, no_entry()) {
+            if (event.kind, event.handle) == (EventKind::Unlinked, no_entry()) {
                 return events;
             }
             events.push(event);
@@ -78,7 +78,7 @@ fn a_put_is_stored_in_the_posted_entry_and_reported() {
     let command = pair.ports[0].launch(&put, TIMEOUT).expect("posted");
 
     let expected = Event {
-        kind: Kind::Put,
+        kind: EventKind::Put,
         outcome: Outcome::Done,
         handle,
         user: 17,
@@ -94,10 +94,10 @@ fn a_put_is_stored_in_the_posted_entry_and_reported() {
     let mut text = [0; 13];
     pair.regions[1].read(100, &mut text).expect("inside the region");
     assert_eq!(&text, b"hello, portal");
-    assert_eq!(pair.event(1).kind, Kind::Unlinked);
+    assert_eq!(pair.event(1).kind, EventKind::Unlinked);
     let (sent, acknowledged) = (pair.event(0), pair.event(0));
-    assert_eq!((sent.kind, sent.handle, sent.user), (Kind::Sent, command, 5));
-    assert_eq!((acknowledged.kind, acknowledged.outcome), (Kind::Acknowledged, Outcome::Done));
+    assert_eq!((sent.kind, sent.handle, sent.user), (EventKind::Sent, command, 5));
+    assert_eq!((acknowledged.kind, acknowledged.outcome), (EventKind::Acknowledged, Outcome::Done));
     pair.assert_no_event(0);
     pair.assert_no_event(1);
 }
@@ -123,14 +123,14 @@ fn an_unexpected_message_is_claimed_from_the_overflow_entry() {
     pair.cluster.settle(1);
     let put = Put::new(portal(0), pair.regions[0].span(0..16).expect("inside the region")).match_bits(4);
     pair.ports[0].launch(&put, TIMEOUT).expect("posted");
-    assert_eq!(pair.event(1).kind, Kind::Unexpected);
+    assert_eq!(pair.event(1).kind, EventKind::Unexpected);
 
     let entry = Append::put(0, pair.regions[1].span(0..64).expect("inside the region"))
         .match_bits(4, 0)
         .no_unlink_event();
     let handle = pair.ports[1].launch(&entry, TIMEOUT).expect("posted");
     let claimed = pair.event(1);
-    assert_eq!(claimed.kind, Kind::Claimed { overflow, overflow_user: 1 });
+    assert_eq!(claimed.kind, EventKind::Claimed { overflow, overflow_user: 1 });
     assert_eq!((claimed.handle, claimed.moved_bytes), (handle, 16));
     pair.assert_no_event(1);
 }
@@ -147,12 +147,12 @@ fn a_get_reads_the_entrys_memory() {
         Get::new(portal(2), pair.regions[0].span(0..24).expect("inside the region")).remote_offset(8).user(3);
     pair.ports[0].launch(&get, TIMEOUT).expect("posted");
     let reply = pair.event(0);
-    assert_eq!((reply.kind, reply.user, reply.moved_bytes), (Kind::Reply, 3, 24));
+    assert_eq!((reply.kind, reply.user, reply.moved_bytes), (EventKind::Reply, 3, 24));
     let mut bytes = [0; 24];
     pair.regions[0].read(0, &mut bytes).expect("inside the region");
     assert_eq!(bytes, [7; 24]);
     let read = pair.event(1);
-    assert_eq!((read.kind, read.offset), (Kind::Get, 8));
+    assert_eq!((read.kind, read.offset), (EventKind::Get, 8));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn an_entry_is_unlinked_once() {
     for outcome in [Outcome::Done, Outcome::NotFound] {
         pair.ports[1].launch(&Unlink(handle), TIMEOUT).expect("posted");
         let event = pair.event(1);
-        assert_eq!((event.kind, event.handle, event.outcome), (Kind::Unlinked, handle, outcome));
+        assert_eq!((event.kind, event.handle, event.outcome), (EventKind::Unlinked, handle, outcome));
     }
 }
 
@@ -186,13 +186,13 @@ fn full_entry_is_unlinked_unless_truncating_or_remote_offset() {
         let events = pair.pending_events(1).into_iter();
         events.map(|event| (event.kind, event.offset, event.moved_bytes)).collect::<Vec<_>>()
     };
-    assert_eq!(events_of_three_puts(|entry| entry), [(Kind::Put, 0, 64), (Kind::Unlinked, 0, 0)]);
+    assert_eq!(events_of_three_puts(|entry| entry), [(EventKind::Put, 0, 64), (EventKind::Unlinked, 0, 0)]);
     assert_eq!(
         events_of_three_puts(|entry| entry.truncate()),
-        [(Kind::Put, 0, 64), (Kind::Put, 64, 36), (Kind::Put, 100, 0)]
+        [(EventKind::Put, 0, 64), (EventKind::Put, 64, 36), (EventKind::Put, 100, 0)]
     );
     // If the initiator gives the offset, the bytes left depend on the message, so the entry stays linked.
-    assert_eq!(events_of_three_puts(|entry| entry.remote_offset()), [(Kind::Put, 0, 64); 3]);
+    assert_eq!(events_of_three_puts(|entry| entry.remote_offset()), [(EventKind::Put, 0, 64); 3]);
 }
 
 #[test]
@@ -259,12 +259,12 @@ fn a_refused_command_is_reported_only_by_its_event() {
     let put = niclab_port::matching::Put::new(portal(0), closed).user(9);
     pair.ports[0].launch(&put, TIMEOUT).expect("posted");
     let event = pair.event(0);
-    assert_eq!((event.kind, event.outcome, event.user), (Kind::Refused, Outcome::BadRegion, 9));
+    assert_eq!((event.kind, event.outcome, event.user), (EventKind::Refused, Outcome::BadRegion, 9));
     for _ in 0..100 {
         pair.ports[0]
             .launch(&Unlink(Handle::from_number(1)), TIMEOUT)
             .expect("the refusal is not reported again");
-        assert_eq!(pair.event(0).kind, Kind::Unlinked);
+        assert_eq!(pair.event(0).kind, EventKind::Unlinked);
     }
 }
 
@@ -315,7 +315,7 @@ fn memory_is_not_freed_without_the_devices_confirmation() {
     // SAFETY: the words are shared integers of the guest's memory, which lives until the end of this test.
     let memory = || unsafe {
         let keep = (Arc::clone(&owner), Arc::clone(&guest));
-        Memory::from_raw(std::ptr::NonNull::from(words).cast(), words.len(), Arc::new(keep))
+        SharedMemory::from_raw(std::ptr::NonNull::from(words).cast(), words.len(), Arc::new(keep))
     };
     drop(pair.ports[0].register(memory()).expect("a region"));
     assert_eq!(Arc::strong_count(&owner), 1, "the device has confirmed, so the memory is freed");

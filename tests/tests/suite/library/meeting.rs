@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use niclab_tools::channel::{Channel, Kind, Tag, receive};
+use niclab_tools::channel::{Channel, MessageKind, Tag, receive};
 use niclab_tools::matching::{ListChannel, Matcher, Matching};
 use niclab_tools::meeting;
 use niclab_tools::nic::NicOptions;
@@ -32,7 +32,7 @@ fn open(cluster: &Cluster, node: usize, matching: Matching) -> ListChannel {
     ListChannel::new(port, &options, 1 - node as u32, 48, matching).expect("a channel")
 }
 
-const fn tag(kind: Kind, bytes: u32, number: u64) -> Tag {
+const fn tag(kind: MessageKind, bytes: u32, number: u64) -> Tag {
     Tag { kind, step: 0, bytes, number }
 }
 
@@ -42,7 +42,7 @@ fn greet_the_program_before(matching: Matching) {
     let mut first = open(&cluster, 0, matching);
     for number in 0..GREETINGS {
         // As `meeting` sends them while no program answers.
-        first.try_send(&[7; 8], tag(Kind::Hello, 8, number), Flags::NONE).expect("sent");
+        first.try_send(&[7; 8], tag(MessageKind::Hello, 8, number), Flags::NONE).expect("sent");
         cluster.settle(0);
     }
     drop(before);
@@ -53,14 +53,14 @@ fn greet_the_program_before(matching: Matching) {
             for number in 1..=MESSAGES {
                 let mut payload = [0; 48];
                 let found = receive(&mut second, &mut payload).expect("a message");
-                assert_eq!(found, tag(Kind::Data, 48, number));
+                assert_eq!(found, tag(MessageKind::Data, 48, number));
             }
             meeting::part(&mut second, 0, [1; 6]).expect("parted");
         });
         meeting::meet(&mut first, "stream", "plan", TIMEOUT).expect("met");
         let payload: Vec<u8> = (0..48).map(niclab_tools::channel::pattern).collect();
         for number in 1..=MESSAGES {
-            first.send_pattern(&payload, tag(Kind::Data, 48, number), Flags::NONE).expect("sent");
+            first.send_pattern(&payload, tag(MessageKind::Data, 48, number), Flags::NONE).expect("sent");
         }
         meeting::part(&mut first, 0, [2; 6]).expect("parted");
     });

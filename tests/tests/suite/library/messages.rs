@@ -76,7 +76,7 @@ struct Posted {
     got: Option<usize>,
 }
 
-struct World {
+struct MessageHarness {
     endpoints: Vec<Endpoint>,
     /// The memory of each node, and the used part of it.
     regions: Vec<(Region, usize)>,
@@ -92,7 +92,7 @@ fn contents(number: usize, bytes: usize) -> Vec<u8> {
     head.into_iter().chain((0..).map(|at: usize| (number * 31 + at * 7) as u8)).take(bytes).collect()
 }
 
-impl World {
+impl MessageHarness {
     fn new() -> Self {
         let (cluster, endpoints) = cluster(NODES, 128);
         let memory = |endpoint: &Endpoint| (endpoint.allocate(1 << 16).expect("memory"), 0);
@@ -217,15 +217,15 @@ proptest! {
     /// overtakes another one of its source.
     #[test]
     fn messages_arrive_once_in_order_and_complete(steps in steps()) {
-        let mut world = World::new();
+        let mut harness = MessageHarness::new();
         for step in &steps {
-            world.run(step);
+            harness.run(step);
         }
         until("all messages are received, and all sends have ended", || {
-            let is_received = world.receive_rest();
-            !world.look() && is_received
+            let is_received = harness.receive_rest();
+            !harness.look() && is_received
         });
-        world.check_order();
+        harness.check_order();
     }
 }
 

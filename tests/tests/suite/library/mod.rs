@@ -28,7 +28,7 @@ use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::report::NodeFigures;
 use niclab_spec::{NicConfig, NicModel};
 use niclab_user::slices::Parts;
-use niclab_user::{Address, Backing, Error, Memory};
+use niclab_user::{Address, Backing, Error, SharedMemory};
 
 /// The limit of each wait, after which a test fails.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -202,11 +202,11 @@ impl Backing for InProcess {
         self.ask("revoke", |port| port.port().guest().command(OP_REVOKE, &revoke).map(drop))
     }
 
-    fn allocate(&self, bytes: usize) -> Result<Memory, Error> {
+    fn allocate(&self, bytes: usize) -> Result<SharedMemory, Error> {
         Ok(shared(self.guest(), pages(self.guest(), bytes)))
     }
 
-    fn register(&self, memory: &Memory) -> Result<u32, Error> {
+    fn register(&self, memory: &SharedMemory) -> Result<u32, Error> {
         // A guest's memory is one mapping, so the distance from a known address is the same in both address spaces.
         let (known, _) = self.port.port().addresses();
         let words = self.guest().memory().atomics::<AtomicU64>(known, 1).expect("the port's own");
@@ -248,9 +248,9 @@ fn pages(guest: &ClusterGuest, bytes: usize) -> &[AtomicU64] {
 }
 
 /// Memory of the guest, for the library.
-fn shared(guest: &Arc<ClusterGuest>, words: &[AtomicU64]) -> Memory {
+fn shared(guest: &Arc<ClusterGuest>, words: &[AtomicU64]) -> SharedMemory {
     let keep = Arc::clone(guest);
     // SAFETY: the words are shared integers of the guest's memory or of its BAR, mapped for writing as long as the
     // guest lives. The device accesses them as atomics, too.
-    unsafe { Memory::from_raw(NonNull::from(words).cast(), words.len(), keep) }
+    unsafe { SharedMemory::from_raw(NonNull::from(words).cast(), words.len(), keep) }
 }

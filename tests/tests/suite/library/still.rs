@@ -9,7 +9,7 @@ use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED, INFO_DOORBELL_OFFSET};
 use niclab_abi::receive::{SLICE_STATUS_WORD, SLICE_WORDS, SliceStatus};
 use niclab_port::atomic::store;
 use niclab_user::slices::{Flags, Parts, Port};
-use niclab_user::{Address, Backing, Error, Memory};
+use niclab_user::{Address, Backing, Error, SharedMemory};
 
 use super::{TIMEOUT, node};
 
@@ -39,7 +39,7 @@ impl Backing for Bell {
     fn revoke(&self, _: Address) -> Result<(), Error> {
         Ok(())
     }
-    fn register(&self, _: &Memory) -> Result<u32, Error> {
+    fn register(&self, _: &SharedMemory) -> Result<u32, Error> {
         Ok(0)
     }
     fn deregister(&self, _: u32) -> Result<(), Error> {
@@ -50,15 +50,15 @@ impl Backing for Bell {
 /// A port of eight slices with its information page, status line, slices and doorbell count.
 struct Still {
     port: Port,
-    info: Memory,
-    status: Memory,
-    slices: Memory,
+    info: SharedMemory,
+    status: SharedMemory,
+    slices: SharedMemory,
     rings: Arc<AtomicU64>,
 }
 
 impl Still {
     fn new() -> Self {
-        let zeros = |words| Memory::from_words((0..words).map(|_| AtomicU64::new(0)).collect());
+        let zeros = |words| SharedMemory::from_words((0..words).map(|_| AtomicU64::new(0)).collect());
         let (info, status, slices, bell) = (zeros(512), zeros(8), zeros(8 * SLICE_WORDS), Bell::default());
         let rings = Arc::clone(&bell.0);
         let port = Port::from_parts(Parts {

@@ -53,12 +53,12 @@ pub struct LiveFigures {
     /// Number of rounds of each measurement.
     pub rounds: usize,
     /// The results, one for each rule.
-    pub ways: Vec<Way>,
+    pub ways: Vec<RuleFigures>,
 }
 
 /// The results with one rule: medians.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Way {
+pub struct RuleFigures {
     /// The rule.
     pub name: &'static str,
     /// Round trips of messages of 16 bytes.
@@ -139,7 +139,7 @@ impl Guests {
         Ok(Stream { frames: MESSAGES, interrupts, guest_interrupts })
     }
 
-    fn way(&mut self, rule: Rule) -> Result<Way> {
+    fn figures(&mut self, rule: Rule) -> Result<RuleFigures> {
         let (mut short, mut long, mut streams) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             short.push(self.trips(SHORT_BYTES)?);
@@ -149,7 +149,7 @@ impl Guests {
         streams.sort_unstable_by_key(|stream| stream.interrupts);
         let stream = *streams.get(ROUNDS / 2).context("at least one round is needed")?;
         let (short, long) = (median(&short)?, median(&long)?);
-        Ok(Way { name: rule.name, short, long, stream, interrupts_each: rule.frames > 0 })
+        Ok(RuleFigures { name: rule.name, short, long, stream, interrupts_each: rule.frames > 0 })
     }
 }
 
@@ -181,9 +181,9 @@ impl LiveFigures {
             let scenario = scenario(rule)?;
             let cluster = LiveCluster::boot(&scenario, offline)?;
             let mut guests = Guests { scenario, cluster, accelerator: String::new() };
-            let way = guests.way(rule);
+            let figures = guests.figures(rule);
             guests.cluster.shut_down();
-            ways.push(way?);
+            ways.push(figures?);
             name = guests.accelerator;
         }
         let version = LIVE_FIGURES_VERSION;
@@ -194,14 +194,14 @@ impl LiveFigures {
     /// counted more interrupts than its card raised.
     #[must_use]
     pub fn hold(&self) -> bool {
-        self.ways.iter().all(|way| {
+        self.ways.iter().all(|figures| {
             let of_trips = |trips: &Trips| {
-                trips.is_exact && trips.interrupts == if way.interrupts_each { trips.count } else { 0 }
+                trips.is_exact && trips.interrupts == if figures.interrupts_each { trips.count } else { 0 }
             };
-            of_trips(&way.short)
-                && of_trips(&way.long)
-                && way.stream.guest_interrupts <= way.stream.interrupts
-                && (way.interrupts_each || way.stream.interrupts == 0)
+            of_trips(&figures.short)
+                && of_trips(&figures.long)
+                && figures.stream.guest_interrupts <= figures.stream.interrupts
+                && (figures.interrupts_each || figures.stream.interrupts == 0)
         })
     }
 
@@ -227,11 +227,11 @@ impl LiveFigures {
             [model, us(trips.wall_ns * 1_000), each(trips.interrupts, trips.count)]
         };
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
-        rows.extend(self.ways.iter().map(|way| {
-            let Stream { frames, interrupts, guest_interrupts } = way.stream;
+        rows.extend(self.ways.iter().map(|figures| {
+            let Stream { frames, interrupts, guest_interrupts } = figures.stream;
             let stream = [each(interrupts, frames), each(guest_interrupts, frames)];
-            let name = std::iter::once(way.name.to_owned());
-            name.chain(trips(&way.short)).chain(trips(&way.long)).chain(stream).collect()
+            let name = std::iter::once(figures.name.to_owned());
+            name.chain(trips(&figures.short)).chain(trips(&figures.long)).chain(stream).collect()
         }));
         format!(
             "GAMMA in guests ({}), profile {}: active ports without a window. Medians of {} rounds; model time and \
@@ -249,10 +249,10 @@ impl LiveFigures {
     #[must_use]
     pub fn panels(&self) -> Vec<Panel> {
         let colours = ["#1f77b4", "#d62728", "#2ca02c"];
-        let line = |(way, colour): (&Way, &'static str), of: fn(&Trips) -> f64| Series {
-            name: way.name.to_owned(),
+        let line = |(figures, colour): (&RuleFigures, &'static str), of: fn(&Trips) -> f64| Series {
+            name: figures.name.to_owned(),
             style: Style::Line(colour),
-            points: vec![(SHORT_BYTES.into(), of(&way.short)), (LONG_BYTES.into(), of(&way.long))],
+            points: vec![(SHORT_BYTES.into(), of(&figures.short)), (LONG_BYTES.into(), of(&figures.long))],
         };
         let panel = |label: &str, of: fn(&Trips) -> f64| Panel {
             title: "GAMMA in guests: round trips".to_owned(),
@@ -260,7 +260,7 @@ impl LiveFigures {
             y_label: label.to_owned(),
             scale: Scale::Linear,
             legend: Legend::Inside,
-            series: self.ways.iter().zip(colours).map(|way| line(way, of)).collect(),
+            series: self.ways.iter().zip(colours).map(|figures| line(figures, of)).collect(),
         };
         vec![
             panel("one way, model time (us)", |trips| trips.model_ps as f64 / 1e6),
@@ -295,11 +295,11 @@ mod tests {
 
     fn figures() -> LiveFigures {
         let stream = |interrupts| Stream { frames: MESSAGES, interrupts, guest_interrupts: interrupts };
-        let way = |name, interrupts, interrupts_each| {
+        let figures = |name, interrupts, interrupts_each| {
             let (short, long) = (trips(interrupts), trips(interrupts));
-            Way { name, short, long, stream: stream(interrupts / 2), interrupts_each }
+            RuleFigures { name, short, long, stream: stream(interrupts / 2), interrupts_each }
         };
-        let ways = vec![way("polled", 0, false), way("interrupted", ROUND_TRIPS, true)];
+        let ways = vec![figures("polled", 0, false), figures("interrupted", ROUND_TRIPS, true)];
         let accelerator = "tcg".to_owned();
         LiveFigures { version: 1, accelerator, profile: PLATFORMS[0].0, rounds: ROUNDS, ways }
     }

@@ -177,15 +177,15 @@ impl Guests {
         let node = report.nodes.get(1).context("the report lacks a node")?;
         ensure!(node.model_latency.count == ROUND_TRIPS, "some messages were lost");
         let entries = || node.ledgers().flat_map(|(_, ledger)| ledger);
-        let is_between_cards = |crossing: &str| crossing == "device_to_device";
+        let is_between_cards = |transaction: &str| transaction == "device_to_device";
         let count = |of: &dyn Fn(&str) -> bool| {
-            entries().filter(|entry| of(&entry.crossing)).map(|entry| entry.count).sum()
+            entries().filter(|entry| of(&entry.transaction)).map(|entry| entry.count).sum()
         };
         Ok(IoCard {
             pace: Pace { model_ps: node.model_latency.p50_ps, wall_ns: wall_ns / ROUND_TRIPS },
             messages: ROUND_TRIPS,
             from_card_to_card: count(&is_between_cards),
-            others: count(&|crossing| !is_between_cards(crossing) && crossing != "ni_cycles"),
+            others: count(&|transaction| !is_between_cards(transaction) && transaction != "ni_cycles"),
         })
     }
 

@@ -24,7 +24,7 @@ const TIME_GOAL: Goal = Goal::Below(1.0 / 3.0);
 
 /// One kind of sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
+enum SampleKind {
     /// Both ends poll for events.
     Polling,
     /// Both ends sleep until an interrupt.
@@ -32,7 +32,7 @@ enum Way {
     Tcp,
 }
 
-impl Way {
+impl SampleKind {
     const ALL: [Self; 3] = [Self::Polling, Self::Sleeping, Self::Tcp];
 
     const fn names(self) -> (&'static str, &'static str) {
@@ -76,9 +76,9 @@ pub(super) fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured>
     booted.finish(|running| {
         baseline::STREAM.set_up(running)?;
         let mut times = BTreeMap::new();
-        let rates = crate::rounds(options.rounds, Way::ALL, |way| {
-            let [rate, time] = way.take(running)?;
-            times.entry(way).or_insert_with(Vec::new).push(time);
+        let rates = crate::rounds(options.rounds, SampleKind::ALL, |kind| {
+            let [rate, time] = kind.take(running)?;
+            times.entry(kind).or_insert_with(Vec::new).push(time);
             Ok(rate)
         })?;
         Ok(Measured { figures: compare(rates, times), ..Measured::default() })
@@ -96,10 +96,13 @@ fn cluster() -> Result<Cluster> {
     Ok(Source::default().resolve_booted(&file)?)
 }
 
-fn compare(mut rates: BTreeMap<Way, Vec<f64>>, mut times: BTreeMap<Way, Vec<f64>>) -> Vec<Figure> {
-    let figures = Way::ALL.map(|way| {
-        let ((name, what), rate) = (way.names(), rates.remove(&way).unwrap_or_default());
-        let time = times.remove(&way).unwrap_or_default();
+fn compare(
+    mut rates: BTreeMap<SampleKind, Vec<f64>>,
+    mut times: BTreeMap<SampleKind, Vec<f64>>,
+) -> Vec<Figure> {
+    let figures = SampleKind::ALL.map(|kind| {
+        let ((name, what), rate) = (kind.names(), rates.remove(&kind).unwrap_or_default());
+        let time = times.remove(&kind).unwrap_or_default();
         let named = |end: &str| format!("{name}_{end}");
         let rate = Figure::new(&named("bandwidth"), what, Clock::Wall, "MB/s", rate);
         let what = format!("{what}: both guests' processors");
@@ -143,7 +146,8 @@ mod tests {
 
     #[test]
     fn goals_want_more_bandwidth_and_less_time() {
-        let of = |values: [f64; 3]| Way::ALL.into_iter().zip(values.map(|value| vec![value])).collect();
+        let of =
+            |values: [f64; 3]| SampleKind::ALL.into_iter().zip(values.map(|value| vec![value])).collect();
         let figures = compare(of([600.0, 200.0, 50.0]), of([3.0, 6.0, 12.0]));
         let of = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap();
         assert_eq!(of("inic_polling_bandwidth_ratio").median, 12.0);

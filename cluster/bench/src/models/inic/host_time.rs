@@ -59,7 +59,8 @@ pub(super) fn measure(simulate: Simulate<'_>) -> Result<Vec<HostTime>> {
             let node = report.nodes.get(rank).context("the simulator's report lacks a node")?;
             let price = |kinds: &[&str]| -> u64 {
                 let ledger = node.ledgers().flat_map(|(_, ledger)| ledger);
-                let of_kinds = ledger.filter(|entry: &&LedgerEntry| kinds.contains(&entry.crossing.as_str()));
+                let of_kinds =
+                    ledger.filter(|entry: &&LedgerEntry| kinds.contains(&entry.transaction.as_str()));
                 of_kinds.map(|entry| entry.model_price_ps).sum()
             };
             hosts.push(HostTime {

@@ -36,7 +36,7 @@ const ROUNDS: usize = 3;
 
 /// The transport of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum TransportKind {
     Udp,
     Tcp,
     Mpi,
@@ -44,7 +44,7 @@ enum Way {
     Sleeping,
 }
 
-impl Way {
+impl TransportKind {
     const ALL: [Self; 5] = [Self::Udp, Self::Tcp, Self::Mpi, Self::Polling, Self::Sleeping];
 
     const fn name(self) -> &'static str {
@@ -149,14 +149,14 @@ impl LiveFigures {
     pub fn measure(offline: bool) -> Result<Self> {
         let scenario = scenario()?;
         let mut cluster = LiveCluster::boot(&scenario, offline)?;
-        let measured = rounds(&mut |way| way.run(&mut cluster));
+        let measured = rounds(&mut |transport| transport.run(&mut cluster));
         cluster.shut_down();
         let reports = measured?;
         let accelerator = reports.iter().flatten().find_map(|report| report.accelerator.clone());
         let mut hosts = Vec::new();
-        for (way, reports) in Way::ALL.into_iter().zip(&reports) {
+        for (transport, reports) in TransportKind::ALL.into_iter().zip(&reports) {
             for rank in [0, 1] {
-                let samples = reports.iter().map(|report| LiveHost::of(way, rank, report));
+                let samples = reports.iter().map(|report| LiveHost::of(transport, rank, report));
                 hosts.push(LiveHost::median(&samples.collect::<Result<Vec<_>>>()?)?);
             }
         }
@@ -224,12 +224,14 @@ impl LiveFigures {
 }
 
 /// All transports in each round, each round beginning with another one.
-fn rounds(run: &mut dyn FnMut(Way) -> Result<Report>) -> Result<[Vec<Report>; Way::ALL.len()]> {
-    let mut reports = [const { Vec::new() }; Way::ALL.len()];
+fn rounds(
+    run: &mut dyn FnMut(TransportKind) -> Result<Report>,
+) -> Result<[Vec<Report>; TransportKind::ALL.len()]> {
+    let mut reports = [const { Vec::new() }; TransportKind::ALL.len()];
     for round in 0..ROUNDS {
-        for turn in 0..Way::ALL.len() {
-            let place = (round + turn) % Way::ALL.len();
-            reports[place].push(run(Way::ALL[place])?);
+        for turn in 0..TransportKind::ALL.len() {
+            let place = (round + turn) % TransportKind::ALL.len();
+            reports[place].push(run(TransportKind::ALL[place])?);
         }
     }
     Ok(reports)
@@ -246,7 +248,7 @@ fn scenario() -> Result<Scenario> {
     let cluster = Source::default().resolve_booted(&file)?;
     let workload = Workload {
         message_bytes: MESSAGE_BYTES - TAG_BYTES,
-        count: Way::Polling.messages().into(),
+        count: TransportKind::Polling.messages().into(),
         warmup: WARMUP.into(),
         interrupt_every: 1,
         ..Workload::new(WorkloadKind::Stream)
@@ -256,7 +258,7 @@ fn scenario() -> Result<Scenario> {
 }
 
 impl LiveHost {
-    fn of(way: Way, rank: usize, report: &Report) -> Result<Self> {
+    fn of(transport: TransportKind, rank: usize, report: &Report) -> Result<Self> {
         let wall = report.wall.as_ref().context("a live report has wall times")?;
         let result = wall.results.first().context("niclab-perf measured nothing; see its messages above")?;
         let node = report.nodes.get(rank).context("the report lacks a node")?;
@@ -266,15 +268,15 @@ impl LiveHost {
         let guest = wall.guests.iter().find(|guest| guest.node == node.name);
         let guest = guest.context("a guest did not report its processor time")?;
         let &GuestTime { user_ns, system_ns, interrupts_ns, .. } = guest;
-        let (interrupts, guest_interrupts) = counted(node, way.is_ethernet());
+        let (interrupts, guest_interrupts) = counted(node, transport.is_ethernet());
         let is_receiver = rank == 1;
         // At its end, a stream's receiver confirms with a message to the sender.
-        let expected = if is_receiver { way.messages().into() } else { 1 };
+        let expected = if is_receiver { transport.messages().into() } else { 1 };
         Ok(Self {
-            way: way.name(),
+            way: transport.name(),
             is_receiver,
-            messages: way.messages(),
-            message_bytes: way.message_bytes(),
+            messages: transport.messages(),
+            message_bytes: transport.message_bytes(),
             lost_datagrams: result.lost_datagrams,
             wall_real_ns: result.elapsed_ns,
             wall_user_ns: user_ns,
@@ -282,7 +284,7 @@ impl LiveHost {
             wall_interrupts_ns: interrupts_ns,
             interrupts,
             guest_interrupts,
-            expected_interrupts: (way == Way::Polling).then_some(expected),
+            expected_interrupts: (transport == TransportKind::Polling).then_some(expected),
         })
     }
 
@@ -351,12 +353,12 @@ mod tests {
     }
 
     fn figures(interrupts: u64, guest: u64) -> LiveFigures {
-        let host = |way, rank| LiveHost::of(way, rank, &report(interrupts, guest)).unwrap();
+        let host = |transport, rank| LiveHost::of(transport, rank, &report(interrupts, guest)).unwrap();
         LiveFigures {
             version: LIVE_FIGURES_VERSION,
             accelerator: "tcg".to_owned(),
             rounds: ROUNDS,
-            hosts: vec![host(Way::Tcp, 1), host(Way::Polling, 1)],
+            hosts: vec![host(TransportKind::Tcp, 1), host(TransportKind::Polling, 1)],
         }
     }
 
@@ -374,17 +376,17 @@ mod tests {
     #[test]
     fn rounds_rotate_the_transports_and_medians_are_per_value() {
         let mut order = Vec::new();
-        let reports = rounds(&mut |way| {
-            order.push(way);
+        let reports = rounds(&mut |transport| {
+            order.push(transport);
             Ok(report(order.len() as u64, 0))
         })
         .unwrap();
-        assert_eq!([order[0], order[5], order[10]], Way::ALL[..3]);
-        for way in Way::ALL {
-            assert_eq!(order.iter().filter(|ran| **ran == way).count(), ROUNDS);
+        assert_eq!([order[0], order[5], order[10]], TransportKind::ALL[..3]);
+        for transport in TransportKind::ALL {
+            assert_eq!(order.iter().filter(|ran| **ran == transport).count(), ROUNDS);
         }
         let samples: Vec<LiveHost> =
-            reports[0].iter().map(|report| LiveHost::of(Way::Tcp, 1, report).unwrap()).collect();
+            reports[0].iter().map(|report| LiveHost::of(TransportKind::Tcp, 1, report).unwrap()).collect();
         assert_eq!(LiveHost::median(&samples).unwrap().interrupts, 9);
         let lossy = |lost| LiveHost { lost_datagrams: Some(lost), ..samples[0].clone() };
         let lost = LiveHost::median(&[lossy(5), lossy(1), lossy(2)]).unwrap().lost_datagrams;
@@ -397,10 +399,13 @@ mod tests {
         let Scenario { cluster, workload, .. } = scenario().unwrap();
         let config = niclab_spec::SimConfig::new(&cluster, "c", &workload);
         assert_eq!(workload.problems(&config.workload_nodes()), Vec::new());
-        for way in Way::ALL {
-            assert!(u64::from(way.messages()) * u64::from(way.message_bytes()) >= TRANSFER_BYTES.into());
+        for transport in TransportKind::ALL {
+            assert!(
+                u64::from(transport.messages()) * u64::from(transport.message_bytes())
+                    >= TRANSFER_BYTES.into()
+            );
         }
-        assert_eq!(Way::Udp.messages(), 71_023, "the paper's packets");
+        assert_eq!(TransportKind::Udp.messages(), 71_023, "the paper's packets");
     }
 
     /// A fake MPI of two ranks over two pipes, with all functions that the program uses.

@@ -32,12 +32,12 @@ const ROUNDS: usize = 5;
 
 /// Where messages are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum MatchLocation {
     Card,
     Host,
 }
 
-impl Place {
+impl MatchLocation {
     const ALL: [Self; 2] = [Self::Card, Self::Host];
 
     const fn argument(self) -> &'static str {
@@ -92,9 +92,9 @@ impl DepthFigures {
         let scenario = scenario()?;
         let profile = scenario.cluster.profile.name.clone();
         let mut cluster = LiveCluster::boot(&scenario, offline)?;
-        let depths = sweep(ROUNDS, &mut |depth, place| {
+        let depths = sweep(ROUNDS, &mut |depth, location| {
             let depth = depth.to_string();
-            let more = ["--depth", &depth, "--match-on", place.argument()];
+            let more = ["--depth", &depth, "--match-on", location.argument()];
             let report = cluster.benchmark(&more)?;
             measured(&report.model.latency, report.wall.as_ref().map_or(&[], |wall| &wall.results))
         });
@@ -201,14 +201,14 @@ fn scenario() -> Result<Scenario> {
 }
 
 /// Measures all depths and places in each round, each round beginning with another depth; returns medians.
-fn sweep(rounds: usize, run: &mut dyn FnMut(u64, Place) -> Result<Measured>) -> Result<Vec<Depth>> {
+fn sweep(rounds: usize, run: &mut dyn FnMut(u64, MatchLocation) -> Result<Measured>) -> Result<Vec<Depth>> {
     let mut samples = vec![[Vec::new(), Vec::new()]; DEPTHS.len()];
     for round in 0..rounds {
         let mut order: Vec<usize> = (0..DEPTHS.len()).collect();
         order.rotate_left(round % DEPTHS.len());
         for index in order {
-            for (place, of_place) in Place::ALL.into_iter().zip(&mut samples[index]) {
-                of_place.push(run(DEPTHS[index], place)?);
+            for (location, of_location) in MatchLocation::ALL.into_iter().zip(&mut samples[index]) {
+                of_location.push(run(DEPTHS[index], location)?);
             }
         }
     }
@@ -257,10 +257,10 @@ mod tests {
     #[test]
     fn medians_are_per_depth_for_any_order_of_rounds() {
         let mut calls = 0;
-        let depths = sweep(3, &mut |depth, place| {
+        let depths = sweep(3, &mut |depth, location| {
             calls += 1;
             let noise = if calls % 13 == 0 { 1_000_000 } else { 0 };
-            let model_latency_p50_ps = 1_000 + depth * u64::from(place == Place::Card);
+            let model_latency_p50_ps = 1_000 + depth * u64::from(location == MatchLocation::Card);
             Ok(Measured { model_latency_p50_ps, wall_round_trip_p50_ns: depth + noise })
         })
         .unwrap();

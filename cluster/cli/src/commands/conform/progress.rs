@@ -1,6 +1,6 @@
 //! The lines that a user sees while cases run. One boot may have thousands of seeds, so several seeds share a line.
 
-use niclab_cluster::conform::{case::Kind, verdict::Verdict};
+use niclab_cluster::conform::{case::CaseKind, verdict::Verdict};
 
 use super::outcome;
 
@@ -33,7 +33,7 @@ impl Progress {
     /// Counts one more case, and returns the lines to show now.
     pub fn add(&mut self, verdict: &Verdict) -> Vec<String> {
         let label = verdict.label();
-        let is_joined = self.is_one_boot && verdict.passed && verdict.case == Kind::Adversarial;
+        let is_joined = self.is_one_boot && verdict.passed && verdict.case == CaseKind::Adversarial;
         let mut lines = Vec::new();
         if !is_joined || self.passed.as_ref().is_some_and(|passed| passed.label != label) {
             lines.extend(self.rest());
@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    fn verdict(case: Kind, seed: u64, is_passed: bool) -> Verdict {
+    fn verdict(case: CaseKind, seed: u64, is_passed: bool) -> Verdict {
         let named = if is_passed { Vec::new() } else { vec![Named::Hang { what: "x".into() }] };
         Verdict {
             case,
@@ -98,9 +98,11 @@ mod tests {
     #[test]
     fn passed_seeds_of_one_boot_share_lines() {
         let mut progress = Progress::new(14, true);
-        let mut lines: Vec<String> = progress.add(&verdict(Kind::Plain, 1, true));
-        lines.extend((1..=12).flat_map(|seed| progress.add(&verdict(Kind::Adversarial, seed, seed != 12))));
-        lines.extend(progress.add(&verdict(Kind::Adversarial, 13, true)));
+        let mut lines: Vec<String> = progress.add(&verdict(CaseKind::Plain, 1, true));
+        lines.extend(
+            (1..=12).flat_map(|seed| progress.add(&verdict(CaseKind::Adversarial, seed, seed != 12))),
+        );
+        lines.extend(progress.add(&verdict(CaseKind::Adversarial, 13, true)));
         lines.extend(progress.rest());
         assert_eq!(
             lines,
@@ -118,7 +120,7 @@ mod tests {
     #[test]
     fn each_case_with_a_boot_of_its_own_has_a_line() {
         let mut progress = Progress::new(2, false);
-        assert_eq!(progress.add(&verdict(Kind::Adversarial, 1, true)).len(), 1);
-        assert_eq!(progress.add(&verdict(Kind::Adversarial, 2, true)).len(), 1);
+        assert_eq!(progress.add(&verdict(CaseKind::Adversarial, 1, true)).len(), 1);
+        assert_eq!(progress.add(&verdict(CaseKind::Adversarial, 2, true)).len(), 1);
     }
 }

@@ -30,7 +30,7 @@ use niclab_cluster::{
     boot::template::{GuestMemory, Saved},
     plan::{
         Inputs, Plan,
-        accelerator::{Accelerator, Kind},
+        accelerator::{Accelerator, AcceleratorKind},
         recipe::Recipe,
         start::{Start, StartMode},
     },
@@ -124,7 +124,7 @@ fn plan_by(way: StartMode, root: &Path, cluster_name: &str, daemon: &str, modes:
         drivers: &[],
         device: Path::new("/bin/sh"),
         folder: &root.join(cluster_name),
-        accelerator: &Accelerator { kind: Kind::Tcg, reason: "test".into() },
+        accelerator: &Accelerator { kind: AcceleratorKind::Tcg, reason: "test".into() },
         share: None,
         start: &Start { way, obstacle: None },
         cache: &Cache::at(root).unwrap(),

@@ -6,9 +6,9 @@ use niclab_abi::gamma::CHECK_BYTES;
 use niclab_abi::rings::{RING_MAX_BUFFER_BYTES, RingTerms};
 use thiserror::Error;
 
-use crate::fabric::ethernet::{HEADER_BYTES, mac_of_station};
+use crate::fabric::ethernet::{HEADER_BYTES, mac_of_endpoint};
 use crate::fabric::link::LinkConfig;
-use crate::models::gamma::wire::{HEAD_BYTES, PROTOCOL, STATION, word_of};
+use crate::models::gamma::wire::{HEAD_BYTES, MAC_ENDPOINT, PROTOCOL, word_of};
 use crate::platform::profile::Profile;
 use crate::time::Span;
 
@@ -210,7 +210,7 @@ impl Config {
         let receive_buffers = if self.is_cpu_driven { 0 } else { self.receive_buffers };
         let acknowledge_every = every(window, acknowledge_every);
         let other_buffers = u64::from(receive_buffers).saturating_sub(self.needed_buffers()) as u32;
-        let station = word_of(mac_of_station(self.node, STATION));
+        let station = word_of(mac_of_endpoint(self.node, MAC_ENDPOINT));
         RingTerms {
             receive_buffers,
             window,

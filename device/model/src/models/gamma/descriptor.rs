@@ -12,10 +12,10 @@ use niclab_abi::rings::{OP_FIFO_LOOK, OP_RING_TERMS, RING_LENGTH_SHIFT, RING_MAX
 use crate::models::gamma::config::{Config, acknowledgements};
 use crate::models::gamma::nic::Gamma;
 use crate::models::gamma::wire::{Carried, PROTOCOL};
-use crate::nic::host_values::{self, Bound, HostValue, Place};
+use crate::nic::host_values::{self, Bound, HostValue, ValueLocation};
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Promise,
-    Promises, Seat, Swarm, Value, Values,
+    AnyNic, Begun, BuildError, CardContext, Choice, Draw, DrawnWorkload, Limits, Model, Origin, Parameter,
+    ParameterKind, Promise, Promises, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
 
@@ -49,7 +49,7 @@ pub static MODEL: Model = Model {
 const HOST_VALUES: &[HostValue] = &[
     HostValue::new(
         "frame length",
-        Place::Completion(0),
+        ValueLocation::Completion(0),
         RING_LENGTH_SHIFT,
         14,
         Bound::Fixed(RING_MAX_BUFFER_BYTES as u64 + 1),
@@ -60,11 +60,11 @@ const HOST_VALUES: &[HostValue] = &[
     term("buffers of other protocols", 96, Bound::Fixed(1 << 20)),
     term("longest frame", 192, Bound::Fixed(RING_MAX_BUFFER_BYTES as u64 + 1)),
     term("protocol", 288, Bound::Fixed(256)),
-    HostValue::new("bytes in the FIFO", Place::Answer(OP_FIFO_LOOK), 0, 32, Bound::Fixed(1 << 16)),
+    HostValue::new("bytes in the FIFO", ValueLocation::Answer(OP_FIFO_LOOK), 0, 32, Bound::Fixed(1 << 16)),
 ];
 
 const fn term(name: &'static str, first_bit: u32, bound: Bound) -> HostValue {
-    HostValue::new(name, Place::Answer(OP_RING_TERMS), first_bit, 32, bound)
+    HostValue::new(name, ValueLocation::Answer(OP_RING_TERMS), first_bit, 32, bound)
 }
 
 const BUFFERS: &str = "receive_buffers";
@@ -87,32 +87,32 @@ const PARAMETERS: &[Parameter] = &[
         help: "Buffers of each node's receive ring. Each other node needs window_frames of them, and one for each \
                acknowledgement of a window (one, unless acknowledge_every is set). The rest is for IP.",
         origin: Origin::Source("section 3: 1,024 buffers of 1.5 KB"),
-        kind: Kind::Number { default: 1_024, least: 4, most: 4_096 },
+        kind: ParameterKind::Number { default: 1_024, least: 4, most: 4_096 },
     },
     Parameter {
         key: WINDOW,
         help: "Maximum unacknowledged frames from one node to another; 0: any number, and frames that find no \
                buffer are lost.",
         origin: Origin::Source("section 5: a window of some tens of frames does not slow transfers"),
-        kind: Kind::Number { default: 32, least: 0, most: 1_024 },
+        kind: ParameterKind::Number { default: 32, least: 0, most: 1_024 },
     },
     Parameter {
         key: ACKNOWLEDGE,
         help: "Frames from a node after which the receiver acknowledges them; 0: after the whole window.",
         origin: Origin::Source("section 3: when the whole window is used"),
-        kind: Kind::Number { default: 0, least: 0, most: 1_024 },
+        kind: ParameterKind::Number { default: 0, least: 0, most: 1_024 },
     },
     Parameter {
         key: LINE_RATE,
         help: "Line rate of the card, in megabits per second. The links of the cluster have separate rates.",
         origin: Origin::Source("section 1: Fast Ethernet"),
-        kind: Kind::Number { default: 100, least: 1, most: 400_000 },
+        kind: ParameterKind::Number { default: 100, least: 1, most: 400_000 },
     },
     Parameter {
         key: TRANSMIT_FIFO,
         help: "Bytes of the transmit FIFO.",
         origin: Origin::Assumed("room for two full frames and more"),
-        kind: Kind::Number { default: 4_096, least: 64, most: 1 << 20 },
+        kind: ParameterKind::Number { default: 4_096, least: 64, most: 1 << 20 },
     },
     Parameter {
         key: THRESHOLD,
@@ -120,37 +120,37 @@ const PARAMETERS: &[Parameter] = &[
         origin: Origin::Source(
             "DEC 21143 hardware reference, CSR6: 128 bytes at 100 Mb/s, the least of four",
         ),
-        kind: Kind::Number { default: 128, least: 0, most: 2_048 },
+        kind: ParameterKind::Number { default: 128, least: 0, most: 2_048 },
     },
     Parameter {
         key: RECEIVE_FIFO,
         help: "Bytes of the receive FIFO. The card drops and counts frames that find it full.",
         origin: Origin::Assumed("room for two full frames and more"),
-        kind: Kind::Number { default: 4_096, least: 64, most: 1 << 20 },
+        kind: ParameterKind::Number { default: 4_096, least: 64, most: 1 << 20 },
     },
     Parameter {
         key: BURST,
         help: "Bytes of a burst, in which the card stores a frame while it receives it; 0: after the whole frame.",
         origin: Origin::Assumed("one or two cache lines of that time"),
-        kind: Kind::Number { default: 64, least: 0, most: 2_048 },
+        kind: ParameterKind::Number { default: 64, least: 0, most: 2_048 },
     },
     Parameter {
         key: INTERRUPT,
         help: "Received frames after which the card interrupts its driver; 0: the driver polls.",
         origin: Origin::Assumed("polling, the faster of the paper's two ways to receive"),
-        kind: Kind::Number { default: 0, least: 0, most: 1_024 },
+        kind: ParameterKind::Number { default: 0, least: 0, most: 1_024 },
     },
     Parameter {
         key: DELAY,
         help: "Microseconds of model time after which the card interrupts for fewer frames than interrupt_frames.",
         origin: Origin::Assumed("about half of a full frame's 120 us on the wire"),
-        kind: Kind::Number { default: 50, least: 0, most: 1_000_000 },
+        kind: ParameterKind::Number { default: 50, least: 0, most: 1_000_000 },
     },
     Parameter {
         key: TRANSFER,
         help: "What drives transfers between host and card. The guests' driver supports descriptors only.",
         origin: Origin::Source("section 4: the new prototype's descriptor-based DMA"),
-        kind: Kind::Choice {
+        kind: ParameterKind::Choice {
             default: DESCRIPTORS,
             choices: &[
                 Choice {
@@ -199,11 +199,11 @@ fn promises(values: &Values) -> Promises {
 }
 
 /// The parameters of a card with these values.
-pub fn config(values: &Values, seat: Seat) -> Config {
+pub fn config(values: &Values, context: CardContext) -> Config {
     Config {
-        node: seat.node,
-        nodes: seat.nodes,
-        mtu_bytes: seat.mtu_bytes,
+        node: context.node,
+        nodes: context.nodes,
+        mtu_bytes: context.mtu_bytes,
         // Ours: units.
         line_rate_bits_per_s: values.number(LINE_RATE) * 1_000_000,
         is_cpu_driven: values.word(TRANSFER) == CPU_DRIVEN,
@@ -217,7 +217,7 @@ pub fn config(values: &Values, seat: Seat) -> Config {
         interrupt_frames: values.number_u32(INTERRUPT),
         // Ours: units.
         interrupt_delay_ns: values.number_u32(DELAY) * 1_000,
-        profile: seat.profile,
+        profile: context.profile,
     }
 }
 
@@ -228,8 +228,8 @@ fn begun(frame: &[u8]) -> Option<Begun> {
     }
 }
 
-fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
-    Ok(Box::new(Gamma::new(config(values, seat))?))
+fn build(values: &Values, context: CardContext) -> Result<AnyNic, BuildError> {
+    Ok(Box::new(Gamma::new(config(values, context))?))
 }
 
 fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {

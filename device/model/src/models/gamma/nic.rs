@@ -310,7 +310,7 @@ impl Nic for Gamma {
         halves.into_iter().flatten().min()
     }
 
-    fn has_stations(&self) -> bool {
+    fn has_mac_endpoints(&self) -> bool {
         self.receive.is_started() || self.config.is_cpu_driven
     }
 

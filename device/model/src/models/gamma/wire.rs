@@ -15,7 +15,7 @@ use niclab_abi::gamma::{
 use niclab_abi::rings::RING_STATION;
 use thiserror::Error;
 
-use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, Mac, node_of_mac, station_of_mac};
+use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, Mac, endpoint_of_mac, node_of_mac};
 use crate::nic::{Address, FrameBytes};
 
 /// First byte after the Ethernet header of every frame of this model. Ours: the format.
@@ -24,7 +24,7 @@ pub const PROTOCOL: u8 = 12;
 pub const HEAD_BYTES: usize = ethernet::HEADER_BYTES + FrameHead::BYTES;
 const _: () = assert!(ACTIVE_ETHER_TYPE == ETHER_TYPE_CLUSTER);
 /// The MAC endpoint of a node's other protocols.
-pub const STATION: u8 = RING_STATION;
+pub const MAC_ENDPOINT: u8 = RING_STATION;
 
 /// Why the card refuses to send or to receive a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -101,9 +101,9 @@ impl Carried {
 pub fn seal(mut frame: FrameBytes, node: u16) -> Result<FrameBytes, WireError> {
     let bytes = frame.len();
     let ethernet = ethernet::Frame::new_checked(&frame).ok_or(WireError::Length { bytes })?;
-    let source = station_of_mac(&ethernet.source());
+    let source = endpoint_of_mac(&ethernet.source());
     if ethernet.ether_type() != ETHER_TYPE_CLUSTER {
-        return if source == Some((node, Some(STATION))) { Ok(frame) } else { Err(WireError::Forged) };
+        return if source == Some((node, Some(MAC_ENDPOINT))) { Ok(frame) } else { Err(WireError::Forged) };
     }
     let head = FrameHead::from_bytes(ethernet.payload()).ok_or(WireError::Length { bytes })?;
     let is_own = source == Some((node, None)) && node_of_mac(&ethernet.destination()).is_some();
@@ -123,8 +123,8 @@ pub fn open(frame: &[u8], node: u16) -> Result<usize, WireError> {
     let bytes = frame.len();
     let ethernet = ethernet::Frame::new_checked(frame).ok_or(WireError::Length { bytes })?;
     if ethernet.ether_type() != ETHER_TYPE_CLUSTER {
-        let is_own = match station_of_mac(&ethernet.destination()) {
-            Some(station) => station == (node, Some(STATION)),
+        let is_own = match endpoint_of_mac(&ethernet.destination()) {
+            Some(endpoint) => endpoint == (node, Some(MAC_ENDPOINT)),
             None => ethernet::is_group(&ethernet.destination()),
         };
         return if is_own { Ok(bytes) } else { Err(WireError::Elsewhere) };
@@ -144,7 +144,7 @@ pub fn open(frame: &[u8], node: u16) -> Result<usize, WireError> {
     Ok(covered.len())
 }
 
-/// The address of a station as the ABI gives it: first byte lowest.
+/// The address of a MAC endpoint as the ABI gives it: first byte lowest.
 pub fn word_of(mac: Mac) -> u64 {
     mac.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
@@ -157,7 +157,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::fabric::ethernet::{BROADCAST, Header, mac_of_node, mac_of_station};
+    use crate::fabric::ethernet::{BROADCAST, Header, mac_of_endpoint, mac_of_node};
 
     fn frame(header: &Header, payload: &[u8]) -> FrameBytes {
         let mut frame = FrameBytes::from_slice(&header.emit());
@@ -181,8 +181,8 @@ mod tests {
         let ordinary =
             |source| frame(&Header { destination: BROADCAST, source, ether_type: 0x0800 }, &[0; 46]);
         assert_eq!(seal(ordinary(mac_of_node(3)), 3), Err(WireError::Forged), "the Ethernet function's");
-        assert_eq!(seal(ordinary(mac_of_station(4, STATION)), 3), Err(WireError::Forged));
-        assert!(seal(ordinary(mac_of_station(3, STATION)), 3).is_ok());
+        assert_eq!(seal(ordinary(mac_of_endpoint(4, MAC_ENDPOINT)), 3), Err(WireError::Forged));
+        assert!(seal(ordinary(mac_of_endpoint(3, MAC_ENDPOINT)), 3).is_ok());
         let mut other = of_ports(3, 1, &[]);
         other[ethernet::HEADER_BYTES] = 6;
         assert_eq!(seal(other, 3), Err(WireError::Forged), "another model's protocol");
@@ -194,13 +194,13 @@ mod tests {
         assert_eq!(open(&sealed, 1), Ok(HEAD_BYTES + 9));
         assert_eq!(open(&sealed, 2), Err(WireError::Elsewhere));
         let ordinary = |destination| {
-            let source = mac_of_station(3, STATION);
+            let source = mac_of_endpoint(3, MAC_ENDPOINT);
             frame(&Header { destination, source, ether_type: 0x0800 }, &[0; 46])
         };
         for (destination, expected) in [
             (BROADCAST, Ok(60)),
-            (mac_of_station(1, STATION), Ok(60)),
-            (mac_of_station(1, 1), Err(WireError::Elsewhere)),
+            (mac_of_endpoint(1, MAC_ENDPOINT), Ok(60)),
+            (mac_of_endpoint(1, 1), Err(WireError::Elsewhere)),
             (mac_of_node(1), Err(WireError::Elsewhere)),
         ] {
             assert_eq!(open(&ordinary(destination), 1), expected, "{destination:x?}");

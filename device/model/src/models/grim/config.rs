@@ -94,7 +94,7 @@ pub struct Config {
     /// Maximum time between two segments of a message.
     pub stall: Span,
     /// Peer devices on the node's bus, and the channel of each.
-    pub peripherals: Vec<(u8, &'static peripherals::Kind)>,
+    pub peripherals: Vec<(u8, &'static peripherals::PeripheralKind)>,
     /// Maximum regions of a port.
     pub regions_per_port: u32,
     /// Maximum extents of all regions of a port.

@@ -12,12 +12,12 @@ use niclab_abi::receive::MAX_SLICES;
 use crate::models::grim::config::{Config, HEADER_BYTES, MAX_CHANNELS, outbound_bytes};
 use crate::models::grim::nic::Grim;
 use crate::models::grim::peripherals;
-use crate::models::grim::wire::{Fragment, HEAD_BYTES, Header, Kind as FrameKind, PROTOCOL, Purpose};
+use crate::models::grim::wire::{Fragment, FrameKind, HEAD_BYTES, Header, PROTOCOL, Purpose};
 use crate::nic::Address;
-use crate::nic::host_values::{self, Bound, HostValue, Place};
+use crate::nic::host_values::{self, Bound, HostValue, ValueLocation};
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Problem, Promise,
-    Promises, Seat, Swarm, Value, Values,
+    AnyNic, Begun, BuildError, CardContext, Draw, DrawnWorkload, Limits, Model, Origin, Parameter,
+    ParameterKind, Problem, Promise, Promises, Swarm, Value, Values,
 };
 use crate::nic::windows::{COMPLETER, REQUESTER, Window};
 use crate::time::Span;
@@ -64,9 +64,15 @@ pub static MODEL: Model = Model {
 /// Payload words of a slice, counted from the status word: the handler, and the location of the payload, if any. Ours:
 /// the interface.
 const HOST_VALUES: &[HostValue] = &[
-    HostValue::new("handler", Place::Completion(3), 0, 64, Bound::Unknown),
-    HostValue::new("payload offset", Place::Completion(4), 0, 32, Bound::Fixed(1 << 30)),
-    HostValue::new("payload bytes", Place::Completion(4), 32, 32, Bound::Fixed(CHANNEL_MAX_BULK_BYTES + 1)),
+    HostValue::new("handler", ValueLocation::Completion(3), 0, 64, Bound::Unknown),
+    HostValue::new("payload offset", ValueLocation::Completion(4), 0, 32, Bound::Fixed(1 << 30)),
+    HostValue::new(
+        "payload bytes",
+        ValueLocation::Completion(4),
+        32,
+        32,
+        Bound::Fixed(CHANNEL_MAX_BULK_BYTES + 1),
+    ),
 ];
 
 /// Headers and registers are stored one by one, payload in bursts (section 5.2).
@@ -101,27 +107,27 @@ const PARAMETERS: &[Parameter] = &[
         key: CHANNELS,
         help: "Logical channels, one for each port. The card's processor polls all of them in turn.",
         origin: Origin::Assumed("two for each of four programs; the profiles were measured with 4"),
-        kind: Kind::Number { default: 8, least: 1, most: MAX_CHANNELS as u64 },
+        kind: ParameterKind::Number { default: 8, least: 1, most: MAX_CHANNELS as u64 },
     },
     Parameter {
         key: HEADERS,
         help: "Messages that the header ring of a channel's outbound queue holds.",
         origin: Origin::Assumed("the paper's gap begins to grow beyond bursts of 200 (section 6.1)"),
-        kind: Kind::Number { default: 256, least: 1, most: 4_096 },
+        kind: ParameterKind::Number { default: 256, least: 1, most: 4_096 },
     },
     Parameter {
         key: PAYLOAD,
         help: "Bytes of the payload region of a channel's outbound queue, a multiple of 64, and the maximum payload of \
                a message.",
         origin: Origin::Source("section 5.1: the longest bulk message"),
-        kind: Kind::Number { default: 48 << 10, least: 64, most: CHANNEL_PAYLOAD_BYTES },
+        kind: ParameterKind::Number { default: 48 << 10, least: 64, most: CHANNEL_PAYLOAD_BYTES },
     },
     Parameter {
         key: WEIGHTS,
         help: "Consecutive frames that each channel sends while others wait, from the first channel on. Further \
                channels have the last weight. Zero counts as one.",
         origin: Origin::Source("section 4.2: round robin"),
-        kind: Kind::Numbers { default: &[1; 8], most: 1_024 },
+        kind: ParameterKind::Numbers { default: &[1; 8], most: 1_024 },
     },
     Parameter {
         key: MEMORY,
@@ -129,33 +135,33 @@ const PARAMETERS: &[Parameter] = &[
                payload_bytes_per_channel for each channel; the rest is for received messages whose endpoint has \
                no room.",
         origin: Origin::Source("section 6: 1 MB on the card"),
-        kind: Kind::Number { default: 1 << 20, least: 1 << 10, most: 1 << 30 },
+        kind: ParameterKind::Number { default: 1 << 20, least: 1 << 10, most: 1 << 30 },
     },
     Parameter {
         key: WINDOW_FRAMES,
         help: "Maximum unacknowledged frames of a channel to one other card.",
         origin: Origin::Assumed("the number of messages in a header ring"),
-        kind: Kind::Number { default: 256, least: 1, most: 65_536 },
+        kind: ParameterKind::Number { default: 256, least: 1, most: 65_536 },
     },
     Parameter {
         key: REPEAT,
         help: "Time without acknowledgement before the card retransmits a frame, in microseconds of model time, in \
                addition to the time that a window of full frames takes. Doubles each time, up to longest_wait_us.",
         origin: Origin::Assumed("many times a round trip of tens of microseconds"),
-        kind: Kind::Number { default: 1_000, least: 1, most: 1_000_000 },
+        kind: ParameterKind::Number { default: 1_000, least: 1, most: 1_000_000 },
     },
     Parameter {
         key: PAUSE,
         help: "Time before the card retransmits a refused frame, in microseconds of model time. Doubles with each \
                further refusal, up to longest_wait_us.",
         origin: Origin::Assumed("about a round trip"),
-        kind: Kind::Number { default: 20, least: 1, most: 1_000_000 },
+        kind: ParameterKind::Number { default: 20, least: 1, most: 1_000_000 },
     },
     Parameter {
         key: LONGEST,
         help: "Maximum time before the card retransmits a frame, in microseconds of model time.",
         origin: Origin::Assumed("a thousand times the latency of a message"),
-        kind: Kind::Number { default: 10_000, least: 1, most: 10_000_000 },
+        kind: ParameterKind::Number { default: 10_000, least: 1, most: 10_000_000 },
     },
     Parameter {
         key: STALL,
@@ -164,7 +170,7 @@ const PARAMETERS: &[Parameter] = &[
                which nothing arrives for eight times the sum of this and longest_wait_us loses its room to \
                messages that wait for it.",
         origin: Origin::Assumed("a program that pauses for a second has a fault"),
-        kind: Kind::Number { default: 2_000_000, least: 1, most: 10_000_000 },
+        kind: ParameterKind::Number { default: 2_000_000, least: 1, most: 10_000_000 },
     },
     Parameter {
         key: SEGMENT,
@@ -172,25 +178,25 @@ const PARAMETERS: &[Parameter] = &[
                sends the start of a message while the program pushes its end (cut-through; the paper's 32). 0: \
                whole messages (store and forward).",
         origin: Origin::Source("section 5.2: cut-through starts with 32 bytes"),
-        kind: Kind::Number { default: 32, least: 0, most: CHANNEL_MAX_BULK_BYTES },
+        kind: ParameterKind::Number { default: 32, least: 0, most: CHANNEL_MAX_BULK_BYTES },
     },
     channel_of(peripherals::KINDS[0]),
     channel_of(peripherals::KINDS[1]),
 ];
 
 /// The parameter for a peripheral's channel.
-const fn channel_of(kind: &peripherals::Kind) -> Parameter {
+const fn channel_of(kind: &peripherals::PeripheralKind) -> Parameter {
     Parameter {
         key: kind.channel_key,
         help: kind.help,
         origin: Origin::Assumed("no card unless it is configured"),
-        kind: Kind::Number { default: NO_CHANNEL, least: 0, most: MAX_CHANNELS as u64 - 1 },
+        kind: ParameterKind::Number { default: NO_CHANNEL, least: 0, most: MAX_CHANNELS as u64 - 1 },
     }
 }
 
 /// The configured peripherals, with their channels.
-fn peripherals_of(values: &Values) -> Vec<(u8, &'static peripherals::Kind)> {
-    let of = |kind: &&'static peripherals::Kind| (values.number(kind.channel_key) as u8, *kind);
+fn peripherals_of(values: &Values) -> Vec<(u8, &'static peripherals::PeripheralKind)> {
+    let of = |kind: &&'static peripherals::PeripheralKind| (values.number(kind.channel_key) as u8, *kind);
     let all = peripherals::KINDS.iter().map(of);
     all.filter(|(channel, _)| u64::from(*channel) != NO_CHANNEL).collect()
 }
@@ -274,8 +280,8 @@ fn begun(frame: &[u8]) -> Option<Begun> {
     })
 }
 
-fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
-    let Seat { node, nodes, mtu_bytes, profile } = seat;
+fn build(values: &Values, context: CardContext) -> Result<AnyNic, BuildError> {
+    let CardContext { node, nodes, mtu_bytes, profile } = context;
     let us = |key| Span::from_ns(1_000 * values.number(key));
     let weights: Vec<u32> = values.numbers(WEIGHTS).iter().map(|weight| *weight as u32).collect();
     Ok(Box::new(Grim::new(Config {

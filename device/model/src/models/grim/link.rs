@@ -5,7 +5,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::models::grim::wire::{Failures, Fragment, HEAD_BYTES, Kind};
+use crate::models::grim::wire::{Failures, Fragment, FrameKind, HEAD_BYTES};
 use crate::nic::frame::SharedFrame;
 use crate::parts::go_back_n::{self, GoBackN};
 use crate::parts::port::Promise;
@@ -145,13 +145,13 @@ impl Link {
     }
 
     /// The next void or report to send, the void first; none if the window has no room or nothing is pending.
-    pub(super) fn take_owed(&mut self) -> Option<Kind> {
+    pub(super) fn take_owed(&mut self) -> Option<FrameKind> {
         if !self.frames.can_send() {
             None
         } else if core::mem::take(&mut self.owes_void) {
-            Some(Kind::Void)
+            Some(FrameKind::Void)
         } else {
-            core::mem::take(&mut self.owes_report).then_some(Kind::Report(self.failures))
+            core::mem::take(&mut self.owes_report).then_some(FrameKind::Report(self.failures))
         }
     }
 

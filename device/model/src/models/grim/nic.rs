@@ -63,7 +63,7 @@ struct Firmware {
 }
 
 /// An open port: a logical channel, and an endpoint.
-struct Port {
+struct GrimPort {
     channel: Channel,
     endpoint: Endpoint,
 }
@@ -71,7 +71,7 @@ struct Port {
 /// A GRIM card.
 pub struct Grim {
     config: Config,
-    ports: Vec<Option<Port>>,
+    ports: Vec<Option<GrimPort>>,
     /// Peer devices on the node's bus, each with a port that programs cannot open.
     peripherals: Vec<PeripheralPort>,
     /// Regions by port. They outlive the port.
@@ -143,7 +143,7 @@ impl Grim {
         &self.effects.counters
     }
 
-    fn port(&self, port: u32) -> Option<&Port> {
+    fn port(&self, port: u32) -> Option<&GrimPort> {
         self.ports.get(port as usize)?.as_ref()
     }
 
@@ -166,7 +166,7 @@ impl Grim {
     fn on_store(&mut self, now: Time, store: &PageStore) {
         let index = store.port as usize;
         let Self { ports, effects, config, .. } = self;
-        let Some(Port { channel, .. }) = ports.get_mut(index).and_then(Option::as_mut) else { return };
+        let Some(GrimPort { channel, .. }) = ports.get_mut(index).and_then(Option::as_mut) else { return };
         if !channel.has_room() {
             return;
         }
@@ -247,7 +247,7 @@ impl Grim {
     /// A store to a register of the completer page.
     fn on_register(&mut self, now: Time, index: usize, register: Register) {
         let effects = &mut self.effects;
-        let Some(Port { channel, endpoint }) = self.ports.get_mut(index).and_then(Option::as_mut) else {
+        let Some(GrimPort { channel, endpoint }) = self.ports.get_mut(index).and_then(Option::as_mut) else {
             return;
         };
         let Some(released) = endpoint.queue.on_register(now, index, register, &mut channel.page, effects)
@@ -257,7 +257,7 @@ impl Grim {
         let mut releases: Vec<_> = core::iter::from_fn(|| endpoint.queue.take_due(released)).collect();
         releases.extend(endpoint.queue.take_early(now, released, effects));
         for release in releases {
-            if let Some(Port { endpoint, .. }) = &mut self.ports[index] {
+            if let Some(GrimPort { endpoint, .. }) = &mut self.ports[index] {
                 endpoint.on_released(release.places.end);
             }
             self.drain(release.at);
@@ -268,7 +268,9 @@ impl Grim {
     fn set_payload(&mut self, payload: &ChannelPayload) -> Result<(), ControlError> {
         let index = self.open_index(payload.port)?;
         let end = payload.offset.checked_add(payload.bytes).ok_or(ControlError::BadValue)?;
-        let Some(Port { endpoint, .. }) = &mut self.ports[index] else { return Err(ControlError::BadPort) };
+        let Some(GrimPort { endpoint, .. }) = &mut self.ports[index] else {
+            return Err(ControlError::BadPort);
+        };
         endpoint.set_payload(payload.region, payload.offset..end, &self.regions[index])
     }
 
@@ -279,7 +281,9 @@ impl Grim {
             return Err(ControlError::BadValue);
         }
         self.regions[index].get(region).ok_or(ControlError::NotFound)?;
-        let Some(Port { endpoint, .. }) = &mut self.ports[index] else { return Err(ControlError::BadPort) };
+        let Some(GrimPort { endpoint, .. }) = &mut self.ports[index] else {
+            return Err(ControlError::BadPort);
+        };
         endpoint.expose(region, is_exposed == 1);
         Ok(())
     }
@@ -324,7 +328,7 @@ impl Controlled for Grim {
 
     fn open_port(&mut self, port: usize, open: &PortOpen) -> Result<(), ControlError> {
         let page = RequesterPage::new(open.status_address);
-        self.ports[port] = Some(Port {
+        self.ports[port] = Some(GrimPort {
             channel: Channel::new(page, self.config.headers),
             endpoint: Endpoint::new(ReceiveQueue::new(open)),
         });
@@ -332,7 +336,7 @@ impl Controlled for Grim {
     }
 
     fn close_port(&mut self, now: Time, port: usize) -> Time {
-        let Some(Port { channel, endpoint }) = self.ports.get_mut(port).and_then(Option::take) else {
+        let Some(GrimPort { channel, endpoint }) = self.ports.get_mut(port).and_then(Option::take) else {
             return Time::ZERO;
         };
         self.timers.stop(Timer::Stall, port);
@@ -373,7 +377,7 @@ impl Controlled for Grim {
                         if !self.regions[port].close(region) {
                             return Err(ControlError::NotFound);
                         }
-                        if let Some(Port { endpoint, .. }) = &mut self.ports[port] {
+                        if let Some(GrimPort { endpoint, .. }) = &mut self.ports[port] {
                             endpoint.forget_region(region);
                         }
                         // Messages that wait for room in this region must not wait any longer.
@@ -418,8 +422,8 @@ impl Nic for Grim {
         self.work_due.into_iter().chain(self.peripherals.iter().filter_map(PeripheralPort::due)).min()
     }
 
-    fn has_stations(&self) -> bool {
-        self.peripherals.iter().any(PeripheralPort::has_station)
+    fn has_mac_endpoints(&self) -> bool {
+        self.peripherals.iter().any(PeripheralPort::has_mac_endpoint)
     }
 
     fn accepts_store(&self, port: u32) -> bool {

@@ -14,12 +14,14 @@ use alloc::vec::Vec;
 use niclab_abi::grim::CHANNEL_UNKNOWN;
 use niclab_abi::receive::REFUSED_NO_PAYLOAD;
 
-use crate::fabric::ethernet::mac_of_station;
+use crate::fabric::ethernet::mac_of_endpoint;
 use crate::models::grim::channel::Channel;
 use crate::models::grim::command::{Message, Payload};
 use crate::models::grim::config::{Config, HEADER_BYTES};
 use crate::models::grim::endpoint::Verdict;
-use crate::models::grim::peripherals::{Arrival, Kind, Peripheral, PeripheralSeat, Sending, Work};
+use crate::models::grim::peripherals::{
+    Arrival, Peripheral, PeripheralContext, PeripheralKind, Sending, Work,
+};
 use crate::models::grim::wire::{Fragment, Purpose};
 use crate::nic::frame::SharedFrame;
 use crate::nic::{Address, FrameBytes};
@@ -73,7 +75,7 @@ pub(super) struct Done {
 /// A peripheral and its channel.
 pub(super) struct PeripheralPort {
     pub(super) number: u8,
-    kind: &'static Kind,
+    kind: &'static PeripheralKind,
     card: Box<dyn Peripheral>,
     /// Its outbound queue at the NIC.
     pub(super) channel: Channel,
@@ -102,14 +104,15 @@ pub(super) struct PeripheralPort {
 }
 
 impl PeripheralPort {
-    pub(super) fn new(number: u8, kind: &'static Kind, config: &Config) -> Self {
-        let seat = PeripheralSeat { mac: mac_of_station(config.node, number), mtu_bytes: config.mtu_bytes };
+    pub(super) fn new(number: u8, kind: &'static PeripheralKind, config: &Config) -> Self {
+        let context =
+            PeripheralContext { mac: mac_of_endpoint(config.node, number), mtu_bytes: config.mtu_bytes };
         let interface = HostInterface::new(Arc::clone(&config.profile));
         let [receive, send] = kind.machines;
         Self {
             number,
             kind,
-            card: (kind.build)(seat),
+            card: (kind.build)(context),
             // The channel has no page: the NIC writes its status to the card.
             channel: Channel::new(RequesterPage::new(0), config.headers),
             node: config.node,
@@ -135,8 +138,8 @@ impl PeripheralPort {
         self.kind.name
     }
 
-    pub(super) const fn has_station(&self) -> bool {
-        self.kind.has_station
+    pub(super) const fn has_mac_endpoint(&self) -> bool {
+        self.kind.has_mac_endpoint
     }
 
     pub(super) const fn ledger(&self) -> &Ledger {

@@ -117,7 +117,7 @@ pub struct Failures {
 
 /// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// Part of a message, with the payload of the frame.
     Message(Fragment),
     /// Takes the number of a frame of an abandoned message. The receiver drops the message's earlier frames.
@@ -130,7 +130,7 @@ pub enum Kind {
     Report(Failures),
 }
 
-impl Kind {
+impl FrameKind {
     const fn number(&self) -> u8 {
         match self {
             Self::Message(Fragment { purpose: Purpose::Handler { .. }, .. }) => 1,
@@ -162,7 +162,7 @@ pub struct Header {
     /// The sender's channel in a message or void; the receiver's channel in an acknowledgement, refusal or report.
     pub channel: u8,
     /// The frame's kind.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Whether the receiver must acknowledge at once.
     pub asks: bool,
     /// Number of the frame, or of the first frame that was not accepted.
@@ -181,7 +181,7 @@ impl Header {
     /// The head, to which payload is appended.
     pub fn head(&self) -> FrameBytes {
         let mut frame = FrameBytes::from_slice(&self.ethernet().emit());
-        let is_interrupting = matches!(self.kind, Kind::Message(Fragment { interrupt: true, .. }));
+        let is_interrupting = matches!(self.kind, FrameKind::Message(Fragment { interrupt: true, .. }));
         let flags = if self.asks { FLAG_ASKS } else { 0 } | if is_interrupting { FLAG_INTERRUPT } else { 0 };
         let Failures { owner, count, reason } = self.kind.failures();
         frame.extend_from_slice(&[PROTOCOL, self.kind.number() << 4 | flags, self.channel, reason]);
@@ -189,7 +189,7 @@ impl Header {
         frame.extend_from_slice(&self.source.to_be_bytes());
         frame.extend_from_slice(&self.sequence.to_be_bytes());
         frame.extend_from_slice(&(u32::from(owner) << 24 | count.get()).to_be_bytes());
-        let Kind::Message(fragment) = &self.kind else { return frame };
+        let FrameKind::Message(fragment) = &self.kind else { return frame };
         frame.extend_from_slice(&u32::from(self.channel).to_be_bytes());
         frame.extend_from_slice(&self.destination.to_be_bytes());
         frame.extend_from_slice(&fragment.endpoint.to_be_bytes());
@@ -236,12 +236,12 @@ impl Header {
             1 | 2 => {
                 let (head, payload) = rest.split_first_chunk::<MESSAGE_BYTES>().ok_or(wrong_length)?;
                 let fragment = Fragment { owner, ..fragment(number, flags, channel, destination, head)? };
-                (Kind::Message(fragment), payload)
+                (FrameKind::Message(fragment), payload)
             }
-            3 => (Kind::Void, rest),
-            4 => (Kind::Acknowledgement(failures), rest),
-            5 => (Kind::Refusal(failures), rest),
-            6 => (Kind::Report(failures), rest),
+            3 => (FrameKind::Void, rest),
+            4 => (FrameKind::Acknowledgement(failures), rest),
+            5 => (FrameKind::Refusal(failures), rest),
+            6 => (FrameKind::Report(failures), rest),
             _ => return Err(WireError::BadField),
         };
         let header = Self {
@@ -265,12 +265,12 @@ impl Header {
     /// Checks that the fields are consistent.
     fn check(&self, protocol: u8, flags: u8, payload: usize) -> Result<(), WireError> {
         let known = match self.kind {
-            Kind::Message(_) => FLAG_ASKS | FLAG_INTERRUPT,
-            Kind::Void | Kind::Report(_) => FLAG_ASKS,
-            Kind::Acknowledgement(_) | Kind::Refusal(_) => 0,
+            FrameKind::Message(_) => FLAG_ASKS | FLAG_INTERRUPT,
+            FrameKind::Void | FrameKind::Report(_) => FLAG_ASKS,
+            FrameKind::Acknowledgement(_) | FrameKind::Refusal(_) => 0,
         };
         let is_right = match &self.kind {
-            Kind::Message(fragment) => {
+            FrameKind::Message(fragment) => {
                 let end = u64::from(fragment.offset) + payload as u64;
                 let is_memory = matches!(fragment.purpose, Purpose::Memory { .. });
                 let is_empty = fragment.bytes == 0;
@@ -280,7 +280,10 @@ impl Header {
                     && (payload > 0) != is_empty
                     && !(is_memory && (is_empty || fragment.interrupt))
             }
-            Kind::Void | Kind::Acknowledgement(_) | Kind::Refusal(_) | Kind::Report(_) => payload == 0,
+            FrameKind::Void
+            | FrameKind::Acknowledgement(_)
+            | FrameKind::Refusal(_)
+            | FrameKind::Report(_) => payload == 0,
         };
         if is_right && protocol == PROTOCOL && flags & !known == 0 {
             Ok(())
@@ -330,7 +333,7 @@ mod tests {
 
     use super::*;
 
-    fn any_kind() -> impl Strategy<Value = (Kind, Vec<u8>)> {
+    fn any_kind() -> impl Strategy<Value = (FrameKind, Vec<u8>)> {
         let handler = (any::<u32>(), any::<[u32; 4]>())
             .prop_map(|(handler, arguments)| Purpose::Handler { handler, arguments });
         let memory =
@@ -348,20 +351,24 @@ mod tests {
                 let (offset, more) = if payload.is_empty() { (0, 0) } else { (offset, more) };
                 let bytes = offset + payload.len() as u32 + more;
                 let interrupt = interrupt && !is_memory;
-                (Kind::Message(Fragment { endpoint, purpose, interrupt, offset, bytes, owner }), payload)
+                (FrameKind::Message(Fragment { endpoint, purpose, interrupt, offset, bytes, owner }), payload)
             });
         let telling = (any::<(u8, u32, u8)>(), 0..3_usize).prop_map(|((owner, count, reason), kind)| {
             let failures = Failures { owner, count: Sequence::new(count), reason };
-            let kinds = [Kind::Acknowledgement(failures), Kind::Refusal(failures), Kind::Report(failures)];
+            let kinds = [
+                FrameKind::Acknowledgement(failures),
+                FrameKind::Refusal(failures),
+                FrameKind::Report(failures),
+            ];
             (kinds[kind], Vec::new())
         });
-        prop_oneof![2 => message, 1 => Just((Kind::Void, Vec::new())), 3 => telling]
+        prop_oneof![2 => message, 1 => Just((FrameKind::Void, Vec::new())), 3 => telling]
     }
 
     fn any_frame() -> impl Strategy<Value = (Header, Vec<u8>)> {
         let rest = (any::<u16>(), any::<u16>(), any::<u8>(), any::<bool>(), any::<u32>());
         (any_kind(), rest).prop_map(|((kind, payload), (source, destination, channel, asks, sequence))| {
-            let asks = asks && !matches!(kind, Kind::Acknowledgement(_) | Kind::Refusal(_));
+            let asks = asks && !matches!(kind, FrameKind::Acknowledgement(_) | FrameKind::Refusal(_));
             (Header { source, destination, channel, kind, asks, sequence }, payload)
         })
     }
@@ -378,7 +385,7 @@ mod tests {
         fn frames_round_trip((header, payload) in any_frame()) {
             let frame = whole(&header, &payload);
             prop_assert_eq!(Header::parse(&frame), Ok((header, &*payload)));
-            let head = matches!(header.kind, Kind::Message(_)).then_some(HEAD_BYTES);
+            let head = matches!(header.kind, FrameKind::Message(_)).then_some(HEAD_BYTES);
             prop_assert_eq!(header.head().len(), head.unwrap_or(ethernet::HEADER_BYTES + LINK_BYTES));
         }
 

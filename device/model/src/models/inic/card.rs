@@ -12,7 +12,7 @@ use niclab_abi::inic::{
 use niclab_abi::receive::{REFUSED_COMMAND, SLICE_NUMBER_SHIFT, SLICE_WORDS};
 use niclab_abi::to_words;
 
-use crate::models::inic::command::{Memory, Receive, Send};
+use crate::models::inic::command::{Receive, RegionPart, Send};
 use crate::models::inic::config::Config;
 use crate::models::inic::counters::Effects;
 use crate::models::inic::per_node::PerNode;
@@ -34,14 +34,14 @@ const STATUS_BITS: u64 = (1 << SLICE_NUMBER_SHIFT) - 1;
 
 /// The open port.
 #[derive(Debug)]
-pub(super) struct Port {
+pub(super) struct InicPort {
     pub(super) page: RequesterPage,
     pub(super) queue: ReceiveQueue,
     /// When the last data stored for it is visible.
     data_visible: Time,
 }
 
-impl Port {
+impl InicPort {
     fn last_effect(&self) -> Time {
         self.page.visible().max(self.queue.visible()).max(self.data_visible)
     }
@@ -145,7 +145,7 @@ pub(super) struct Left {
 pub(super) struct Card {
     pub(super) node: u16,
     pub(super) effects: Effects,
-    pub(super) port: Option<Port>,
+    pub(super) port: Option<InicPort>,
     pub(super) regions: [Regions; 1],
     /// Transactions on the card's internal bus for each sent packet, and for each received packet.
     pub(super) crossings: [u32; 2],
@@ -196,7 +196,7 @@ impl Card {
     /// Opens the port.
     pub(super) fn open(&mut self, open: &PortOpen) {
         let page = RequesterPage::new(open.status_address);
-        self.port = Some(Port { page, queue: ReceiveQueue::new(open), data_visible: Time::ZERO });
+        self.port = Some(InicPort { page, queue: ReceiveQueue::new(open), data_visible: Time::ZERO });
     }
 
     /// Closes the port. Its messages end, except for packets that were sent. Returns when the last effect is visible.
@@ -213,20 +213,20 @@ impl Card {
 
     /// When the last effect of the port is visible.
     pub(super) fn last_effect(&self) -> Time {
-        self.port.as_ref().map_or(Time::ZERO, Port::last_effect)
+        self.port.as_ref().map_or(Time::ZERO, InicPort::last_effect)
     }
 
     /// Checks that memory is part of one of the port's regions.
     ///
     /// # Errors
     /// The result that reports why it is not.
-    pub(super) fn check(&self, memory: &Memory) -> Result<(), u32> {
+    pub(super) fn check(&self, memory: &RegionPart) -> Result<(), u32> {
         let region = self.regions[PORT].get(memory.region).ok_or(POST_BAD_REGION)?;
         if region.holds(memory.offset, memory.bytes) { Ok(()) } else { Err(POST_BAD_RANGE) }
     }
 
     /// The ranges of some bytes of memory; none if its region was closed.
-    pub(super) fn ranges(&self, memory: &Memory, offset: u64, bytes: u64) -> HostRanges {
+    pub(super) fn ranges(&self, memory: &RegionPart, offset: u64, bytes: u64) -> HostRanges {
         let region = self.regions[PORT].get(memory.region);
         region.map_or_else(HostRanges::new, |region| region.ranges(memory.offset + offset, bytes))
     }
@@ -332,7 +332,7 @@ impl Card {
     }
 
     /// The memory of a message's data; none if the message has ended.
-    pub(super) fn memory_of(&self, send: u64) -> Option<Memory> {
+    pub(super) fn memory_of(&self, send: u64) -> Option<RegionPart> {
         Some(self.sends.get(&send)?.send.memory)
     }
 
@@ -483,7 +483,7 @@ impl Card {
     pub(super) fn write(
         &mut self,
         ready: Time,
-        memory: &Memory,
+        memory: &RegionPart,
         offset: u64,
         frame: &SharedFrame,
         bytes: core::ops::Range<usize>,
@@ -565,7 +565,7 @@ impl SendState {
 
 /// Stores an event into its promised slice. Returns when it is visible, and when the program has it.
 fn tell(
-    port: &mut Port,
+    port: &mut InicPort,
     ready: Time,
     place: Promise,
     (kind, result): (u32, u32),

@@ -62,7 +62,7 @@ pub(super) trait Component: Send {
     }
 
     /// The card loads another assembly: ends all remaining work here.
-    fn on_hand_over(&mut self, io: &mut Io<'_>) {
+    fn on_firmware_reload(&mut self, io: &mut Io<'_>) {
         let _ = io;
     }
 
@@ -399,9 +399,9 @@ impl Circuit {
     }
 
     /// The card loads another assembly.
-    pub(super) fn on_hand_over(&mut self, now: Time, card: &mut Card) {
+    pub(super) fn on_firmware_reload(&mut self, now: Time, card: &mut Card) {
         for index in 0..self.components.len() {
-            self.act(index, now, card, |component, io| component.on_hand_over(io));
+            self.act(index, now, card, |component, io| component.on_firmware_reload(io));
         }
     }
 

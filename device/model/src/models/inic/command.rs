@@ -15,7 +15,7 @@ const WORDS: usize = 10;
 
 /// Part of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Memory {
+pub(super) struct RegionPart {
     pub(super) region: u32,
     pub(super) offset: u64,
     pub(super) bytes: u64,
@@ -26,7 +26,7 @@ pub(super) struct Memory {
 pub(super) struct Send {
     pub(super) user: u64,
     pub(super) node: u16,
-    pub(super) memory: Memory,
+    pub(super) memory: RegionPart,
     pub(super) tell_sent: bool,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Receive {
     pub(super) user: u64,
-    pub(super) memory: Memory,
+    pub(super) memory: RegionPart,
     /// Whether to interrupt the host when a message has arrived.
     pub(super) interrupt: bool,
 }
@@ -45,7 +45,7 @@ pub(super) struct Collective {
     pub(super) user: u64,
     pub(super) group: u32,
     /// Empty for a barrier.
-    pub(super) memory: Memory,
+    pub(super) memory: RegionPart,
     /// The reduction over all members' memory; none for a multicast.
     pub(super) task: Option<Task>,
     pub(super) interrupt: bool,
@@ -102,7 +102,7 @@ impl Command {
 
 /// The operation of a collective command, without flags.
 fn collective(command: u32, words: &[u64; WORDS]) -> Result<Collective, u32> {
-    let nothing = Memory { region: 0, offset: 0, bytes: 0 };
+    let nothing = RegionPart { region: 0, offset: 0, bytes: 0 };
     let plain = Collective { user: 0, group: 0, memory: nothing, task: None, interrupt: false };
     match command {
         POST_BARRIER => match layout(words)? {
@@ -113,14 +113,14 @@ fn collective(command: u32, words: &[u64; WORDS]) -> Result<Collective, u32> {
         },
         POST_MULTICAST => {
             let MulticastCommand { user, region, group, offset, bytes } = layout(words)?;
-            let memory = Memory { region, offset, bytes };
+            let memory = RegionPart { region, offset, bytes };
             let is_message = bytes > 0 && bytes.is_multiple_of(POST_UNIT_BYTES);
             let is_sound = is_message && bytes <= POST_MAX_COLLECTIVE_BYTES;
             if is_sound { Ok(Collective { user, group, memory, ..plain }) } else { Err(POST_BAD_VALUE) }
         }
         _ => {
             let ReduceCommand { user, region, group, offset, bytes, operator, element } = layout(words)?;
-            let memory = Memory { region, offset, bytes };
+            let memory = RegionPart { region, offset, bytes };
             let task = Task::reduction(operator, element).filter(|task| task.takes(bytes));
             let task = task.filter(|_| bytes <= POST_MAX_COLLECTIVE_BYTES).ok_or(POST_BAD_VALUE)?;
             Ok(Collective { user, group, memory, task: Some(task), ..plain })
@@ -130,9 +130,9 @@ fn collective(command: u32, words: &[u64; WORDS]) -> Result<Collective, u32> {
 
 /// Checks the length: a message is not empty, at most the card's maximum, and a multiple of the header's unit of
 /// length.
-const fn memory(region: u32, offset: u64, bytes: u64, config: &Config) -> Result<Memory, u32> {
+const fn memory(region: u32, offset: u64, bytes: u64, config: &Config) -> Result<RegionPart, u32> {
     let is_message = bytes > 0 && bytes <= config.max_message_bytes && bytes.is_multiple_of(POST_UNIT_BYTES);
-    if is_message { Ok(Memory { region, offset, bytes }) } else { Err(POST_BAD_VALUE) }
+    if is_message { Ok(RegionPart { region, offset, bytes }) } else { Err(POST_BAD_VALUE) }
 }
 
 /// The layout in the words of a slot, after which all words must be zero.

@@ -49,9 +49,9 @@ pub struct Counters {
     /// Groups that have ended.
     pub groups_ended: u64,
     /// Assemblies loaded at run time.
-    pub hand_overs: u64,
+    pub firmware_reloads: u64,
     /// Frames received while the FPGAs were programmed, and packets that waited for room until then.
-    pub lost_at_hand_over: u64,
+    pub lost_at_firmware_reload: u64,
 }
 
 impl AsMut<CardCounters> for Counters {
@@ -81,8 +81,8 @@ impl Counters {
             ("collective_messages", self.collective_messages),
             ("collective_strays", self.collective_strays),
             ("groups_ended", self.groups_ended),
-            ("hand_overs", self.hand_overs),
-            ("lost_at_hand_over", self.lost_at_hand_over),
+            ("hand_overs", self.firmware_reloads),
+            ("lost_at_hand_over", self.lost_at_firmware_reload),
             ("commands_refused", self.commands_refused),
             ("events", self.events),
             ("foreign_frames", self.card.foreign_frames),

@@ -18,10 +18,10 @@ use crate::models::inic::drawing;
 use crate::models::inic::nic::Inic;
 use crate::models::inic::wire::{self, PROTOCOL};
 use crate::nic::Address;
-use crate::nic::host_values::{self, Bound, HostValue, NEVER_COUNTED, Place};
+use crate::nic::host_values::{self, Bound, HostValue, NEVER_COUNTED, ValueLocation};
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Problem,
-    Programs, Promise, Promises, Seat, Swarm, Value, Values,
+    AnyNic, Begun, BuildError, CardContext, Choice, Draw, DrawnWorkload, Limits, Model, Origin, Parameter,
+    ParameterKind, Problem, Programs, Promise, Promises, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
 
@@ -78,13 +78,13 @@ pub static MODEL: Model = Model {
 
 /// Words of an event, counted from the last, as [`niclab_abi::inic::PostEvent`] has them. Ours: the interface.
 const HOST_VALUES: &[HostValue] = &[
-    HostValue::new("event kind", Place::Completion(0), 0, 8, Bound::Fixed(64)),
-    HostValue::new("event result", Place::Completion(0), 8, 8, Bound::Fixed(POST_UNALIKE as u64 + 1)),
-    HostValue::new("event message", Place::Completion(6), 0, 64, Bound::Fixed(NEVER_COUNTED)),
-    HostValue::new("event source", Place::Completion(7), 0, 64, Bound::Fixed(1 << 32)),
-    HostValue::new("moved bytes", Place::Completion(8), 0, 64, Bound::MessageBytes),
-    HostValue::new("message bytes", Place::Completion(9), 0, 64, Bound::MessageBytes),
-    HostValue::new("user value", Place::Completion(10), 0, 64, Bound::Unknown),
+    HostValue::new("event kind", ValueLocation::Completion(0), 0, 8, Bound::Fixed(64)),
+    HostValue::new("event result", ValueLocation::Completion(0), 8, 8, Bound::Fixed(POST_UNALIKE as u64 + 1)),
+    HostValue::new("event message", ValueLocation::Completion(6), 0, 64, Bound::Fixed(NEVER_COUNTED)),
+    HostValue::new("event source", ValueLocation::Completion(7), 0, 64, Bound::Fixed(1 << 32)),
+    HostValue::new("moved bytes", ValueLocation::Completion(8), 0, 64, Bound::MessageBytes),
+    HostValue::new("message bytes", ValueLocation::Completion(9), 0, 64, Bound::MessageBytes),
+    HostValue::new("user value", ValueLocation::Completion(10), 0, 64, Bound::Unknown),
 ];
 
 const ASSEMBLY: &str = "assembly";
@@ -109,57 +109,57 @@ const PARAMETERS: &[Parameter] = &[
         key: ASSEMBLY,
         help: "The assembly that the card starts with.",
         origin: Origin::Assumed("all of section 2: reliable and ordered"),
-        kind: Kind::Choice { default: "conf4", choices: CHOICES },
+        kind: ParameterKind::Choice { default: "conf4", choices: CHOICES },
     },
     Parameter {
         key: "packet_bytes",
         help: "Bytes of payload in a packet, a multiple of 4; 0: as in the assembly.",
         origin: Origin::Assumed("zero is none: assemblies have their own"),
-        kind: Kind::Number { default: 0, least: 0, most: 2_040 },
+        kind: ParameterKind::Number { default: 0, least: 0, most: 2_040 },
     },
     Parameter {
         key: "outstanding_limit",
         help: "Maximum unacknowledged packets to a node; 0: as in the assembly.",
         origin: Origin::Assumed("zero is none: assemblies have their own"),
-        kind: Kind::Number { default: 0, least: 0, most: 1_024 },
+        kind: ParameterKind::Number { default: 0, least: 0, most: 1_024 },
     },
     Parameter {
         key: "ack_threshold",
         help: "Packets from a node after which the card must acknowledge; 0: as in the assembly.",
         origin: Origin::Assumed("zero is none: assemblies have their own"),
-        kind: Kind::Number { default: 0, least: 0, most: 512 },
+        kind: ParameterKind::Number { default: 0, least: 0, most: 512 },
     },
     Parameter {
         key: "timeout_us",
         help: "Silence of a node before the card retransmits a packet, in microseconds of model time; 0: as in the \
                assembly.",
         origin: Origin::Assumed("zero is none: assemblies have their own"),
-        kind: Kind::Number { default: 0, least: 0, most: 10_000_000 },
+        kind: ParameterKind::Number { default: 0, least: 0, most: 10_000_000 },
     },
     Parameter {
         key: "retries",
         help: "Consecutive timeouts after which messages to a node fail; 0: as in the assembly.",
         origin: Origin::Assumed("zero is none: assemblies have their own"),
-        kind: Kind::Number { default: 0, least: 0, most: 65_535 },
+        kind: ParameterKind::Number { default: 0, least: 0, most: 65_535 },
     },
     Parameter {
         key: "rcv_chunk_size",
         help: "Received bytes before an interrupt, if the assembly mitigates interrupts; 0: as in the assembly.",
         origin: Origin::Assumed("zero is none: assemblies have their own"),
-        kind: Kind::Number { default: 0, least: 0, most: 1 << 30 },
+        kind: ParameterKind::Number { default: 0, least: 0, most: 1 << 30 },
     },
     Parameter {
         key: "rate_interval_us",
         help: "Time between two packets, in microseconds of model time, if the assembly controls its rate; 0: as in \
                the assembly.",
         origin: Origin::Assumed("zero is none: assemblies have their own"),
-        kind: Kind::Number { default: 0, least: 0, most: 1_000_000 },
+        kind: ParameterKind::Number { default: 0, least: 0, most: 1_000_000 },
     },
     Parameter {
         key: FORMAT,
         help: "Format of the packet header.",
         origin: Origin::Source("section 3: the format is the cluster's, by its nodes"),
-        kind: Kind::Choice {
+        kind: ParameterKind::Choice {
             default: FITTING,
             choices: &[
                 Choice {
@@ -181,27 +181,27 @@ const PARAMETERS: &[Parameter] = &[
         key: MESSAGE_BYTES,
         help: "Maximum message length, in bytes.",
         origin: Origin::Assumed("larger than typical messages of cluster programs"),
-        kind: Kind::Number { default: 16 << 20, least: 64, most: 1 << 30 },
+        kind: ParameterKind::Number { default: 16 << 20, least: 64, most: 1 << 30 },
     },
     Parameter {
         key: "send_crossings",
         help: "How often each sent packet crosses the card's internal bus. The paper counts four crossings for sent \
                and received packets together.",
         origin: Origin::Source("section 5.3: four crossings, read as two at either end"),
-        kind: Kind::Number { default: 2, least: 0, most: 8 },
+        kind: ParameterKind::Number { default: 2, least: 0, most: 8 },
     },
     Parameter {
         key: "receive_crossings",
         help: "How often each received packet crosses the card's internal bus.",
         origin: Origin::Source("section 5.3: four crossings, read as two at either end"),
-        kind: Kind::Number { default: 2, least: 0, most: 8 },
+        kind: ParameterKind::Number { default: 2, least: 0, most: 8 },
     },
     Parameter {
         key: FIRST_NUMBER,
         help: "Number of the first packet between any two nodes, the same at all nodes. Tests set it to make numbers \
                wrap.",
         origin: Origin::Assumed("numbers start at zero"),
-        kind: Kind::Number { default: 0, least: 0, most: u32::MAX as u64 },
+        kind: ParameterKind::Number { default: 0, least: 0, most: u32::MAX as u64 },
     },
 ];
 
@@ -304,8 +304,8 @@ fn begun(frame: &[u8]) -> Option<Begun> {
 ///
 /// # Errors
 /// Why the values are invalid.
-pub fn config(values: &Values, seat: Seat) -> Result<Config, Problem> {
-    let Seat { node, nodes, mtu_bytes, profile } = seat;
+pub fn config(values: &Values, context: CardContext) -> Result<Config, Problem> {
+    let CardContext { node, nodes, mtu_bytes, profile } = context;
     Ok(Config {
         node,
         nodes,
@@ -322,9 +322,9 @@ pub fn config(values: &Values, seat: Seat) -> Result<Config, Problem> {
     })
 }
 
-fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
-    let config =
-        config(values, seat).map_err(|Problem { key, what, remedy }| format!("{key}: {what}; {remedy}"))?;
+fn build(values: &Values, context: CardContext) -> Result<AnyNic, BuildError> {
+    let config = config(values, context)
+        .map_err(|Problem { key, what, remedy }| format!("{key}: {what}; {remedy}"))?;
     Ok(Box::new(Inic::new(config)?))
 }
 

@@ -1,6 +1,6 @@
 //! The card: host, port, and the circuit of its assembly.
 
-mod hand_over;
+mod firmware_reload;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use niclab_abi::inic::{POST_ANY_SOURCE, PostRules};
 use niclab_abi::receive::StatusLine;
 use niclab_components::Checked;
 
-use self::hand_over::{Refusal, Stage};
+use self::firmware_reload::{Refusal, Stage};
 use crate::models::inic::arrivals::Number;
 use crate::models::inic::assembling::{Assembled, Site, assemble};
 use crate::models::inic::card::{Card, PORT};
@@ -21,7 +21,7 @@ use crate::models::inic::config::{Config, ConfigError};
 use crate::models::inic::control::Operation;
 use crate::models::inic::counters::{Counters, Effects};
 use crate::models::inic::token::{Packet, Token};
-use crate::nic::hand_over::{HandOver, HandOverError, Progress, Switch};
+use crate::nic::firmware_reload::{FirmwareReloadError, FirmwareReloadStep, Progress, Switch};
 use crate::nic::{Input, Nic, Observed, PageStore, Register, Statistics};
 use crate::parts::card::{nic_of_effects, observed_of_effects};
 use crate::parts::control::{self, Answer, ControlError, Controlled};
@@ -103,7 +103,7 @@ impl Inic {
             Input::PageStore(store) => self.on_store(now, &store),
             // The FPGAs have no circuit that could take the frame.
             Input::Frame { .. } if self.stage.is_switching() => {
-                self.card.effects.counters.lost_at_hand_over += 1;
+                self.card.effects.counters.lost_at_firmware_reload += 1;
             }
             Input::Frame { frame, message, .. } => {
                 self.card.effects.attribute(message);
@@ -257,7 +257,7 @@ impl Inic {
         due: &mut Option<ReplyDue>,
     ) -> Result<Answer, ControlError> {
         let Some(range) = ImageReads::checked(load)? else {
-            let loaded = self.begin_hand_over(at, &[], Switch::Drained);
+            let loaded = self.begin_reload(at, &[], Switch::Drained);
             return loaded.map(|loaded| Answer::Now(reply_of(&loaded))).map_err(refused);
         };
         if load.bytes > MAX_IMAGE_BYTES {
@@ -269,7 +269,7 @@ impl Inic {
     /// The card has read the image.
     fn on_image(&mut self, now: Time, image: &[u8], is_whole: bool, due: ReplyDue) {
         let taken = if is_whole {
-            self.begin_hand_over(now, image, Switch::Drained).map_err(refused)
+            self.begin_reload(now, image, Switch::Drained).map_err(refused)
         } else {
             Err(ControlError::BadAddress)
         };
@@ -393,7 +393,12 @@ impl Controlled for Inic {
 impl Nic for Inic {
     nic_of_effects!(card.effects);
 
-    fn hand_over(&mut self, now: Time, step: HandOver<'_>, node: &mut NodeBus) -> Result<(), HandOverError> {
+    fn reload_firmware(
+        &mut self,
+        now: Time,
+        step: FirmwareReloadStep<'_>,
+        node: &mut NodeBus,
+    ) -> Result<(), FirmwareReloadError> {
         self.card.effects.interface.enter(node);
         let begun = self.take_step(now, step);
         self.collect(now);
@@ -402,7 +407,7 @@ impl Nic for Inic {
     }
 
     fn progress(&self) -> Progress {
-        self.hand_over_progress()
+        self.reload_progress()
     }
 
     fn epoch(&self) -> u16 {

@@ -12,8 +12,8 @@ use crate::models::mailbox::nic::Mailbox;
 use crate::models::mailbox::wire::{self, Header, PROTOCOL};
 use crate::nic::host_values;
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Promise,
-    Promises, Seat, Swarm, Value, Values,
+    AnyNic, Begun, BuildError, CardContext, Draw, DrawnWorkload, Limits, Model, Origin, Parameter,
+    ParameterKind, Promise, Promises, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
 use crate::parts::effects::WORD_BYTES;
@@ -52,7 +52,7 @@ const PARAMETERS: &[Parameter] = &[Parameter {
     help: "How long a letter waits for its acknowledgement before the card sends it again, in microseconds of \
            model time. The wait doubles each time, up to 100 ms.",
     origin: Origin::Assumed("many times a round trip of a few microseconds"),
-    kind: Kind::Number { default: 100, least: 1, most: 1_000_000 },
+    kind: ParameterKind::Number { default: 100, least: 1, most: 1_000_000 },
 }];
 
 fn limits(_: &Values) -> Limits {
@@ -74,13 +74,13 @@ fn limits(_: &Values) -> Limits {
 
 fn begun(frame: &[u8]) -> Option<Begun> {
     let (header, _) = Header::parse(frame).ok()?;
-    let wire::Kind::Letter { interrupt, .. } = header.kind else { return None };
+    let wire::FrameKind::Letter { interrupt, .. } = header.kind else { return None };
     Some(Begun { from: header.source, to: header.target, interrupt })
 }
 
-fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
+fn build(values: &Values, context: CardContext) -> Result<AnyNic, BuildError> {
     let first_wait = Span::from_ns(1_000 * values.number(REPEAT));
-    let Seat { node, nodes, profile, .. } = seat;
+    let CardContext { node, nodes, profile, .. } = context;
     Ok(Box::new(Mailbox::new(Config { node, nodes, first_wait, profile })?))
 }
 

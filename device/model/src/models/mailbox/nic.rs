@@ -9,7 +9,7 @@ use niclab_abi::receive::{MAX_SLICES, REFUSED_NO_ROUTE, StatusLine};
 
 use crate::models::mailbox::config::{Config, ConfigError, LONGEST_WAIT, MAX_PARTNERS, PORTS};
 use crate::models::mailbox::counters::{Counters, Effects};
-use crate::models::mailbox::wire::{Header, Kind, WireError};
+use crate::models::mailbox::wire::{FrameKind, Header, WireError};
 use crate::nic::Address;
 use crate::nic::{FrameBytes, Input, Nic, Observed, PageStore, Statistics};
 use crate::parts::card::{nic_of_effects, observed_of_effects};
@@ -54,7 +54,7 @@ struct Letter {
 
 /// An open port.
 #[derive(Clone, Debug)]
-struct Port {
+struct MailboxPort {
     page: RequesterPage,
     queue: ReceiveQueue,
     target: Option<Address>,
@@ -70,7 +70,7 @@ struct Port {
 /// A Mailbox card.
 pub struct Mailbox {
     config: Config,
-    ports: [Option<Port>; PORTS],
+    ports: [Option<MailboxPort>; PORTS],
     /// Letters posted so far.
     letters: u64,
     /// The number of the last letter that each port has stored from each sender. The entry outlives both ports. If an
@@ -104,7 +104,7 @@ impl Mailbox {
         &self.effects.counters
     }
 
-    fn port(&self, port: u32) -> Option<&Port> {
+    fn port(&self, port: u32) -> Option<&MailboxPort> {
         self.ports.get(port as usize)?.as_ref()
     }
 
@@ -141,7 +141,7 @@ impl Mailbox {
         };
         let loaded = effects.work(Machine::Load, arrived.max(port.free_at), bytes).end;
         let header = Header {
-            kind: Kind::Letter { interrupt: code.interrupt, acknowledge: code.acknowledge },
+            kind: FrameKind::Letter { interrupt: code.interrupt, acknowledge: code.acknowledge },
             source: Address { node: self.config.node, port: index as u8 },
             target,
             number: self.letters,
@@ -184,8 +184,8 @@ impl Mailbox {
         let bytes = words.len() as u64 * WORD_BYTES;
         let checked = effects.work(Machine::Receive, now, bytes).end;
         match header.kind {
-            Kind::Acknowledgement => self.on_acknowledgement(checked, &header),
-            Kind::Letter { interrupt, acknowledge } => {
+            FrameKind::Acknowledgement => self.on_acknowledgement(checked, &header),
+            FrameKind::Letter { interrupt, acknowledge } => {
                 let slice = Slice { source: header.source, interrupt, acknowledge, message };
                 self.on_letter(checked, &header, &slice, words);
             }
@@ -326,7 +326,7 @@ fn send(
 /// Notifies a letter's sender that it was stored.
 fn acknowledge(ready: Time, letter: &Header, effects: &mut Effects) {
     let answer = Header {
-        kind: Kind::Acknowledgement,
+        kind: FrameKind::Acknowledgement,
         source: letter.target,
         target: letter.source,
         number: letter.number,
@@ -362,7 +362,7 @@ impl Controlled for Mailbox {
     }
 
     fn open_port(&mut self, port: usize, open: &PortOpen) -> Result<(), ControlError> {
-        self.ports[port] = Some(Port {
+        self.ports[port] = Some(MailboxPort {
             page: RequesterPage::new(open.status_address),
             queue: ReceiveQueue::new(open),
             target: None,

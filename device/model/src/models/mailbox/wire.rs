@@ -69,7 +69,7 @@ pub enum WireError {
 
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// A message.
     Letter {
         /// The receiver must interrupt its host.
@@ -81,7 +81,7 @@ pub enum Kind {
     Acknowledgement,
 }
 
-impl Kind {
+impl FrameKind {
     const fn encode(self) -> (u8, u8) {
         match self {
             Self::Letter { interrupt, acknowledge } => {
@@ -105,7 +105,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The frame's kind.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// The sending port.
     pub source: Address,
     /// The receiving port.
@@ -134,7 +134,7 @@ impl Header {
         let head = u64::from_be_bytes(*head);
         let field = |shift: u32| head >> shift;
         let kind_and_flags = field(shift::FLAGS) as u8;
-        let kind = Kind::decode(kind_and_flags >> 4, kind_and_flags & 0xf);
+        let kind = FrameKind::decode(kind_and_flags >> 4, kind_and_flags & 0xf);
         let header = Self {
             kind: kind.filter(|_| field(shift::PROTOCOL) as u8 == PROTOCOL).ok_or(WireError::BadField)?,
             source: Address { node: head as u16, port: field(shift::SOURCE_PORT) as u8 },
@@ -145,8 +145,8 @@ impl Header {
             number: u64::from_be_bytes(*number),
         };
         let has_its_words = match header.kind {
-            Kind::Letter { .. } => (MIN_WORDS..=MAX_WORDS).contains(&words.len()),
-            Kind::Acknowledgement => words.is_empty(),
+            FrameKind::Letter { .. } => (MIN_WORDS..=MAX_WORDS).contains(&words.len()),
+            FrameKind::Acknowledgement => words.is_empty(),
         };
         if !rest.is_empty() || !has_its_words {
             return Err(wrong_length);
@@ -201,8 +201,10 @@ mod tests {
         let address = || (any::<u16>(), any::<u8>()).prop_map(|(node, port)| Address { node, port });
         let letter =
             (any::<bool>(), any::<bool>(), prop::collection::vec(any::<u64>(), MIN_WORDS..=MAX_WORDS))
-                .prop_map(|(interrupt, acknowledge, words)| (Kind::Letter { interrupt, acknowledge }, words));
-        let kind = prop_oneof![letter, Just((Kind::Acknowledgement, Vec::new()))];
+                .prop_map(|(interrupt, acknowledge, words)| {
+                    (FrameKind::Letter { interrupt, acknowledge }, words)
+                });
+        let kind = prop_oneof![letter, Just((FrameKind::Acknowledgement, Vec::new()))];
         (address(), address(), kind, any::<u64>()).prop_map(|(source, target, (kind, words), number)| {
             (Header { kind, source, target, number }, words)
         })

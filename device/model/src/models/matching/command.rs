@@ -12,7 +12,7 @@ use niclab_abi::{FromBytes, from_words};
 
 use crate::models::matching::config::{Config, PORTS};
 use crate::models::matching::item;
-use crate::models::matching::transport::Memory;
+use crate::models::matching::transport::RegionPart;
 
 /// Words of a slot that a command uses. Ours: the interface.
 const WORDS: usize = 10;
@@ -37,7 +37,7 @@ pub(super) struct Transfer {
     pub(super) node: u16,
     pub(super) port: u8,
     pub(super) portal: u8,
-    pub(super) memory: Memory,
+    pub(super) memory: RegionPart,
     pub(super) remote_offset: u64,
     pub(super) counter: Option<u8>,
     pub(super) interrupt: bool,
@@ -51,7 +51,7 @@ pub(super) struct Transfer {
 pub(super) struct Append {
     pub(super) user: u64,
     pub(super) portal: u8,
-    pub(super) memory: Memory,
+    pub(super) memory: RegionPart,
     pub(super) counter: Option<u8>,
     pub(super) count_only: bool,
     pub(super) is_overflow: bool,
@@ -141,7 +141,7 @@ fn transfer(flags: u32, words: &TransferCommand, config: &Config) -> Result<Tran
         node,
         port,
         portal,
-        memory: Memory { region, offset, bytes },
+        memory: RegionPart { region, offset, bytes },
         remote_offset,
         counter: counter_of(counter)?,
         interrupt: has(COMMAND_INTERRUPT),
@@ -174,7 +174,7 @@ fn append(flags: u32, words: &AppendCommand, config: &Config) -> Result<Append, 
     Ok(Append {
         user,
         portal,
-        memory: Memory { region, offset, bytes },
+        memory: RegionPart { region, offset, bytes },
         counter: counter_of(counter)?,
         count_only: has(COMMAND_COUNT_ONLY),
         is_overflow: has(ENTRY_OVERFLOW),

@@ -10,10 +10,10 @@ use crate::models::matching::config::{Config, PORTS};
 use crate::models::matching::nic::Match;
 use crate::models::matching::wire::{self, Frame, Operation, PROTOCOL};
 use crate::nic::Address;
-use crate::nic::host_values::{self, Bound, HostValue, NEVER_COUNTED, Place};
+use crate::nic::host_values::{self, Bound, HostValue, NEVER_COUNTED, ValueLocation};
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Promise,
-    Promises, Seat, Swarm, Value, Values,
+    AnyNic, Begun, BuildError, CardContext, Draw, DrawnWorkload, Limits, Model, Origin, Parameter,
+    ParameterKind, Promise, Promises, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
 use crate::time::Span;
@@ -53,28 +53,34 @@ pub static MODEL: Model = Model {
 /// Words of an event, counted back from the last one, as [`niclab_abi::matching::ListEvent`] defines them, and of a
 /// counter. Ours: the interface.
 const HOST_VALUES: &[HostValue] = &[
-    HostValue::new("event kind", Place::Completion(0), 0, 8, Bound::Fixed(EVENT_REFUSED as u64 + 1)),
-    HostValue::new("event result", Place::Completion(0), 8, 8, Bound::Fixed(RESULT_LIST_FULL as u64 + 1)),
-    HostValue::new("event portal", Place::Completion(0), 16, 8, Bound::Fixed(PORTALS as u64)),
-    HostValue::new("overflow user value", Place::Completion(2), 0, 64, Bound::Unknown),
-    HostValue::new("overflow handle", Place::Completion(3), 0, 64, Bound::Unknown),
-    HostValue::new("event handle", Place::Completion(4), 0, 32, Bound::Unknown),
-    HostValue::new("event port", Place::Completion(4), 32, 16, Bound::Ports),
-    HostValue::new("event node", Place::Completion(4), 48, 16, Bound::Nodes),
-    HostValue::new("event offset", Place::Completion(5), 0, 64, Bound::Fixed(NEVER_COUNTED)),
-    HostValue::new("moved bytes", Place::Completion(6), 0, 64, Bound::MessageBytes),
-    HostValue::new("requested bytes", Place::Completion(7), 0, 64, Bound::MessageBytes),
-    HostValue::new("user value", Place::Completion(10), 0, 64, Bound::Unknown),
+    HostValue::new("event kind", ValueLocation::Completion(0), 0, 8, Bound::Fixed(EVENT_REFUSED as u64 + 1)),
+    HostValue::new(
+        "event result",
+        ValueLocation::Completion(0),
+        8,
+        8,
+        Bound::Fixed(RESULT_LIST_FULL as u64 + 1),
+    ),
+    HostValue::new("event portal", ValueLocation::Completion(0), 16, 8, Bound::Fixed(PORTALS as u64)),
+    HostValue::new("overflow user value", ValueLocation::Completion(2), 0, 64, Bound::Unknown),
+    HostValue::new("overflow handle", ValueLocation::Completion(3), 0, 64, Bound::Unknown),
+    HostValue::new("event handle", ValueLocation::Completion(4), 0, 32, Bound::Unknown),
+    HostValue::new("event port", ValueLocation::Completion(4), 32, 16, Bound::Ports),
+    HostValue::new("event node", ValueLocation::Completion(4), 48, 16, Bound::Nodes),
+    HostValue::new("event offset", ValueLocation::Completion(5), 0, 64, Bound::Fixed(NEVER_COUNTED)),
+    HostValue::new("moved bytes", ValueLocation::Completion(6), 0, 64, Bound::MessageBytes),
+    HostValue::new("requested bytes", ValueLocation::Completion(7), 0, 64, Bound::MessageBytes),
+    HostValue::new("user value", ValueLocation::Completion(10), 0, 64, Bound::Unknown),
     HostValue::new(
         "counted failures",
-        Place::Counts { word: 0, words: 2 },
+        ValueLocation::Counts { word: 0, words: 2 },
         0,
         64,
         Bound::Fixed(NEVER_COUNTED),
     ),
     HostValue::new(
         "counted successes",
-        Place::Counts { word: 1, words: 2 },
+        ValueLocation::Counts { word: 1, words: 2 },
         0,
         64,
         Bound::Fixed(NEVER_COUNTED),
@@ -95,32 +101,32 @@ const PARAMETERS: &[Parameter] = &[
         origin: Origin::Assumed(
             "64 KB of memory on the card: more than the paper's longest list of 300 items",
         ),
-        kind: Kind::Number { default: 1_024, least: 16, most: MAX_ENTRIES as u64 },
+        kind: ParameterKind::Number { default: 1_024, least: 16, most: MAX_ENTRIES as u64 },
     },
     Parameter {
         key: MESSAGE_BYTES,
         help: "The longest message, in bytes.",
         origin: Origin::Assumed("longer than the messages that cluster programs send"),
-        kind: Kind::Number { default: 16 << 20, least: 64, most: 1 << 30 },
+        kind: ParameterKind::Number { default: 16 << 20, least: 64, most: 1 << 30 },
     },
     Parameter {
         key: WINDOW,
         help: "Frames that may be in flight to one node before the first of them is acknowledged.",
         origin: Origin::Assumed("more than the frames of a round trip on the profiles' links"),
-        kind: Kind::Number { default: 32, least: 1, most: 1_024 },
+        kind: ParameterKind::Number { default: 32, least: 1, most: 1_024 },
     },
     Parameter {
         key: UNEXPECTED,
         help: "Unexpected messages of one port that may wait for a receive.",
         origin: Origin::Assumed("the same number as entries"),
-        kind: Kind::Number { default: 1_024, least: 1, most: 65_536 },
+        kind: ParameterKind::Number { default: 1_024, least: 1, most: 65_536 },
     },
     Parameter {
         key: RETRANSMIT,
         help: "How long a frame waits for its acknowledgement before the card sends it again, in microseconds of \
                model time. The wait doubles each time.",
         origin: Origin::Assumed("many times a round trip of a few microseconds"),
-        kind: Kind::Number { default: 100, least: 1, most: 1_000_000 },
+        kind: ParameterKind::Number { default: 100, least: 1, most: 1_000_000 },
     },
 ];
 
@@ -142,11 +148,11 @@ fn limits(values: &Values) -> Limits {
 }
 
 /// The parameters of a card with these values.
-pub fn config(values: &Values, seat: Seat) -> Config {
-    let config = Config::new(seat.node, seat.nodes, seat.profile);
+pub fn config(values: &Values, context: CardContext) -> Config {
+    let config = Config::new(context.node, context.nodes, context.profile);
     let first = Span::from_ns(values.number(RETRANSMIT).saturating_mul(1_000));
     Config {
-        mtu_bytes: seat.mtu_bytes,
+        mtu_bytes: context.mtu_bytes,
         match_entries: values.number_u32(ENTRIES),
         max_message_bytes: values.number(MESSAGE_BYTES),
         window_frames: values.number_u32(WINDOW),
@@ -161,7 +167,7 @@ pub fn config(values: &Values, seat: Seat) -> Config {
 /// Data for another card: the data of a put, and the data that a get requested.
 fn begun(frame: &[u8]) -> Option<Begun> {
     let Frame { link, kind, .. } = Frame::parse(frame).ok()?;
-    let wire::Kind::First(header) = kind else { return None };
+    let wire::FrameKind::First(header) = kind else { return None };
     let is_data = matches!(header.operation, Operation::Put | Operation::Reply);
     is_data.then_some(Begun {
         from: Address { node: header.source_node, port: header.source_port },
@@ -170,8 +176,8 @@ fn begun(frame: &[u8]) -> Option<Begun> {
     })
 }
 
-fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
-    Ok(Box::new(Match::new(config(values, seat))?))
+fn build(values: &Values, context: CardContext) -> Result<AnyNic, BuildError> {
+    Ok(Box::new(Match::new(config(values, context))?))
 }
 
 /// Maximum payloads of a long message, which takes some frames, and of a short one, in bytes. Ours: the swarm's choice.
@@ -205,15 +211,19 @@ mod tests {
             .with(WINDOW, number(18))
             .with(UNEXPECTED, number(19))
             .with(RETRANSMIT, number(20_000));
-        let seat =
-            |node, nodes, mtu_bytes| Seat { node, nodes, mtu_bytes, profile: Profile::default().into() };
-        let found = config(&own, seat(1, 3, 1_200));
+        let context = |node, nodes, mtu_bytes| CardContext {
+            node,
+            nodes,
+            mtu_bytes,
+            profile: Profile::default().into(),
+        };
+        let found = config(&own, context(1, 3, 1_200));
         assert_eq!((found.node, found.nodes, found.mtu_bytes), (1, 3, 1_200));
         assert_eq!((found.match_entries, found.max_message_bytes, found.window_frames), (16, 17, 18));
         assert_eq!((found.unexpected_messages, found.retransmit_first), (19, Span::from_ns(20_000_000)));
         assert_eq!(found.retransmit_most, Span::from_ns(160_000_000));
         assert_eq!(Match::new(found).err(), None);
-        let plain = config(&Values::defaults(&MODEL), seat(0, 2, 1_500));
+        let plain = config(&Values::defaults(&MODEL), context(0, 2, 1_500));
         assert_eq!(plain, Config::new(0, 2, Profile::default()), "the model's own defaults");
     }
 }

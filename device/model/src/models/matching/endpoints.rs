@@ -8,9 +8,9 @@ use niclab_abi::receive::REFUSED_COMMAND;
 use crate::models::matching::config::{Config, ConfigError, PORTS};
 use crate::models::matching::counters::Effects;
 use crate::models::matching::initiator::Initiator;
-use crate::models::matching::port::{EVENTS_AT_ONCE, Port, Told};
+use crate::models::matching::port::{EVENTS_AT_ONCE, MatchPort, Told};
 use crate::models::matching::target::{Missed, Target, Verdict};
-use crate::models::matching::transport::{Arrived, Beginning, Memory, MessageUser, Outgoing, Owner};
+use crate::models::matching::transport::{Arrived, Beginning, MessageUser, Outgoing, Owner, RegionPart};
 use crate::models::matching::wire::{Header, Operation};
 use crate::parts::regions::{Region, Regions};
 use crate::platform::trace_tag::TraceTag;
@@ -19,7 +19,7 @@ use crate::time::Time;
 /// Both ends of a card's messages.
 pub(super) struct Endpoints {
     node: u16,
-    pub(super) ports: [Option<Box<Port>>; PORTS],
+    pub(super) ports: [Option<Box<MatchPort>>; PORTS],
     pub(super) regions: [Regions; PORTS],
     pub(super) initiator: Initiator,
     pub(super) target: Target,
@@ -53,7 +53,7 @@ impl Endpoints {
     ///
     /// # Errors
     /// The `RESULT_` constant that gives the reason for the refusal.
-    pub(super) fn check_memory(&self, index: usize, memory: &Memory) -> Result<(), u32> {
+    pub(super) fn check_memory(&self, index: usize, memory: &RegionPart) -> Result<(), u32> {
         if memory.bytes == 0 {
             return Ok(());
         }
@@ -122,7 +122,7 @@ impl Endpoints {
         header.wants_answer.then_some(Outgoing {
             node: header.source_node,
             header: answer,
-            memory: Memory::NONE,
+            memory: RegionPart::NONE,
             ready: at,
             message: None,
             owner: Owner::Unowned,
@@ -151,7 +151,7 @@ impl Endpoints {
         let found = self.target.begin_get(now, header, port, &mut self.effects);
         let (at, result, memory, offset, owner) = match found {
             Ok(found) => (found.at, found.result, found.memory, found.offset, Owner::Target(found.number)),
-            Err(Missed { at, result }) => (at, result, Memory::NONE, 0, Owner::Unowned),
+            Err(Missed { at, result }) => (at, result, RegionPart::NONE, 0, Owner::Unowned),
         };
         let answer = Header {
             operation: Operation::Reply,
@@ -166,7 +166,7 @@ impl Endpoints {
 
 /// A message that no operation takes.
 const fn nobodys(now: Time) -> Beginning {
-    Beginning { owner: Owner::Unowned, memory: Memory::NONE, ready: now, answer: None }
+    Beginning { owner: Owner::Unowned, memory: RegionPart::NONE, ready: now, answer: None }
 }
 
 impl MessageUser for Endpoints {

@@ -48,7 +48,7 @@ pub(super) const MAX_PROGRAM_WORDS: u64 = 24 * MAX_LIST_SIZE as u64;
 #[derive(Clone, Debug)]
 struct Spill {
     address: u64,
-    places: u64,
+    slots: u64,
     /// Slots from this one on were never used.
     unused: u64,
     free: Vec<u64>,
@@ -56,7 +56,7 @@ struct Spill {
 
 /// Where an entry is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum EntryLocation {
     /// In the card's memory.
     Card,
     /// In this slot of the spill area.
@@ -110,7 +110,7 @@ pub(super) struct Engine {
     builtin: Unit,
     /// A guest's program is loaded, which may do anything.
     is_foreign: bool,
-    card_places: u64,
+    card_entries: u64,
     card_used: u64,
     max_entries: u64,
     max_list_size: usize,
@@ -130,7 +130,7 @@ impl Engine {
             manager: ListManager::with_lists(List::COUNT + 1, timing, Use::Consume, builtin.clone()),
             builtin,
             is_foreign: false,
-            card_places: config.match_entries.into(),
+            card_entries: config.match_entries.into(),
             card_used: 0,
             max_entries: config.max_entries.into(),
             max_list_size: config.max_list_size as usize,
@@ -151,7 +151,7 @@ impl Engine {
         if self.spill.is_some() {
             return false;
         }
-        self.spill = Some(Spill { address, places: bytes / ENTRY_BYTES, unused: 0, free: Vec::new() });
+        self.spill = Some(Spill { address, slots: bytes / ENTRY_BYTES, unused: 0, free: Vec::new() });
         true
     }
 
@@ -181,33 +181,33 @@ impl Engine {
     /// Allocates memory for an entry of a portal, in the card's memory if it has room. Attack: a guest provides a huge
     /// spill area, and the next header would be compared with all its entries. So list lengths have bounds of their
     /// own.
-    pub(super) fn take_place(&mut self, list: List) -> Option<Place> {
+    pub(super) fn take_location(&mut self, list: List) -> Option<EntryLocation> {
         let (posted, overflow) =
             (List { is_overflow: false, ..list }.index(), List { is_overflow: true, ..list }.index());
         let of_portal = self.manager.searched(Search { first: posted, then: Some(overflow) });
         if of_portal >= self.max_list_size || self.entries().0 >= self.max_entries {
             return None;
         }
-        if self.card_used < self.card_places {
+        if self.card_used < self.card_entries {
             self.card_used += 1;
-            return Some(Place::Card);
+            return Some(EntryLocation::Card);
         }
         let spill = self.spill.as_mut()?;
-        if let Some(place) = spill.free.pop() {
-            return Some(Place::Spilled(place));
+        if let Some(slot) = spill.free.pop() {
+            return Some(EntryLocation::Spilled(slot));
         }
-        if spill.unused >= spill.places {
+        if spill.unused >= spill.slots {
             return None;
         }
         spill.unused += 1;
-        Some(Place::Spilled(spill.unused - 1))
+        Some(EntryLocation::Spilled(spill.unused - 1))
     }
 
-    pub(super) fn give_place_back(&mut self, place: Place) {
-        match (place, &mut self.spill) {
-            (Place::Card, _) => self.card_used = self.card_used.saturating_sub(1),
-            (Place::Spilled(place), Some(spill)) => spill.free.push(place),
-            (Place::Spilled(_), None) => {}
+    pub(super) fn give_location_back(&mut self, location: EntryLocation) {
+        match (location, &mut self.spill) {
+            (EntryLocation::Card, _) => self.card_used = self.card_used.saturating_sub(1),
+            (EntryLocation::Spilled(slot), Some(spill)) => spill.free.push(slot),
+            (EntryLocation::Spilled(_), None) => {}
         }
     }
 
@@ -226,13 +226,13 @@ impl Engine {
         list: List,
         handle: u32,
         item: Item,
-        place: Place,
+        location: EntryLocation,
         effects: &mut Effects,
     ) -> Time {
         let name = name_of(list.port, handle);
-        let (store, spilled_to) = match (place, &self.spill) {
-            (Place::Spilled(place), Some(spill)) => {
-                (Store::Spilled, Some(spill.address + place * ENTRY_BYTES))
+        let (store, spilled_to) = match (location, &self.spill) {
+            (EntryLocation::Spilled(slot), Some(spill)) => {
+                (Store::Spilled, Some(spill.address + slot * ENTRY_BYTES))
             }
             _ => (Store::Card, None),
         };

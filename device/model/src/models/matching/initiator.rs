@@ -7,8 +7,8 @@ use niclab_abi::matching::{EVENT_ACK, EVENT_REPLY, EVENT_SENT, ListEvent, RESULT
 use crate::models::matching::command::Transfer;
 use crate::models::matching::config::PORTS;
 use crate::models::matching::counters::Effects;
-use crate::models::matching::port::{Port, Told};
-use crate::models::matching::transport::{Arrived, Memory, Outgoing, Owner};
+use crate::models::matching::port::{MatchPort, Told};
+use crate::models::matching::transport::{Arrived, Outgoing, Owner, RegionPart};
 use crate::models::matching::wire::{Header, Operation};
 use crate::parts::port::Promise;
 use crate::platform::trace_tag::TraceTag;
@@ -67,7 +67,7 @@ impl InFlight {
         now: Time,
         node: u16,
         outcome: Outcome,
-        port: &mut Port,
+        port: &mut MatchPort,
         effects: &mut Effects,
     ) -> Time {
         let Outcome { kind, result, bytes, offset } = outcome;
@@ -112,7 +112,7 @@ impl Initiator {
         handle: u32,
         transfer: Transfer,
         message: Option<TraceTag>,
-        port: &mut Port,
+        port: &mut MatchPort,
         effects: &mut Effects,
     ) -> Outgoing {
         let token = effects.next_token();
@@ -143,13 +143,13 @@ impl Initiator {
             interrupt: transfer.interrupt,
             ..Header::default()
         };
-        let memory = if is_put { transfer.memory } else { Memory::NONE };
+        let memory = if is_put { transfer.memory } else { RegionPart::NONE };
         let owner = if is_put { Owner::Initiator(token) } else { Owner::Unowned };
         Outgoing { node: transfer.node, header, memory, ready, message, owner }
     }
 
     /// All data of a put has left the memory.
-    pub(super) fn on_sent(&mut self, now: Time, token: u64, port: &mut Port, effects: &mut Effects) {
+    pub(super) fn on_sent(&mut self, now: Time, token: u64, port: &mut MatchPort, effects: &mut Effects) {
         let in_flight = self.in_flight[port.index].get_mut(&token).filter(|it| it.waits_for_sent);
         // The command has failed in the meantime.
         let Some(in_flight) = in_flight else { return };
@@ -164,7 +164,13 @@ impl Initiator {
     }
 
     /// The target's answer to a put. The network may forge answers, so the header need not belong to a put.
-    pub(super) fn on_answer(&mut self, now: Time, header: &Header, port: &mut Port, effects: &mut Effects) {
+    pub(super) fn on_answer(
+        &mut self,
+        now: Time,
+        header: &Header,
+        port: &mut MatchPort,
+        effects: &mut Effects,
+    ) {
         let is_of_it = |it: &&mut InFlight| !it.transfer.is_get && it.waits_for_answer && it.is_with(header);
         let in_flight = self.in_flight[port.index].get_mut(&header.token).filter(is_of_it);
         let Some(in_flight) = in_flight else { return };
@@ -176,11 +182,11 @@ impl Initiator {
     }
 
     /// The memory for the answer to a get; `None` if the header does not belong to one.
-    pub(super) fn expect_reply(&self, header: &Header) -> Option<Memory> {
+    pub(super) fn expect_reply(&self, header: &Header) -> Option<RegionPart> {
         let in_flight = self.in_flight.get(usize::from(header.target_port))?.get(&header.token)?;
         let memory = in_flight.transfer.memory;
         let is_of_it = in_flight.transfer.is_get && in_flight.is_with(header);
-        is_of_it.then_some(Memory { bytes: memory.bytes.min(header.bytes), ..memory })
+        is_of_it.then_some(RegionPart { bytes: memory.bytes.min(header.bytes), ..memory })
     }
 
     /// The answer to a get has been stored, or never will be.
@@ -189,7 +195,7 @@ impl Initiator {
         now: Time,
         token: u64,
         arrived: &Arrived,
-        port: &mut Port,
+        port: &mut MatchPort,
         effects: &mut Effects,
     ) {
         // The command has failed in the meantime.
@@ -215,7 +221,7 @@ impl Initiator {
         now: Time,
         token: u64,
         result: u32,
-        port: &mut Port,
+        port: &mut MatchPort,
         effects: &mut Effects,
     ) {
         // The command has ended already, and the failed frame was a retransmission.
@@ -249,7 +255,7 @@ impl Initiator {
     }
 
     /// Forgets a command if nothing of it is pending.
-    fn end_if_over(&mut self, token: u64, port: &mut Port) {
+    fn end_if_over(&mut self, token: u64, port: &mut MatchPort) {
         let of_port = &mut self.in_flight[port.index];
         if of_port.get(&token).is_some_and(InFlight::is_over)
             && let Some(over) = of_port.remove(&token)

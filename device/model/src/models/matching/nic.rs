@@ -14,7 +14,7 @@ use crate::models::matching::control::{Operation, image_error, loaded};
 use crate::models::matching::counters::{Counters, Effects};
 use crate::models::matching::endpoints::Endpoints;
 use crate::models::matching::engine::ENTRY_BYTES;
-use crate::models::matching::port::Port;
+use crate::models::matching::port::MatchPort;
 use crate::models::matching::program;
 use crate::models::matching::transport::Transport;
 use crate::models::matching::wire::seal;
@@ -183,7 +183,7 @@ impl Match {
         let Endpoints { ports, target, effects, .. } = &mut self.ends;
         // A register store to a closed port has no effect.
         let Some(port) = ports.get_mut(index).and_then(Option::as_mut) else { return };
-        let Port { queue, page, .. } = &mut **port;
+        let MatchPort { queue, page, .. } = &mut **port;
         let Some(released) = queue.on_register(now, index, register, page, effects) else { return };
         let due = core::iter::from_fn(|| queue.take_due(released)).last();
         let release = queue.take_early(now, released, effects).or(due);
@@ -283,7 +283,7 @@ impl Controlled for Match {
     }
 
     fn open_port(&mut self, port: usize, open: &PortOpen) -> Result<(), ControlError> {
-        self.ends.ports[port] = Some(Port::new(port, open).into());
+        self.ends.ports[port] = Some(MatchPort::new(port, open).into());
         Ok(())
     }
 

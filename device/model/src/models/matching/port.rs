@@ -42,7 +42,7 @@ pub(super) struct Told {
 
 /// An open port.
 #[derive(Debug)]
-pub(super) struct Port {
+pub(super) struct MatchPort {
     pub(super) index: usize,
     pub(super) page: RequesterPage,
     pub(super) queue: ReceiveQueue,
@@ -55,7 +55,7 @@ pub(super) struct Port {
     data_visible: Time,
 }
 
-impl Port {
+impl MatchPort {
     pub(super) fn new(index: usize, open: &PortOpen) -> Self {
         Self {
             index,

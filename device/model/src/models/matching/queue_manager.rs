@@ -26,7 +26,7 @@ use thiserror::Error;
 use self::command::Command;
 pub use self::inspect::QueueState;
 pub use self::memory::MAX_ITEMS;
-use self::memory::{Memory, SLOT_OF_END};
+use self::memory::{ItemMemory, SLOT_OF_END};
 use self::stream::{Stream, Verdict};
 use crate::models::matching::fifo::{Fifos, MAX_WORDS};
 use crate::models::matching::item::{Header, Item, WORDS};
@@ -177,7 +177,7 @@ pub struct QueueManager {
     cycle: u64,
     queue: Engine,
     matcher: Engine,
-    memory: Memory,
+    memory: ItemMemory,
     stream: Stream,
     /// A command whose further words have not arrived yet.
     incomplete: Option<Command>,
@@ -216,7 +216,7 @@ impl QueueManager {
             cycle: 0,
             queue: Engine::new(queue, MAX_WORDS),
             matcher: Engine::new(matcher, timing.fifo_words),
-            memory: Memory::new(timing.memory_latency),
+            memory: ItemMemory::new(timing.memory_latency),
             stream: Stream::new(timing.steps.turnaround()),
             incomplete: None,
             answers: VecDeque::new(),

@@ -14,11 +14,11 @@ use niclab_isa::image::ImageError;
 use crate::models::matching::command::Append;
 use crate::models::matching::config::{Config, PORTS};
 use crate::models::matching::counters::Effects;
-use crate::models::matching::engine::{Engine, List, MAX_PROGRAM_WORDS, Place};
+use crate::models::matching::engine::{Engine, EntryLocation, List, MAX_PROGRAM_WORDS};
 use crate::models::matching::item::Item;
 use crate::models::matching::list_manager::Matched;
-use crate::models::matching::port::{EVENTS_AT_ONCE, Port, Told};
-use crate::models::matching::transport::{Arrived, Memory};
+use crate::models::matching::port::{EVENTS_AT_ONCE, MatchPort, Told};
+use crate::models::matching::transport::{Arrived, RegionPart};
 use crate::models::matching::wire::{Header, Operation};
 use crate::parts::host_interface::HostInterface;
 use crate::parts::port::Promise;
@@ -33,14 +33,14 @@ const ENTRY_WORK: u64 = 4;
 struct Entry {
     user: u64,
     portal: u8,
-    memory: Memory,
+    memory: RegionPart,
     counter: Option<u8>,
     count_only: bool,
     is_overflow: bool,
     /// Whether the program wants an event when the entry unlinks itself.
     tells_unlink: bool,
     /// Where the item is stored, while it is linked or about to be.
-    place: Option<Place>,
+    location: Option<EntryLocation>,
     /// Operations that the entry has begun and not ended.
     in_flight: u32,
     /// A command has unlinked the entry. The card answers the command when the entry has no operations in flight.
@@ -54,8 +54,8 @@ impl Entry {
     }
 
     /// The part of the entry's memory that a message is stored in.
-    const fn part(&self, matched: &Matched) -> Memory {
-        Memory {
+    const fn part(&self, matched: &Matched) -> RegionPart {
+        RegionPart {
             region: self.memory.region,
             offset: self.memory.offset.saturating_add(matched.offset),
             bytes: matched.length,
@@ -84,7 +84,7 @@ struct Unexpected {
 struct Appending {
     handle: u32,
     item: Item,
-    place: Place,
+    location: EntryLocation,
     /// Messages with lower numbers were searched already.
     next: u64,
 }
@@ -146,7 +146,7 @@ struct Ended {
 pub(super) struct Found {
     /// Identifies the operation.
     pub(super) number: u64,
-    pub(super) memory: Memory,
+    pub(super) memory: RegionPart,
     /// Offset in the entry's memory.
     pub(super) offset: u64,
     pub(super) at: Time,
@@ -199,7 +199,7 @@ impl Target {
 // Messages.
 impl Target {
     /// Whether the addressed target can take a message: its list and port, or the `RESULT_` constant of the refusal.
-    fn list<'a>(header: &Header, port: Option<&'a mut Port>) -> Result<(List, &'a mut Port), u32> {
+    fn list<'a>(header: &Header, port: Option<&'a mut MatchPort>) -> Result<(List, &'a mut MatchPort), u32> {
         let port = port.ok_or(RESULT_NO_TARGET)?;
         if u32::from(header.portal) >= PORTALS {
             return Err(RESULT_NO_TARGET);
@@ -215,7 +215,7 @@ impl Target {
         &mut self,
         now: Time,
         header: &Header,
-        port: Option<&mut Port>,
+        port: Option<&mut MatchPort>,
         effects: &mut Effects,
     ) -> Result<(Time, Taken, Matched), Missed> {
         let (list, port) = Self::list(header, port).map_err(|result| {
@@ -246,8 +246,8 @@ impl Target {
         debug_assert!(entry.is_some(), "only entries are linked");
         if let Some(entry) = entry {
             entry.in_flight += 1;
-            if let Some(place) = entry.place.take_if(|_| matched.is_unlinked) {
-                self.engine.give_place_back(place);
+            if let Some(location) = entry.location.take_if(|_| matched.is_unlinked) {
+                self.engine.give_location_back(location);
             }
         }
         counters.truncated += u64::from(matched.length < header.bytes);
@@ -261,13 +261,13 @@ impl Target {
         &mut self,
         now: Time,
         header: &Header,
-        port: Option<&mut Port>,
+        port: Option<&mut MatchPort>,
         effects: &mut Effects,
     ) -> Result<Found, Missed> {
         let (at, taken, matched) = self.search(now, header, port, effects)?;
         let number = effects.next_token();
         let lists = &mut self.ports[usize::from(header.target_port)];
-        let memory = lists.entry(taken.handle).map_or(Memory::NONE, |entry| entry.part(&matched));
+        let memory = lists.entry(taken.handle).map_or(RegionPart::NONE, |entry| entry.part(&matched));
         match lists.entries.get(&taken.handle).filter(|entry| entry.is_overflow) {
             Some(entry) => {
                 effects.counters.unexpected += 1;
@@ -294,14 +294,14 @@ impl Target {
         &mut self,
         now: Time,
         header: &Header,
-        port: Option<&mut Port>,
+        port: Option<&mut MatchPort>,
         effects: &mut Effects,
     ) -> Result<Found, Missed> {
         let found = self.search(now, header, port, effects);
         let number = effects.next_token();
         let (at, taken, matched) = found?;
         let lists = &mut self.ports[usize::from(header.target_port)];
-        let memory = lists.entry(taken.handle).map_or(Memory::NONE, |entry| entry.part(&matched));
+        let memory = lists.entry(taken.handle).map_or(RegionPart::NONE, |entry| entry.part(&matched));
         lists.served.insert(number, (*header, taken));
         let result = if matched.length < header.bytes { RESULT_TRUNCATED } else { RESULT_OK };
         Ok(Found { number, memory, offset: matched.offset, at, result })
@@ -313,7 +313,7 @@ impl Target {
         now: Time,
         number: u64,
         failure: u32,
-        port: &mut Port,
+        port: &mut MatchPort,
         effects: &mut Effects,
     ) {
         // The get ended with the region that it read.
@@ -336,7 +336,7 @@ impl Target {
         at: Time,
         number: u64,
         arrived: &Arrived,
-        port: &mut Port,
+        port: &mut MatchPort,
         effects: &mut Effects,
     ) -> Verdict {
         let Arrived { header, message, bytes, result, .. } = *arrived;
@@ -377,7 +377,7 @@ impl Target {
         portal: u8,
         number: u64,
         is_success: bool,
-        port: &mut Port,
+        port: &mut MatchPort,
         effects: &mut Effects,
     ) {
         let lists = &mut self.ports[port.index];
@@ -404,7 +404,7 @@ impl Target {
         taken: &mut Taken,
         ended: Ended,
         event: ListEvent,
-        port: &mut Port,
+        port: &mut MatchPort,
         effects: &mut Effects,
     ) -> (Time, Time) {
         let Some(entry) = self.ports[port.index].entry(taken.handle) else { return (at, at) };
@@ -437,14 +437,14 @@ impl Target {
 
     /// An operation of an entry has ended and was reported. If it was the last one of an unlinked entry, the entry
     /// ends, too. The remaining event room then reports the unlinking, or is released.
-    fn end_operation(&mut self, at: Time, taken: Taken, port: &mut Port, effects: &mut Effects) {
+    fn end_operation(&mut self, at: Time, taken: Taken, port: &mut MatchPort, effects: &mut Effects) {
         let Taken { handle, mut promise, .. } = taken;
         let entries = &mut self.ports[port.index].entries;
         let entry = entries.get_mut(&handle);
         debug_assert!(entry.is_some(), "an entry stays until its last operation is over");
         let is_over = entry.is_some_and(|entry| {
             entry.in_flight = entry.in_flight.saturating_sub(1);
-            entry.place.is_none() && entry.in_flight == 0
+            entry.location.is_none() && entry.in_flight == 0
         });
         if let Some(mut entry) = is_over.then(|| entries.remove(&handle)).flatten() {
             let own = || if entry.tells_unlink { promise.take_one() } else { None };
@@ -463,7 +463,7 @@ impl Target {
         handle: u32,
         entry: &Entry,
         place: Promise,
-        port: &mut Port,
+        port: &mut MatchPort,
         effects: &mut Effects,
     ) {
         let event = ListEvent { user: entry.user, ..ListEvent::default() };
@@ -491,7 +491,7 @@ impl Target {
         ready: Time,
         handle: u32,
         append: &Append,
-        port: &mut Port,
+        port: &mut MatchPort,
         effects: &mut Effects,
     ) -> Result<(), u32> {
         let lists = &mut self.ports[port.index];
@@ -500,7 +500,7 @@ impl Target {
             return Err(RESULT_BAD_VALUE);
         }
         let list = List { port: port.index, portal: append.portal, is_overflow: append.is_overflow };
-        let place = self.engine.take_place(list).ok_or(RESULT_LIST_FULL)?;
+        let location = self.engine.take_location(list).ok_or(RESULT_LIST_FULL)?;
         let entry = Entry {
             user: append.user,
             portal: append.portal,
@@ -509,12 +509,12 @@ impl Target {
             count_only: append.count_only,
             is_overflow: append.is_overflow,
             tells_unlink: !append.no_unlink_event,
-            place: Some(place),
+            location: Some(location),
             in_flight: 0,
             unlinking: None,
         };
         lists.entries.insert(handle, entry);
-        lists.appending = Some(Appending { handle, item: append.item, place, next: 0 });
+        lists.appending = Some(Appending { handle, item: append.item, location, next: 0 });
         self.search_unexpected(ready, port, effects);
         Ok(())
     }
@@ -523,7 +523,7 @@ impl Target {
     /// of it. The program decides, as it does for messages that arrive later. If the event queue has no room for a
     /// result, the append waits for room, and with it the port's other commands. Messages that arrive in the meantime
     /// are found, too, because they come later in the order.
-    pub(super) fn search_unexpected(&mut self, now: Time, port: &mut Port, effects: &mut Effects) {
+    pub(super) fn search_unexpected(&mut self, now: Time, port: &mut MatchPort, effects: &mut Effects) {
         let index = port.index;
         let (mut now, mut words) = (now, MAX_PROGRAM_WORDS);
         while let Some(mut appending) = self.ports[index].appending.take() {
@@ -535,8 +535,8 @@ impl Target {
             let Some(entry) = entry else { return };
             let Some((item, is_used_up)) = found else {
                 let list = entry.list(index);
-                let Appending { handle, item, place, .. } = appending;
-                let at = self.engine.link(now, list, handle, item, place, effects);
+                let Appending { handle, item, location, .. } = appending;
+                let at = self.engine.link(now, list, handle, item, location, effects);
                 port.on_data(at);
                 return;
             };
@@ -555,8 +555,8 @@ impl Target {
             let promise = port.queue.promise(EVENTS_AT_ONCE);
             let taken = Taken { handle: appending.handle, offset, bytes, promise };
             if is_used_up {
-                entry.place = None;
-                self.engine.give_place_back(appending.place);
+                entry.location = None;
+                self.engine.give_location_back(appending.location);
             } else {
                 lists.appending = Some(appending);
             }
@@ -604,7 +604,7 @@ impl Target {
         now: Time,
         unexpected: &Unexpected,
         mut taken: Taken,
-        port: &mut Port,
+        port: &mut MatchPort,
         effects: &mut Effects,
     ) {
         let header = &unexpected.header;
@@ -629,10 +629,10 @@ impl Target {
     }
 
     /// Removes an entry from its list, for a command.
-    pub(super) fn unlink(&mut self, ready: Time, handle: u32, port: &mut Port, effects: &mut Effects) {
+    pub(super) fn unlink(&mut self, ready: Time, handle: u32, port: &mut MatchPort, effects: &mut Effects) {
         let place = port.queue.promise(1);
         let entries = &mut self.ports[port.index].entries;
-        let entry = entries.get_mut(&handle).and_then(|entry| Some((entry.place.take()?, entry)));
+        let entry = entries.get_mut(&handle).and_then(|entry| Some((entry.location.take()?, entry)));
         let Some((memory, entry)) = entry else {
             let told = Told {
                 kind: EVENT_UNLINKED,
@@ -646,7 +646,7 @@ impl Target {
             return;
         };
         let unlinked = self.engine.unlink(ready, entry.list(port.index), handle, effects);
-        self.engine.give_place_back(memory);
+        self.engine.give_location_back(memory);
         if entry.in_flight > 0 {
             entry.unlinking = Some(place);
         } else if let Some(entry) = entries.remove(&handle) {
@@ -662,7 +662,7 @@ impl Target {
         self.engine.clear(port);
         effects.spend(ENTRY_WORK * self.ports[port].entries.len() as u64);
         for entry in self.forget(port).into_values() {
-            entry.place.into_iter().for_each(|place| self.engine.give_place_back(place));
+            entry.location.into_iter().for_each(|place| self.engine.give_location_back(place));
             entry.unlinking.into_iter().for_each(Promise::void);
         }
     }
@@ -687,13 +687,13 @@ impl Target {
                 continue;
             }
             entry.tells_unlink = false;
-            if let Some(place) = entry.place.take() {
+            if let Some(location) = entry.location.take() {
                 unlinked.push(handle);
-                self.engine.give_place_back(place);
+                self.engine.give_location_back(location);
             }
         }
         self.engine.unlink_all(port, &unlinked);
-        let is_gone = |handle: u32| lists.entries.get(&handle).is_none_or(|entry| entry.place.is_none());
+        let is_gone = |handle: u32| lists.entries.get(&handle).is_none_or(|entry| entry.location.is_none());
         lists.appending.take_if(|appending| is_gone(appending.handle));
     }
 
@@ -710,7 +710,7 @@ impl Target {
     /// Forgets unlinked entries without operations, which the end of an operation would otherwise remove.
     pub(super) fn forget_unlinked(&mut self, port: usize) {
         self.ports[port].entries.retain(|_, entry| {
-            let stays = entry.place.is_some() || entry.in_flight > 0;
+            let stays = entry.location.is_some() || entry.in_flight > 0;
             debug_assert!(stays || entry.unlinking.is_none(), "a command waits for an operation's end");
             stays
         });

@@ -11,7 +11,7 @@
 
 mod messages;
 
-pub(super) use self::messages::{Arrived, Beginning, Memory, MessageUser, Outgoing, Owner};
+pub(super) use self::messages::{Arrived, Beginning, MessageUser, Outgoing, Owner, RegionPart};
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ use crate::fabric::ethernet;
 use crate::models::matching::config::{Config, PORTS};
 use crate::models::matching::counters::Effects;
 use crate::models::matching::wire::{
-    FIRST_HEAD_BYTES, Frame, Header, Kind, Link, MORE_HEAD_BYTES, Operation, WireError, head, seal,
+    FIRST_HEAD_BYTES, Frame, FrameKind, Header, Link, MORE_HEAD_BYTES, Operation, WireError, head, seal,
 };
 use crate::nic::FrameBytes;
 use crate::nic::frame::{Data, FrameHead, Piece, SharedFrame};
@@ -50,10 +50,10 @@ struct Sending {
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     sequence: Sequence<32>,
-    kind: Kind,
+    kind: FrameKind,
     port: usize,
     number: u32,
-    memory: Memory,
+    memory: RegionPart,
     message: Option<TraceTag>,
 }
 
@@ -77,7 +77,7 @@ struct Reception {
     port: usize,
     owner: Owner,
     /// Memory for the part of the message that is stored.
-    memory: Memory,
+    memory: RegionPart,
     /// When the data stored last is visible.
     visible: Time,
 }
@@ -87,7 +87,7 @@ struct Reception {
 struct Reading {
     place: usize,
     link: Link,
-    kind: Kind,
+    kind: FrameKind,
     port: usize,
     number: u32,
     at: Time,
@@ -147,14 +147,16 @@ fn window_span(config: &Config) -> Span {
 }
 
 /// The kind of the frame that replaces a frame without available data.
-const fn without_data(kind: &Kind) -> Kind {
+const fn without_data(kind: &FrameKind) -> FrameKind {
     match *kind {
         // The initiator of a get waits for its answer.
-        Kind::First(header) if matches!(header.operation, Operation::Reply) => {
-            Kind::First(Header { bytes: 0, result: RESULT_BAD_REGION as u8, ..header })
+        FrameKind::First(header) if matches!(header.operation, Operation::Reply) => {
+            FrameKind::First(Header { bytes: 0, result: RESULT_BAD_REGION as u8, ..header })
         }
-        Kind::First(header) => Kind::Void { source_port: header.source_port, message: header.message },
-        Kind::More { source_port, message, .. } => Kind::Void { source_port, message },
+        FrameKind::First(header) => {
+            FrameKind::Void { source_port: header.source_port, message: header.message }
+        }
+        FrameKind::More { source_port, message, .. } => FrameKind::Void { source_port, message },
         kind => kind,
     }
 }
@@ -253,8 +255,8 @@ impl Transport {
         let Outgoing { header, memory, ready, message, owner, .. } = *outgoing;
         let (source_port, number) = (header.source_port, header.message);
         let (kind, head_bytes) = match cutter.begun() {
-            None => (Kind::First(header), FIRST_HEAD_BYTES),
-            Some(offset) => (Kind::More { source_port, message: number, offset }, MORE_HEAD_BYTES),
+            None => (FrameKind::First(header), FIRST_HEAD_BYTES),
+            Some(offset) => (FrameKind::More { source_port, message: number, offset }, MORE_HEAD_BYTES),
         };
         let is_first = cutter.begun().is_none();
         let is_there = !cutter.has_bytes_left() || user.region(port, memory.region).is_some();
@@ -267,7 +269,7 @@ impl Transport {
             kind,
             port,
             number,
-            memory: Memory {
+            memory: RegionPart {
                 region: memory.region,
                 offset: memory.offset.saturating_add(bytes.start),
                 bytes: bytes.end - bytes.start,
@@ -280,7 +282,7 @@ impl Transport {
             peer.sending[port].pop_front();
         }
         let counters = &mut user.effects().counters.card;
-        if is_first && matches!(kind, Kind::Void { .. }) {
+        if is_first && matches!(kind, FrameKind::Void { .. }) {
             // No frame of this message was sent, so the receiver needs no notice.
             counters.discarded_at_close += 1;
             return;
@@ -308,7 +310,7 @@ impl Transport {
         let is_dead = peer.dead.contains(&(sent.port, sent.number));
         let link = self.link_head(place, sent.sequence, asks);
         user.effects().attribute(sent.message);
-        let Memory { region, offset, bytes } = sent.memory;
+        let RegionPart { region, offset, bytes } = sent.memory;
         let ranges = user.region(sent.port, region).filter(|_| bytes > 0 && !is_dead);
         let Some(ranges) = ranges.map(|region| region.ranges(offset, bytes)) else {
             let kind = if bytes == 0 { sent.kind } else { without_data(&sent.kind) };
@@ -425,7 +427,7 @@ impl Transport {
         let link = self.link_head(place, Sequence::ZERO, false);
         effects.counters.card.acknowledgements_sent += 1;
         effects.attribute(None);
-        transmit(now, head(&link, &Kind::Acknowledgement, 0), None, effects);
+        transmit(now, head(&link, &FrameKind::Acknowledgement, 0), None, effects);
     }
 
     /// Sends the frames of those links again whose timers have expired.
@@ -515,7 +517,7 @@ impl Transport {
         let place = self.place_of(link.source);
         let frames_before = self.peers[place].frames;
         self.on_acknowledged(checked, place, Sequence::new(link.acknowledged), user);
-        if !matches!(kind, Kind::Acknowledgement) {
+        if !matches!(kind, FrameKind::Acknowledgement) {
             match self.peers[place].link.receive(Sequence::new(link.sequence)) {
                 go_back_n::Reception::Next => {
                     user.effects().attribute(message);
@@ -538,14 +540,14 @@ impl Transport {
         &mut self,
         now: Time,
         place: usize,
-        kind: &Kind,
+        kind: &FrameKind,
         data: Data<'_>,
         message: Option<TraceTag>,
         user: &mut impl MessageUser,
     ) {
         match *kind {
-            Kind::First(header) => self.on_first(now, place, header, data, message, user),
-            Kind::More { source_port, message, offset } => {
+            FrameKind::First(header) => self.on_first(now, place, header, data, message, user),
+            FrameKind::More { source_port, message, offset } => {
                 let reception = self.reception_mut(place, source_port);
                 let is_next =
                     |it: &&mut Reception| it.header.message == message && it.joiner.joined() == offset;
@@ -555,13 +557,13 @@ impl Transport {
                     user.effects().counters.card.malformed += 1;
                 }
             }
-            Kind::Void { source_port, message } => {
+            FrameKind::Void { source_port, message } => {
                 let is_it = |it: &&mut Reception| it.header.message == message;
                 if self.reception_mut(place, source_port).filter(is_it).is_some() {
                     self.end_reception(now, place, source_port, RESULT_BAD_REGION, user);
                 }
             }
-            Kind::Acknowledgement => {}
+            FrameKind::Acknowledgement => {}
         }
     }
 
@@ -619,7 +621,7 @@ impl Transport {
             return;
         };
         let arrived = reception.joiner.join(data.len() as u64);
-        let Memory { region, offset, bytes } = reception.memory;
+        let RegionPart { region, offset, bytes } = reception.memory;
         let stored = bytes.min(arrived.end).saturating_sub(arrived.start);
         if stored > 0
             && let Some(region) = user.region(reception.port, region)
@@ -724,7 +726,7 @@ impl Transport {
     fn give_up(&mut self, place: usize, source_port: usize) -> Option<Reception> {
         let reception = self.peers[place].receiving.get_mut(source_port)?.as_mut()?;
         let before = *reception;
-        (reception.owner, reception.memory) = (Owner::Unowned, Memory::NONE);
+        (reception.owner, reception.memory) = (Owner::Unowned, RegionPart::NONE);
         Some(before)
     }
 }
@@ -791,7 +793,7 @@ mod tests {
             }
             // All but the last frame have arrived.
             let link = Link { destination: 0, source: 1, sequence: 0, acknowledged: message, asks: false };
-            let mut frame = head(&link, &Kind::Acknowledgement, 0);
+            let mut frame = head(&link, &FrameKind::Acknowledgement, 0);
             seal(&mut frame);
             nic.handle(Time::ZERO, Input::Frame { head: Time::ZERO, frame: &frame.into(), message: None });
         }

@@ -243,7 +243,7 @@ impl Header {
 
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// The first frame of a message, with data.
     First(Header),
     /// More data of a message.
@@ -266,7 +266,7 @@ pub enum Kind {
     },
 }
 
-impl Kind {
+impl FrameKind {
     const fn number(&self) -> u8 {
         match self {
             Self::First(_) => KIND_FIRST,
@@ -321,7 +321,7 @@ pub struct Frame {
     /// The fields for the link between the cards.
     pub link: Link,
     /// The frame's kind.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Where in the frame the data is.
     pub data: Range<usize>,
 }
@@ -366,7 +366,7 @@ impl Frame {
             bytes.map_or(0, u64::from_be_bytes)
         };
         let [protocol, version, kind, flags, sequence @ ..] = word(0).to_be_bytes();
-        let words = Kind::words(kind).ok_or(WireError::BadField)?;
+        let words = FrameKind::words(kind).ok_or(WireError::BadField)?;
         let head_bytes = ethernet::HEADER_BYTES + (LINK_WORDS + words) * WORD_BYTES;
         let has_data = matches!(kind, KIND_FIRST | KIND_MORE);
         if bytes.len() < head_bytes || (!has_data && frame_bytes > head_bytes) {
@@ -387,7 +387,7 @@ impl Frame {
         if ethernet::Header::parse(&ethernet) != link.ethernet() {
             return Err(WireError::Addresses);
         }
-        let kind = Kind::decode(kind, &body).ok_or(WireError::BadField)?;
+        let kind = FrameKind::decode(kind, &body).ok_or(WireError::BadField)?;
         Ok(Self { link, kind, data: head_bytes..frame_bytes })
     }
 }
@@ -404,8 +404,8 @@ impl Link {
 
 /// The head of a frame, with room for `data_bytes` after it. The caller appends the data and seals the frame.
 #[inline]
-pub fn head(link: &Link, kind: &Kind, data_bytes: usize) -> FrameBytes {
-    let words = Kind::words(kind.number()).unwrap_or(0);
+pub fn head(link: &Link, kind: &FrameKind, data_bytes: usize) -> FrameBytes {
+    let words = FrameKind::words(kind.number()).unwrap_or(0);
     let flags = if link.asks { FLAG_ASKS } else { 0 };
     let [s0, s1, s2, s3] = link.sequence.to_be_bytes();
     let mut all = [0; MAX_HEAD_WORDS];
@@ -509,7 +509,7 @@ mod tests {
         )
     }
 
-    fn any_frame() -> impl Strategy<Value = (Link, Kind, Vec<u8>)> {
+    fn any_frame() -> impl Strategy<Value = (Link, FrameKind, Vec<u8>)> {
         let link = any::<(u16, u16, u32, u32, bool)>().prop_map(
             |(destination, source, sequence, acknowledged, asks)| Link {
                 destination,
@@ -521,18 +521,18 @@ mod tests {
         );
         let data = || prop::collection::vec(any::<u8>(), 0..300);
         let kind = prop_oneof![
-            (any_header(), data()).prop_map(|(header, data)| (Kind::First(header), data)),
+            (any_header(), data()).prop_map(|(header, data)| (FrameKind::First(header), data)),
             (any::<(u8, u32, u64)>(), data()).prop_map(|((source_port, message, offset), data)| {
-                (Kind::More { source_port, message, offset }, data)
+                (FrameKind::More { source_port, message, offset }, data)
             }),
-            Just((Kind::Acknowledgement, Vec::new())),
+            Just((FrameKind::Acknowledgement, Vec::new())),
             any::<(u8, u32)>()
-                .prop_map(|(source_port, message)| (Kind::Void { source_port, message }, Vec::new())),
+                .prop_map(|(source_port, message)| (FrameKind::Void { source_port, message }, Vec::new())),
         ];
         (link, kind).prop_map(|(link, (kind, data))| (link, kind, data))
     }
 
-    fn emit(link: &Link, kind: &Kind, data: &[u8]) -> FrameBytes {
+    fn emit(link: &Link, kind: &FrameKind, data: &[u8]) -> FrameBytes {
         let mut frame = head(link, kind, data.len());
         frame.extend_from_slice(data);
         seal(&mut frame);
@@ -580,11 +580,11 @@ mod tests {
 
     #[test]
     fn lengths_are_those_of_the_kinds() {
-        let first = Kind::First(Header::default());
-        let more = Kind::More { source_port: 0, message: 0, offset: 0 };
+        let first = FrameKind::First(Header::default());
+        let more = FrameKind::More { source_port: 0, message: 0, offset: 0 };
         let bytes = |kind| head(&Link::default(), kind, 0).len();
         assert_eq!(
-            [bytes(&first), bytes(&more), bytes(&Kind::Acknowledgement)],
+            [bytes(&first), bytes(&more), bytes(&FrameKind::Acknowledgement)],
             [FIRST_HEAD_BYTES, MORE_HEAD_BYTES, ACKNOWLEDGEMENT_BYTES]
         );
     }

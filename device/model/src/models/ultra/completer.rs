@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::models::ultra::config::{Config, FlowControl, PORTS, Unauthorized};
 use crate::models::ultra::counters::Effects;
 use crate::models::ultra::requester::Requester;
-use crate::models::ultra::wire::{Address, Header, Kind, Packet, WireError};
+use crate::models::ultra::wire::{Address, Header, Packet, PacketKind, WireError};
 use crate::nic::Register;
 use crate::parts::credit::{Answer, Grant, Refusal};
 use crate::parts::effects::{Machine, WORD_BYTES};
@@ -51,7 +51,7 @@ struct Entry {
 
 /// The completer's state of an open port.
 #[derive(Clone, Debug)]
-struct Port {
+struct CompleterPort {
     queue: ReceiveQueue,
     entries: Vec<Option<Entry>>,
     /// The entry to which each slice is charged, by the slice's index in the queue.
@@ -76,10 +76,10 @@ pub struct Completer {
     unauthorized: Unauthorized,
     authorizations: usize,
     fifo: FifoRam<()>,
-    ports: [Option<Port>; PORTS],
+    ports: [Option<CompleterPort>; PORTS],
 }
 
-impl Port {
+impl CompleterPort {
     fn entry_of(&self, remote: Address) -> Option<usize> {
         let is_it = |entry: &Entry| entry.is_authorized && entry.remote == remote;
         self.entries.iter().position(|entry| entry.as_ref().is_some_and(is_it))
@@ -112,7 +112,7 @@ impl Completer {
     /// Opens a port with a receive queue.
     pub(super) fn open(&mut self, port: usize, open: &PortOpen, fifo_words: usize) -> Result<(), FifoError> {
         self.fifo.open(port, fifo_words)?;
-        self.ports[port] = Some(Port {
+        self.ports[port] = Some(CompleterPort {
             queue: ReceiveQueue::new(open),
             entries: Vec::new(),
             owners: vec![0; open.slices as usize],
@@ -241,7 +241,7 @@ impl Completer {
         let mut places = release.places;
         effects.spend(places.end - places.start);
         while let Some(first) = places.next() {
-            let owner_of = |port: &Port, slice| port.owners[port.queue.index_of(slice)];
+            let owner_of = |port: &CompleterPort, slice| port.owners[port.queue.index_of(slice)];
             let (owner, mut run) = (owner_of(port, first), 1);
             while places.start < places.end && owner_of(port, places.start) == owner {
                 places.start += 1;
@@ -310,14 +310,14 @@ impl Completer {
         let received = effects.pass(Machine::Receive, self.passing, come, count as u64 * WORD_BYTES);
         let checked = received.stage.end;
         match header.kind {
-            Kind::Data { .. } => {
+            PacketKind::Data { .. } => {
                 let data = Data { received, header, words, message };
                 self.on_data(checked, data, requester, effects);
             }
-            Kind::Acknowledge => requester.on_acknowledgement(checked, header, effects),
-            Kind::Credit => requester.on_credit(checked, header, effects),
-            Kind::CreditOffer => requester.on_offer(checked, header, effects),
-            Kind::CreditRequest { is_window_open } => {
+            PacketKind::Acknowledge => requester.on_acknowledgement(checked, header, effects),
+            PacketKind::Credit => requester.on_credit(checked, header, effects),
+            PacketKind::CreditOffer => requester.on_offer(checked, header, effects),
+            PacketKind::CreditRequest { is_window_open } => {
                 self.on_request(checked, header, is_window_open, requester, effects);
             }
         }
@@ -384,7 +384,7 @@ impl Completer {
     ) {
         let Data { received, header, words, message } = data;
         let index = usize::from(header.target.port);
-        let (Some(port), Kind::Data { interrupt, acknowledge }) = (&mut self.ports[index], header.kind)
+        let (Some(port), PacketKind::Data { interrupt, acknowledge }) = (&mut self.ports[index], header.kind)
         else {
             debug_assert!(false, "data is stored for a port that has an entry for its sender");
             return;
@@ -405,7 +405,7 @@ impl Completer {
         port.owners[place.index] = entry as u16;
         if acknowledge {
             effects.counters.card.acknowledgements_sent += 1;
-            let answer = Header { kind: Kind::Acknowledge, ..self.answer_to(header) };
+            let answer = Header { kind: PacketKind::Acknowledge, ..self.answer_to(header) };
             requester.send_flow(visible, &answer, effects);
         }
     }
@@ -431,7 +431,7 @@ impl Completer {
         match grant.on_request(header.connection, header.number, is_window_open) {
             Answer::Announce => self.announce(now, index, entry, requester, effects),
             Answer::Renew => {
-                let answer = Header { kind: Kind::CreditOffer, number: 0, ..self.answer_to(header) };
+                let answer = Header { kind: PacketKind::CreditOffer, number: 0, ..self.answer_to(header) };
                 effects.counters.flow_sent += 1;
                 requester.send_flow(now, &answer, effects);
             }
@@ -457,7 +457,8 @@ impl Completer {
             self.announce(now, index, entry, requester, effects);
         } else if self.flow_control == FlowControl::Credit {
             let source = Address { node: self.node, port: index as u8 };
-            let offer = Header { target: remote, source, kind: Kind::CreditOffer, connection: 0, number: 0 };
+            let offer =
+                Header { target: remote, source, kind: PacketKind::CreditOffer, connection: 0, number: 0 };
             effects.counters.flow_sent += 1;
             requester.send_flow(now, &offer, effects);
         }
@@ -495,7 +496,7 @@ impl Completer {
             return;
         };
         let source = Address { node: self.node, port: index as u8 };
-        let header = Header { target: entry.remote, source, kind: Kind::Credit, connection, number };
+        let header = Header { target: entry.remote, source, kind: PacketKind::Credit, connection, number };
         effects.counters.flow_sent += 1;
         requester.send_flow(now, &header, effects);
     }

@@ -11,8 +11,8 @@ use crate::models::ultra::nic::Ultra;
 use crate::models::ultra::wire::{self, Header, MAX_WORDS, PROTOCOL, Packet};
 use crate::nic::host_values;
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Problem,
-    Promise, Promises, Seat, Swarm, Value, Values,
+    AnyNic, Begun, BuildError, CardContext, Choice, Draw, DrawnWorkload, Limits, Model, Origin, Parameter,
+    ParameterKind, Problem, Promise, Promises, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
 use crate::platform::profile::Passing;
@@ -65,25 +65,25 @@ const PARAMETERS: &[Parameter] = &[
         help: "How the requester's FIFO RAM is split: words of 64 bits for each of the eight ports. Each is 0 (port \
                unused) or at least 10 (one full packet). Their sum is at most 128 (1 KiB, ULTRA paper section 3.1).",
         origin: Origin::Source("section 3.1: 1 KB in up to eight queues, here equal ones"),
-        kind: Kind::Numbers { default: &[16; PORTS], most: Config::FIFO_RAM_WORDS as u64 },
+        kind: ParameterKind::Numbers { default: &[16; PORTS], most: Config::FIFO_RAM_WORDS as u64 },
     },
     Parameter {
         key: COMPLETER_FIFO,
         help: "The same for the completer's FIFO RAM.",
         origin: Origin::Source("section 3.2: as the requester's"),
-        kind: Kind::Numbers { default: &[16; PORTS], most: Config::FIFO_RAM_WORDS as u64 },
+        kind: ParameterKind::Numbers { default: &[16; PORTS], most: Config::FIFO_RAM_WORDS as u64 },
     },
     Parameter {
         key: PARTNERS,
         help: "Partners that one port can authorize.",
         origin: Origin::Source("section 3.2: several partners for each port; how many is assumed"),
-        kind: Kind::Number { default: 16, least: 1, most: Config::MAX_AUTHORIZATIONS as u64 },
+        kind: ParameterKind::Number { default: 16, least: 1, most: Config::MAX_AUTHORIZATIONS as u64 },
     },
     Parameter {
         key: UNAUTHORIZED,
         help: "What happens to a packet of an unauthorized partner.",
         origin: Origin::Source("section 3.2: discarded, or a system interrupt"),
-        kind: Kind::Choice {
+        kind: ParameterKind::Choice {
             default: "discard",
             choices: &[
                 Choice { name: "discard", help: "Count it and drop it." },
@@ -97,7 +97,7 @@ const PARAMETERS: &[Parameter] = &[
         origin: Origin::Assumed(
             "the paper has flow control of links only, by which one full queue would hold up all others",
         ),
-        kind: Kind::Choice {
+        kind: ParameterKind::Choice {
             default: "credit",
             choices: &[
                 Choice {
@@ -115,7 +115,7 @@ const PARAMETERS: &[Parameter] = &[
         key: PASSING,
         help: "When Load, TX, RX and Store forward words to the next of them.",
         origin: Origin::Assumed("the platform's profile has what its paper says"),
-        kind: Kind::Choice {
+        kind: ParameterKind::Choice {
             default: "platform",
             choices: &[
                 Choice { name: "platform", help: "As the platform's profile says." },
@@ -185,7 +185,7 @@ fn promises(values: &Values) -> Promises {
 }
 
 /// The parameters of a card with these values.
-pub fn config(values: &Values, seat: Seat) -> Config {
+pub fn config(values: &Values, context: CardContext) -> Config {
     let words = |key| {
         let mut words = [0; PORTS];
         let shares = values.numbers(key).iter();
@@ -214,18 +214,18 @@ pub fn config(values: &Values, seat: Seat) -> Config {
             STORE_AND_FORWARD => Some(Passing::StoreAndForward),
             _ => None,
         },
-        ..Config::new(seat.node, seat.nodes, seat.profile)
+        ..Config::new(context.node, context.nodes, context.profile)
     }
 }
 
 fn begun(frame: &[u8]) -> Option<Begun> {
     let header = Header::parse(&Packet::new_checked(frame).ok()?).ok()?;
-    let wire::Kind::Data { interrupt, .. } = header.kind else { return None };
+    let wire::PacketKind::Data { interrupt, .. } = header.kind else { return None };
     Some(Begun { from: header.source, to: header.target, interrupt })
 }
 
-fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
-    Ok(Box::new(Ultra::new(config(values, seat))?))
+fn build(values: &Values, context: CardContext) -> Result<AnyNic, BuildError> {
+    Ok(Box::new(Ultra::new(config(values, context))?))
 }
 
 fn draw(below: &mut Draw<'_>, _: &mut DrawnWorkload) -> Values {

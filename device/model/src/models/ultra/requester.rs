@@ -7,7 +7,7 @@ use niclab_abi::receive::{MAX_SLICES, REFUSED_NO_ROUTE};
 
 use crate::models::ultra::config::{Config, FlowControl, PORTS};
 use crate::models::ultra::counters::Effects;
-use crate::models::ultra::wire::{Address, Entry, Header, Kind, MAX_WORDS};
+use crate::models::ultra::wire::{Address, Entry, Header, MAX_WORDS, PacketKind};
 use crate::nic::PageStore;
 use crate::parts::credit::Window;
 use crate::parts::effects::{Machine, WORD_BYTES};
@@ -33,7 +33,7 @@ impl TimerName for Timer {
 
 /// The requester's state of an open port.
 #[derive(Clone, Debug)]
-struct Port {
+struct RequesterPort {
     page: RequesterPage,
     /// The port's entry of the descriptor look-up table, once it has one.
     entry: Option<Entry>,
@@ -63,7 +63,7 @@ pub struct Requester {
     fifo: FifoRam<Packet>,
     /// Messages launched so far, including refused ones.
     messages: u64,
-    ports: [Option<Port>; PORTS],
+    ports: [Option<RequesterPort>; PORTS],
     /// Outlives the port, so that its next user's connections are newer than those of its last user.
     windows: [Window; PORTS],
     timers: Timers<Timer>,
@@ -92,7 +92,7 @@ impl Requester {
         fifo_words: usize,
     ) -> Result<(), FifoError> {
         self.fifo.open(port, fifo_words)?;
-        self.ports[port] = Some(Port {
+        self.ports[port] = Some(RequesterPort {
             page: RequesterPage::new(status_address),
             entry: None,
             opened: Time::ZERO,
@@ -230,7 +230,7 @@ impl Requester {
         let waited_from = loaded.tail.max(core::mem::replace(&mut port.opened, opened));
         effects.counters.card.unordered += u64::from(opened > waited_from + self.probe_first);
         let ready = Passage { head: loaded.head.max(opened), tail: loaded.tail.max(opened) };
-        let kind = Kind::Data { interrupt: code.interrupt, acknowledge: code.acknowledge };
+        let kind = PacketKind::Data { interrupt: code.interrupt, acknowledge: code.acknowledge };
         let (connection, number) = (window.connection(), window.count_sent());
         let packet = Outgoing { entry, kind, connection, number, words };
         let sent = transmit(self.passing, ready, &packet, Some(message), effects).stage;
@@ -351,7 +351,7 @@ impl Requester {
             return;
         }
         let window = &self.windows[index];
-        let kind = Kind::CreditRequest { is_window_open: window.is_open() };
+        let kind = PacketKind::CreditRequest { is_window_open: window.is_open() };
         let (connection, number) = (window.connection(), window.sent());
         effects.counters.flow_sent += 1;
         let packet = Outgoing { entry, kind, connection, number, words: &[] };
@@ -362,7 +362,7 @@ impl Requester {
 /// A packet that the TX machine sends.
 struct Outgoing<'a> {
     entry: Entry,
-    kind: Kind,
+    kind: PacketKind,
     connection: u16,
     number: u32,
     words: &'a [u64],

@@ -106,7 +106,7 @@ pub enum WireError {
 
 /// The purpose of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PacketKind {
     /// A message; `number` counts the packets of the connection from 1.
     Data {
         /// The receiver must interrupt its host.
@@ -127,7 +127,7 @@ pub enum Kind {
     CreditOffer,
 }
 
-impl Kind {
+impl PacketKind {
     const fn encode(self) -> (u8, u8) {
         const fn flag(is_set: bool, bit: u8) -> u8 {
             if is_set { bit } else { 0 }
@@ -217,7 +217,7 @@ pub struct Header {
     /// The sending port.
     pub source: Address,
     /// The packet's purpose.
-    pub kind: Kind,
+    pub kind: PacketKind,
     /// The connection of the data packets to which this packet belongs or refers.
     pub connection: u16,
     /// Its meaning depends on the kind.
@@ -255,13 +255,19 @@ impl Entry {
     /// The frame of a packet with these words, at most [`MAX_WORDS`].
     // Inlined on the path of every message, so that the frame is written to its final location and not moved.
     #[inline(always)]
-    pub fn emit(&self, kind: Kind, connection: u16, number: u32, words: &[u64]) -> FrameBytes {
+    pub fn emit(&self, kind: PacketKind, connection: u16, number: u32, words: &[u64]) -> FrameBytes {
         self.encode(self.head(kind, connection, number, words.len()), words)
     }
 
     /// Routing frame and header of a packet with this number of words, at most [`MAX_WORDS`].
     #[inline]
-    pub(super) fn head(&self, kind: Kind, connection: u16, number: u32, words: usize) -> [u64; HEAD_FLITS] {
+    pub(super) fn head(
+        &self,
+        kind: PacketKind,
+        connection: u16,
+        number: u32,
+        words: usize,
+    ) -> [u64; HEAD_FLITS] {
         debug_assert!(words <= MAX_WORDS, "a packet has at most {MAX_WORDS} words");
         let (kind, flags) = kind.encode();
         let count = HEAD_FLITS + words.min(MAX_WORDS);
@@ -332,7 +338,7 @@ impl Header {
         let kind_and_flags = head(shift::FLAGS) as u8;
         let is_current =
             routing(shift::PROTOCOL) as u8 == PROTOCOL && routing(shift::VERSION) as u8 == VERSION;
-        let kind = Kind::decode(kind_and_flags >> 4, kind_and_flags & 0xf).filter(|_| is_current);
+        let kind = PacketKind::decode(kind_and_flags >> 4, kind_and_flags & 0xf).filter(|_| is_current);
         let header = Self {
             target: Address {
                 node: routing(shift::DESTINATION_NODE) as u16,
@@ -347,7 +353,7 @@ impl Header {
             number: head(shift::NUMBER) as u32,
         };
         let has_its_words = match header.kind {
-            Kind::Data { .. } => (MIN_WORDS..=MAX_WORDS).contains(&words),
+            PacketKind::Data { .. } => (MIN_WORDS..=MAX_WORDS).contains(&words),
             _ => words == 0,
         };
         if !has_its_words {
@@ -419,13 +425,14 @@ mod tests {
     fn any_packet() -> impl Strategy<Value = (Header, Vec<u64>)> {
         let address = || (any::<u16>(), any::<u8>()).prop_map(|(node, port)| Address { node, port });
         let data = (any::<bool>(), any::<bool>(), prop::collection::vec(any::<u64>(), MIN_WORDS..=MAX_WORDS))
-            .prop_map(|(interrupt, acknowledge, words)| (Kind::Data { interrupt, acknowledge }, words));
+            .prop_map(|(interrupt, acknowledge, words)| (PacketKind::Data { interrupt, acknowledge }, words));
         let kind = prop_oneof![
             data,
-            Just((Kind::Acknowledge, Vec::new())),
-            any::<bool>().prop_map(|is_window_open| (Kind::CreditRequest { is_window_open }, Vec::new())),
-            Just((Kind::Credit, Vec::new())),
-            Just((Kind::CreditOffer, Vec::new())),
+            Just((PacketKind::Acknowledge, Vec::new())),
+            any::<bool>()
+                .prop_map(|is_window_open| (PacketKind::CreditRequest { is_window_open }, Vec::new())),
+            Just((PacketKind::Credit, Vec::new())),
+            Just((PacketKind::CreditOffer, Vec::new())),
         ];
         (address(), address(), kind, any::<u16>(), any::<u32>()).prop_map(
             |(target, source, (kind, words), connection, number)| {

@@ -9,7 +9,7 @@ const KIND_BITS: u32 = 5;
 
 /// Behaviour that the specification allows, and that most devices seldom show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum AdversarialKind {
     /// A completion becomes visible after later completions of other ports.
     CompletionLate,
     /// A status line or a counter becomes visible after later completions of its port.
@@ -46,7 +46,7 @@ pub enum Kind {
     PortsReordered,
 }
 
-impl Kind {
+impl AdversarialKind {
     /// Number of kinds.
     pub const COUNT: usize = Self::ALL.len();
 
@@ -121,7 +121,7 @@ struct Lot {
 }
 
 /// The generator of a kind of node `node`'s device.
-fn generator(seed: u64, node: u16, kind: Kind) -> Random {
+fn generator(seed: u64, node: u16, kind: AdversarialKind) -> Random {
     Random::new(seed, FIRST_STREAM + (u64::from(node) << KIND_BITS) + kind as u64)
 }
 
@@ -131,20 +131,20 @@ pub struct Sampler {
     seed: u64,
     node: u16,
     reseeds: u64,
-    lots: [Lot; Kind::COUNT],
+    lots: [Lot; AdversarialKind::COUNT],
 }
 
 impl Sampler {
     /// The choices of the device of node `node`. The fate of the n-th opportunity of a kind depends only on seed,
     /// node, kind and n.
     pub fn new(seed: u64, node: u16) -> Self {
-        let lot = |kind: Kind| Lot { random: generator(seed, node, kind), count: 0 };
-        Self { seed, node, reseeds: 0, lots: Kind::ALL.map(lot) }
+        let lot = |kind: AdversarialKind| Lot { random: generator(seed, node, kind), count: 0 };
+        Self { seed, node, reseeds: 0, lots: AdversarialKind::ALL.map(lot) }
     }
 
     /// Continues with the choices of a new state with this seed. Counts continue.
     pub fn reseed(&mut self, seed: u64) {
-        for (kind, lot) in Kind::ALL.into_iter().zip(&mut self.lots) {
+        for (kind, lot) in AdversarialKind::ALL.into_iter().zip(&mut self.lots) {
             lot.random = generator(seed, self.node, kind);
         }
         self.seed = seed;
@@ -163,7 +163,7 @@ impl Sampler {
 
     /// Whether `kind` happens at this opportunity, and a number below `choices` for how. Every call samples the same
     /// number of values. A caller that applies the behaviour calls [`Sampler::count`].
-    pub fn draw(&mut self, kind: Kind, choices: u32) -> Option<u32> {
+    pub fn draw(&mut self, kind: AdversarialKind, choices: u32) -> Option<u32> {
         let random = &mut self.lots[kind as usize].random;
         let happens = random.below(kind.one_in()) == 0;
         let choice = random.below(choices);
@@ -171,17 +171,17 @@ impl Sampler {
     }
 
     /// Counts one occurrence of `kind`.
-    pub const fn count(&mut self, kind: Kind) {
+    pub const fn count(&mut self, kind: AdversarialKind) {
         self.lots[kind as usize].count += 1;
     }
 
     /// How often each kind happened.
-    pub fn counts(&self) -> impl Iterator<Item = (Kind, u64)> + '_ {
-        Kind::ALL.into_iter().zip(self.lots.iter().map(|lot| lot.count))
+    pub fn counts(&self) -> impl Iterator<Item = (AdversarialKind, u64)> + '_ {
+        AdversarialKind::ALL.into_iter().zip(self.lots.iter().map(|lot| lot.count))
     }
 }
 
-const _: () = assert!(Kind::COUNT <= 1 << KIND_BITS, "a stream for each kind");
+const _: () = assert!(AdversarialKind::COUNT <= 1 << KIND_BITS, "a stream for each kind");
 
 #[cfg(test)]
 mod tests {
@@ -191,24 +191,25 @@ mod tests {
 
     #[test]
     fn kinds_are_in_order_of_their_numbers_with_distinct_names() {
-        for (place, kind) in Kind::ALL.into_iter().enumerate() {
+        for (place, kind) in AdversarialKind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, place);
-            assert!(Kind::ALL[..place].iter().all(|other| other.name() != kind.name()));
+            assert!(AdversarialKind::ALL[..place].iter().all(|other| other.name() != kind.name()));
         }
     }
 
     #[test]
     fn fate_depends_only_on_seed_node_kind_and_number() {
-        let fates =
-            |sampler: &mut Sampler| -> Vec<_> { (0..64).map(|_| sampler.draw(Kind::EventLate, 9)).collect() };
+        let fates = |sampler: &mut Sampler| -> Vec<_> {
+            (0..64).map(|_| sampler.draw(AdversarialKind::EventLate, 9)).collect()
+        };
         let of = |seed, node| fates(&mut Sampler::new(seed, node));
         assert_eq!(of(3, 1), of(3, 1));
         assert!(of(3, 1) != of(4, 1) && of(3, 1) != of(3, 2));
         let mut disturbed = Sampler::new(3, 1);
         (0..7).for_each(|_| {
-            disturbed.draw(Kind::EventMerged, 2);
+            disturbed.draw(AdversarialKind::EventMerged, 2);
         });
-        disturbed.count(Kind::EventLate);
+        disturbed.count(AdversarialKind::EventLate);
         assert_eq!(fates(&mut disturbed), of(3, 1));
         // A new seed's choices do not depend on earlier ones, and counts stay.
         disturbed.reseed(4);

@@ -18,7 +18,7 @@
 
 mod kinds;
 
-pub use kinds::{Kind, Sampler};
+pub use kinds::{AdversarialKind, Sampler};
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -118,7 +118,7 @@ impl Adversarial {
     }
 
     /// How often each kind happened.
-    pub fn counts(&self) -> impl Iterator<Item = (Kind, u64)> + '_ {
+    pub fn counts(&self) -> impl Iterator<Item = (AdversarialKind, u64)> + '_ {
         self.sampler.counts()
     }
 
@@ -170,7 +170,8 @@ impl Adversarial {
             Output::DmaWrite { content: Content::Data, .. } => self.ready.push_back(output),
             Output::DmaWrite { address, content, .. } => {
                 let is_counts = *content == Content::Counts;
-                let kind = if is_counts { Kind::StatusLate } else { Kind::CompletionLate };
+                let kind =
+                    if is_counts { AdversarialKind::StatusLate } else { AdversarialKind::CompletionLate };
                 match self.lane_of(*address, *content) {
                     Some(lane) => self.delay(kind, lane, output),
                     None => self.ready.push_back(output),
@@ -179,7 +180,7 @@ impl Adversarial {
             Output::Interrupt { port, .. } => {
                 let is_known = self.areas.iter().any(|area| area.port == *port);
                 let lane = if is_known { Lane::Records(*port) } else { Lane::Card };
-                self.delay(Kind::InterruptLate, lane, output);
+                self.delay(AdversarialKind::InterruptLate, lane, output);
             }
             Output::Reply { token, bytes, .. } => {
                 self.push_out();
@@ -204,7 +205,7 @@ impl Adversarial {
     }
 
     /// Sends an output, or delays it.
-    fn delay(&mut self, kind: Kind, lane: Lane, output: Output) {
+    fn delay(&mut self, kind: AdversarialKind, lane: Lane, output: Output) {
         let drawn = self.sampler.draw(kind, WAYS);
         if self.held.len() >= MAX_HELD {
             self.push_out();

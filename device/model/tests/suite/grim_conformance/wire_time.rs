@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use niclab_model::models::grim::Config;
-use niclab_model::models::grim::wire::{Header, Kind};
+use niclab_model::models::grim::wire::{FrameKind, Header};
 use niclab_model::time::{Span, Time};
 
 use crate::support::grim::{Faults, Message, PLAIN, Sent, To, Wire, config};
@@ -34,7 +34,7 @@ fn frames(wire: &mut Wire) -> Vec<(Header, Sent)> {
     }
     let sent = wire.record.take().unwrap().into_iter().filter(|sent| sent.from == 0);
     let parsed = sent.map(|sent| (Header::parse(&sent.frame).unwrap().0, sent));
-    parsed.filter(|(header, _)| matches!(header.kind, Kind::Message(_))).collect()
+    parsed.filter(|(header, _)| matches!(header.kind, FrameKind::Message(_))).collect()
 }
 
 #[test]

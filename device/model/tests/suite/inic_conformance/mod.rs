@@ -1,7 +1,7 @@
 //! INIC cards with every bundled assembly: the assembly keeps its promises under all faults of the network, by its
 //! protocol alone.
 
-mod hand_over;
+mod firmware_reload;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use niclab_abi::inic::{
 use niclab_components::{Assembly, Bundled, Flow, Recipe};
 use niclab_model::models::inic::Config;
 use niclab_model::models::inic::descriptor::{MODEL, config};
-use niclab_model::nic::registry::{Kind, Promise, Seat, Value, Values};
+use niclab_model::nic::registry::{CardContext, ParameterKind, Promise, Value, Values};
 use niclab_model::platform::profile::Profile;
 use niclab_model::random::Random;
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ const MAX_STEPS: u32 = 300_000;
 
 fn assemblies() -> Vec<&'static str> {
     let Some(parameter) = MODEL.parameter("assembly") else { return Vec::new() };
-    let Kind::Choice { choices, .. } = parameter.kind else { return Vec::new() };
+    let ParameterKind::Choice { choices, .. } = parameter.kind else { return Vec::new() };
     choices.iter().map(|choice| choice.name).collect()
 }
 
@@ -46,8 +46,8 @@ fn values(assembly: &str) -> Values {
 fn card(values: &Values) -> impl Fn(u16) -> Config + use<> {
     let (values, profile) = (values.clone(), Arc::new(Profile::default()));
     move |node| {
-        let seat = Seat { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() };
-        config(&values, seat).unwrap()
+        let context = CardContext { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() };
+        config(&values, context).unwrap()
     }
 }
 

@@ -14,8 +14,8 @@ use niclab_abi::region::RegionOpened;
 use niclab_abi::{FromBytes, to_words};
 use niclab_model::models::inic::{Config, Inic};
 use niclab_model::nic::alone::Alone;
+use niclab_model::nic::firmware_reload::{FirmwareReloadError, FirmwareReloadStep};
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::nic::hand_over::{HandOver, HandOverError};
 use niclab_model::nic::{Input, Nic, Output, PageStore, Register};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::random::Random;
@@ -55,7 +55,7 @@ pub struct Host {
     pub region: u32,
     pub interrupts: u32,
     /// Interrupts after a firmware reload.
-    pub hand_overs: u32,
+    pub firmware_reloads: u32,
     pub reads_until_failure: Option<u32>,
     reply: Option<Vec<u8>>,
     read: u64,
@@ -81,7 +81,7 @@ impl Wire {
             memory: vec![0; MEMORY_BYTES],
             region: 0,
             interrupts: 0,
-            hand_overs: 0,
+            firmware_reloads: 0,
             reads_until_failure: None,
             reply: None,
             read: 0,
@@ -131,9 +131,13 @@ impl Wire {
     }
 
     /// Gives a card one step of a firmware reload.
-    pub fn hand_over(&mut self, node: usize, step: HandOver<'_>) -> Result<(), HandOverError> {
+    pub fn reload_firmware(
+        &mut self,
+        node: usize,
+        step: FirmwareReloadStep<'_>,
+    ) -> Result<(), FirmwareReloadError> {
         let now = self.now;
-        let begun = self.hosts[node].nic.hand_over(now, step);
+        let begun = self.hosts[node].nic.reload_firmware(now, step);
         self.carry(node);
         begun
     }
@@ -173,7 +177,7 @@ impl Wire {
                     host.nic.handle(now, Input::DmaData { token, bytes: into, is_whole });
                 }
                 Output::Frame { at, frame, message, .. } => self.fly(at, frame, message),
-                Output::Interrupt { cause: CAUSE_HANDED_OVER, .. } => host.hand_overs += 1,
+                Output::Interrupt { cause: CAUSE_HANDED_OVER, .. } => host.firmware_reloads += 1,
                 Output::Interrupt { .. } => host.interrupts += 1,
                 Output::Reply { bytes, .. } => host.reply = Some(bytes.to_vec()),
                 other @ (Output::Complete { .. }

@@ -129,9 +129,9 @@ pub fn store(port: u32, payload: &[u64], tag: [u64; 2], flags: u16) -> PageStore
 
 /// Host memory: words by address.
 #[derive(Default, Debug)]
-pub struct Memory(BTreeMap<u64, u64>);
+pub struct HostMemory(BTreeMap<u64, u64>);
 
-impl Memory {
+impl HostMemory {
     pub fn write(&mut self, address: u64, words: &[u64]) {
         for (place, word) in words.iter().enumerate() {
             self.0.insert(address + 8 * place as u64, *word);

@@ -22,7 +22,7 @@ use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::random::Random;
 use niclab_model::time::{Passage, Span, Time};
 
-use super::{Memory, authorize_request, control, open_request, request, route_request, store};
+use super::{HostMemory, authorize_request, control, open_request, request, route_request, store};
 
 /// A port of a node, held open by one program. `life` differs for each time that the port is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,7 +62,7 @@ struct Program {
 
 pub struct Node {
     pub nic: Alone<Ultra>,
-    memory: Memory,
+    memory: HostMemory,
     programs: BTreeMap<u32, Program>,
     next_base: u64,
 }
@@ -116,7 +116,7 @@ impl Simulation {
             config.flow_control = rules.flow_control;
             Node {
                 nic: Alone::new(Ultra::new(config).unwrap()),
-                memory: Memory::default(),
+                memory: HostMemory::default(),
                 programs: BTreeMap::new(),
                 next_base: 0x1_0000,
             }

@@ -117,7 +117,7 @@ impl<T: Transport> CardHost<T> {
 #[cfg(test)]
 mod tests {
     use niclab_model::conventional::Conventional;
-    use niclab_model::platform::ledger::Crossing;
+    use niclab_model::platform::ledger::Transaction;
     use niclab_model::platform::profile::Profile;
     use niclab_workloads::slices::SliceTransport;
 
@@ -172,9 +172,9 @@ mod tests {
             let stored = host.memory.load(&range(pages[1] + 64 * chain, 40)[0]).unwrap();
             assert_eq!(stored, [chain as u8 + 1; 40]);
         }
-        let bytes = |crossing| host.ledger().line(crossing).bytes;
-        assert_eq!(bytes(Crossing::DescriptorFetch), 2 * CHAINS * 16);
-        assert_eq!(bytes(Crossing::DescriptorWriteBack), 2 * CHAINS * 16);
+        let bytes = |transaction| host.ledger().line(transaction).bytes;
+        assert_eq!(bytes(Transaction::DescriptorFetch), 2 * CHAINS * 16);
+        assert_eq!(bytes(Transaction::DescriptorWriteBack), 2 * CHAINS * 16);
         assert!(is_sound(&checker), "{:?}", checker.verdict());
     }
 

@@ -6,7 +6,7 @@ use niclab_workloads::Transport;
 
 use super::CardHost;
 use crate::checker::Checker;
-use crate::host::memory::Place;
+use crate::host::memory::MemoryLocation;
 
 impl<T: Transport> CardHost<T> {
     /// Reads new entries of the fault log, before their effects are seen.
@@ -27,15 +27,15 @@ impl<T: Transport> CardHost<T> {
 
     /// A fault was applied to this write of the card. The checker checks what the card intended to write.
     fn on_spoiled(&mut self, address: u64, words: DmaWords, checker: &mut Checker) {
-        let Some((place, what)) = self.memory.place_of(address, words.len()) else { return };
+        let Some((place, what)) = self.memory.location_of(address, words.len()) else { return };
         let Some(port) = self.ports.get_mut(place) else { return };
         let progress = port.progress();
         match (what, words.last()) {
-            (Place::Record { index, ends_with_status: true, .. }, Some(status)) => {
+            (MemoryLocation::Record { index, ends_with_status: true, .. }, Some(status)) => {
                 let mark = T::mark_of(&words);
                 port.oracle.on_spoiled(status >> 32, index, mark, progress, checker);
             }
-            (Place::Status, _) => return port.oracle.on_spoiled_status(words),
+            (MemoryLocation::Status, _) => return port.oracle.on_spoiled_status(words),
             _ => {}
         }
         if !T::STANDS_ALONE && !port.oracle.is_misled {

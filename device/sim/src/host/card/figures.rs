@@ -4,7 +4,7 @@ use niclab_assembly::figures;
 use niclab_model::nic::ShellCounts;
 use niclab_model::nic::adversarial::Adversarial;
 use niclab_model::nic::fault_injector::{Fault, FaultInjector};
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::platform::ledger::Transaction;
 use niclab_spec::report::{NodeFigures, PortFigures};
 use niclab_workloads::Transport;
 
@@ -51,20 +51,20 @@ fn port_figures((port, launches, of_port): (u32, u64, Interrupts)) -> PortFigure
 
 /// Compares the ledger with the traffic at the model's interface.
 pub(super) fn sums<T: Transport>(host: &CardHost<T>) -> Vec<Sum> {
-    let line = |crossing| host.nic().ledger().line(crossing);
+    let line = |transaction| host.nic().ledger().line(transaction);
     let tally = host.tally();
     let count = |fault| host.nic().fault_injector().map_or(0, |fault_injector| fault_injector.count(fault));
     let withheld_bytes = host.nic().fault_injector().map_or(0, FaultInjector::withheld_bytes);
     // These add the effects of device faults to what the host saw.
     let written_bytes = tally.dma_bytes + withheld_bytes;
-    let raised = line(Crossing::Interrupt).count + count(Fault::DuplicatedInterrupt);
+    let raised = line(Transaction::Interrupt).count + count(Fault::DuplicatedInterrupt);
     let seen = host.interrupts().total() + count(Fault::LostInterrupt);
     let of_card = [
-        Sum::new("bytes of DMA writes", line(Crossing::DmaWrite).bytes, written_bytes),
-        Sum::new("bytes of DMA reads", line(Crossing::DmaRead).bytes, tally.read_bytes),
-        Sum::new("bytes of programmed I/O", line(Crossing::PioWrite).bytes, tally.pio_bytes),
+        Sum::new("bytes of DMA writes", line(Transaction::DmaWrite).bytes, written_bytes),
+        Sum::new("bytes of DMA reads", line(Transaction::DmaRead).bytes, tally.read_bytes),
+        Sum::new("bytes of programmed I/O", line(Transaction::PioWrite).bytes, tally.pio_bytes),
         Sum::new("interrupts", raised, seen),
-        Sum::new("launches", line(Crossing::HostSend).count, tally.launches),
+        Sum::new("launches", line(Transaction::HostSend).count, tally.launches),
     ];
     of_card.into_iter().chain(ethernet::figures::sums(&host.ethernet)).collect()
 }

@@ -1,7 +1,7 @@
 //! Reports of an Ethernet function.
 
 use niclab_assembly::figures;
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::platform::ledger::Transaction;
 use niclab_spec::report::{NodeFigures, TrafficStats};
 
 use super::Function;
@@ -28,7 +28,7 @@ pub fn add(function: &Function, mut node: NodeFigures) -> NodeFigures {
 
 /// Compares the ledger with the traffic at the function's interface.
 pub fn sums(function: &Function) -> Vec<Sum> {
-    let sent = function.nic.ledger().line(Crossing::HostSend).count;
+    let sent = function.nic.ledger().line(Transaction::HostSend).count;
     let mut sums = sums_of_card(function);
     sums.push(Sum::new("messages sent", sent, function.tally.sent_frames));
     sums
@@ -36,11 +36,11 @@ pub fn sums(function: &Function) -> Vec<Sum> {
 
 /// The same without the messages of the host.
 pub fn sums_of_card(Function { nic, tally, .. }: &Function) -> Vec<Sum> {
-    let line = |crossing| nic.ledger().line(crossing);
+    let line = |transaction| nic.ledger().line(transaction);
     vec![
-        Sum::new("bytes of DMA writes", line(Crossing::DmaWrite).bytes, tally.received_bytes),
-        Sum::new("bytes of DMA reads", line(Crossing::DmaRead).bytes, tally.sent_bytes),
-        Sum::new("interrupts", line(Crossing::Interrupt).count, tally.receive_interrupts),
-        Sum::new("doorbells", line(Crossing::Doorbell).count, tally.doorbells),
+        Sum::new("bytes of DMA writes", line(Transaction::DmaWrite).bytes, tally.received_bytes),
+        Sum::new("bytes of DMA reads", line(Transaction::DmaRead).bytes, tally.sent_bytes),
+        Sum::new("interrupts", line(Transaction::Interrupt).count, tally.receive_interrupts),
+        Sum::new("doorbells", line(Transaction::Doorbell).count, tally.doorbells),
     ]
 }

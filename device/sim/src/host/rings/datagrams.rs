@@ -4,11 +4,11 @@
 use std::collections::VecDeque;
 
 use niclab_abi::rings::RING_STATION;
-use niclab_model::fabric::ethernet::{self, mac_of_station};
+use niclab_model::fabric::ethernet::{self, mac_of_endpoint};
 use niclab_model::time::Time;
 use niclab_port::gamma::rings::{Buffer, Told};
 
-use super::memory::{BUFFER_BYTES, Memory, Which};
+use super::memory::{BUFFER_BYTES, HostRings, Which};
 use super::{RingHost, hold};
 use crate::checker::Checker;
 use crate::host::Effects;
@@ -55,7 +55,7 @@ impl RingHost {
         self.datagrams.sent += 1;
         let most = self.terms.map_or(0, |terms| terms.frame_bytes).min(BUFFER_BYTES);
         let frame = datagram(self.node, to, most as usize);
-        let (_, address) = Memory::outgoing(self.transmit.next());
+        let (_, address) = HostRings::outgoing(self.transmit.next());
         self.memory.fill(address, &frame);
         let buffers = [Buffer { address: address as u32, bytes: frame.len() as u32 }, Buffer::default()];
         let told = Told { message_bytes: 0, received: self.receive.taken() };
@@ -66,7 +66,7 @@ impl RingHost {
     /// A frame has arrived that belongs to no active port.
     pub(super) fn on_datagram(&mut self, frame: &[u8], checker: &mut Checker) {
         let source = ethernet::Frame::new_checked(frame).map(|view| view.source());
-        let sender = source.and_then(|source| ethernet::station_of_mac(&source)).map(|(node, _)| node);
+        let sender = source.and_then(|source| ethernet::endpoint_of_mac(&source)).map(|(node, _)| node);
         let is_whole = sender.is_some_and(|sender| datagram(sender, self.node, frame.len()) == frame);
         self.datagrams.received += u64::from(is_whole);
         let node = self.node;
@@ -78,7 +78,7 @@ impl RingHost {
 
 /// A datagram from one node to another, in an Ethernet frame of `bytes` bytes.
 fn datagram(from: u16, to: u16, bytes: usize) -> Vec<u8> {
-    let (destination, source) = (mac_of_station(to, RING_STATION), mac_of_station(from, RING_STATION));
+    let (destination, source) = (mac_of_endpoint(to, RING_STATION), mac_of_endpoint(from, RING_STATION));
     let header = ethernet::Header { destination, source, ether_type: ETHER_TYPE_IPV4 };
     let mut frame = header.emit().to_vec();
     frame.extend((frame.len()..bytes).map(|at| at as u8 ^ from as u8));

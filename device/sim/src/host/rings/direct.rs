@@ -12,7 +12,7 @@ use niclab_model::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node, node
 use niclab_model::nic::Input;
 use niclab_model::time::Time;
 
-use super::memory::Memory;
+use super::memory::HostRings;
 use super::{RingHost, bytes_of, status_of};
 use crate::checker::{Check, Checker};
 use crate::host::{Effects, Host};
@@ -115,7 +115,7 @@ impl RingHost {
         // does not matter.
         let come = self.peer(source).joined.len() as u64;
         let offset = if frame.kind & FRAME_FIRST != 0 { 0 } else { come };
-        (Memory::destination(source) + offset, HEAD_BYTES, part)
+        (HostRings::destination(source) + offset, HEAD_BYTES, part)
     }
 
     /// Has the card send a frame, and waits for the reply.
@@ -126,7 +126,7 @@ impl RingHost {
         checker: &mut Checker,
         effects: &mut Effects,
     ) {
-        let (_, address) = Memory::outgoing(0);
+        let (_, address) = HostRings::outgoing(0);
         self.memory.fill(address, part);
         let (destination, source) = (mac_of_node(target), mac_of_node(self.node));
         let header = ethernet::Header { destination, source, ether_type: ETHER_TYPE_CLUSTER };

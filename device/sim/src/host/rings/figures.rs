@@ -3,7 +3,7 @@
 use niclab_assembly::figures;
 use niclab_model::nic::ShellCounts;
 use niclab_model::nic::adversarial::Adversarial;
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::platform::ledger::Transaction;
 use niclab_spec::report::NodeFigures;
 
 use super::{Raised, RingHost};
@@ -67,15 +67,15 @@ pub(super) fn raised(host: &RingHost) -> frames::Raised {
 
 /// Compares the ledger with the traffic at the model's interface.
 pub(super) fn sums(host: &RingHost) -> Vec<Sum> {
-    let line = |crossing| host.nic.ledger().line(crossing);
+    let line = |transaction| host.nic.ledger().line(transaction);
     let Raised { demands, calls, written_back, .. } = host.raised;
     let of_card = [
-        Sum::new("bytes of DMA writes", line(Crossing::DmaWrite).bytes, host.tally.dma_bytes),
-        Sum::new("bytes of DMA reads", line(Crossing::DmaRead).bytes, host.tally.read_bytes),
-        Sum::new("descriptors written back", line(Crossing::DescriptorWriteBack).count, written_back),
-        Sum::new("interrupts", line(Crossing::Interrupt).count, host.interrupts.total()),
-        Sum::new("doorbells", line(Crossing::Doorbell).count, demands),
-        Sum::new("system calls", line(Crossing::HostSend).count, demands + calls),
+        Sum::new("bytes of DMA writes", line(Transaction::DmaWrite).bytes, host.tally.dma_bytes),
+        Sum::new("bytes of DMA reads", line(Transaction::DmaRead).bytes, host.tally.read_bytes),
+        Sum::new("descriptors written back", line(Transaction::DescriptorWriteBack).count, written_back),
+        Sum::new("interrupts", line(Transaction::Interrupt).count, host.interrupts.total()),
+        Sum::new("doorbells", line(Transaction::Doorbell).count, demands),
+        Sum::new("system calls", line(Transaction::HostSend).count, demands + calls),
     ];
     of_card.into_iter().chain(ethernet::figures::sums(&host.ethernet)).collect()
 }

@@ -46,7 +46,7 @@ impl Which {
 
 /// The words of both rings, and the buffers in use.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct HostRings {
     transmit: Vec<u64>,
     receive: Vec<u64>,
     /// The card's writes to descriptors that are not visible yet, in the order of their times.
@@ -71,7 +71,7 @@ impl RingMemory for Words<'_> {
     }
 }
 
-impl Memory {
+impl HostRings {
     /// Rings with this number of receive descriptors.
     pub fn new(receive_buffers: u32) -> Self {
         Self {

@@ -1,7 +1,7 @@
 //! Cards with a seeded bug, with which tests check that the simulator's checker finds bugs. A wrapper around the card's
 //! model applies the bug to one in 50 of the outputs that it concerns, at random.
 
-use niclab_model::models::ultra::wire::{Header, Kind, Packet};
+use niclab_model::models::ultra::wire::{Header, Packet, PacketKind};
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{DescriptorQueue, HostRange, Input, Nic, Output};
 use niclab_model::platform::node_bus::NodeBus;
@@ -238,7 +238,7 @@ fn renumbered(frame: &[u8]) -> Option<niclab_model::nic::FrameBytes> {
     let packet = Packet::new_checked(frame).ok()?;
     let header = Header::parse(&packet).ok()?;
     let words: Vec<u64> = packet.words().collect();
-    let is_data = matches!(header.kind, Kind::Data { .. });
+    let is_data = matches!(header.kind, PacketKind::Data { .. });
     is_data.then(|| Header { number: header.number.wrapping_add(1), ..header }.emit(&words))
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use niclab_model::nic::adversarial::Kind;
+use niclab_model::nic::adversarial::AdversarialKind;
 use niclab_model::nic::fault_injector::FaultInjector;
 
 use super::host_port::HostPort;
@@ -25,7 +25,7 @@ pub fn tick(host: &mut HostPort, tick: Tick, now: Option<Instant>, mut injector:
     }
     if let Some(first) = adversary.replies.first() {
         let overtaking = due.iter().filter(|kept| kept.token > first.token).count();
-        (0..overtaking).for_each(|_| adversary.sampler.count(Kind::ReplyReordered));
+        (0..overtaking).for_each(|_| adversary.sampler.count(AdversarialKind::ReplyReordered));
     }
     let had_events = adversary.events > 0;
     adversary.events = tick.from(adversary.events);

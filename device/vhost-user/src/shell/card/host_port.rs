@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED};
 use niclab_abi::{QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, QUEUE_RECEIVE, QUEUE_TRANSMIT};
-use niclab_model::nic::adversarial::Kind;
+use niclab_model::nic::adversarial::AdversarialKind;
 use niclab_model::nic::fault_injector::FaultInjector;
 use niclab_model::nic::{FrameBytes, HostRange, ReplyBytes};
 use vhost_user_backend::VringT;
@@ -223,7 +223,11 @@ impl HostPort {
 
     /// Sometimes raises a spurious interrupt, after the queue's own.
     fn raise_spurious(&mut self, queue: u32) {
-        if self.adversary.as_mut().is_some_and(|adversary| adversary.happens(Kind::InterruptSpurious)) {
+        if self
+            .adversary
+            .as_mut()
+            .is_some_and(|adversary| adversary.happens(AdversarialKind::InterruptSpurious))
+        {
             self.interrupt(queue);
         }
     }

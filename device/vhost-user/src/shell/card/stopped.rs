@@ -6,7 +6,7 @@
 //! are new. Until then the card keeps its state, and neither reads nor writes the guest's memory, which may belong to
 //! another program after a reset.
 
-use niclab_model::fabric::ethernet::{Concern, Frame, node_of_mac};
+use niclab_model::fabric::ethernet::{Frame, FrameClass, node_of_mac};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Passage;
@@ -29,7 +29,7 @@ pub struct HeldFrame {
     /// The message that it carries.
     pub message: Option<TraceTag>,
     /// Its frame class.
-    pub concern: Concern,
+    pub class: FrameClass,
 }
 
 /// What waits for a stopped device to start again.
@@ -104,7 +104,7 @@ mod tests {
         let mut frame = vec![0; bytes];
         frame[6..12].copy_from_slice(&mac_of_node(sender));
         let frame = SharedFrame::from(&frame[..]);
-        HeldFrame { passage: Time::ZERO.into(), frame, message: None, concern: Concern::Card }
+        HeldFrame { passage: Time::ZERO.into(), frame, message: None, class: FrameClass::Card }
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub fn is_clear(locked: &LockedNodes<'_>) -> bool {
         && !locked.common.goes_alone
         && !locked.common.has_device_faults
         && !locked.common.has_deferred
-        && !locked.common.network.taps.is_any()
+        && !locked.common.network.observers.is_any()
         && !locked.common.network.is_any_faulty()
         && locked.next_work().is_none()
 }

@@ -13,7 +13,7 @@ pub mod mac_endpoints;
 pub mod outputs;
 pub mod pages;
 
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::nic::Input;
 use niclab_model::nic::adversarial::Adversarial;
 use niclab_model::nic::fault_injector::FaultInjector;
@@ -72,7 +72,7 @@ fn deliver_in_flight(locked: &mut LockedNodes<'_>) {
         {
             let to = usize::from(arrival.to);
             let passage = Passage { head: arrival.head, tail: arrival.at };
-            deliver(locked, to, passage, &arrival.frame, arrival.message, arrival.concern);
+            deliver(locked, to, passage, &arrival.frame, arrival.message, arrival.class);
             outputs::drain_with(locked, to, Some(&arrival.frame));
         }
         if locked.common.budget.is_spent() {
@@ -125,7 +125,7 @@ pub fn deliver(
     passage: Passage,
     frame: &CardFrame,
     message: Option<TraceTag>,
-    concern: Concern,
+    class: FrameClass,
 ) {
     // A borrowed payload is copied only where it is stored, and the model counts that.
     let nanoseconds = match frame {
@@ -134,15 +134,15 @@ pub fn deliver(
     };
     locked.common.budget.spend(nanoseconds);
     locked.common.activity += 1;
-    if concern != Concern::Card
-        && !mac_endpoints::deliver(locked, to, passage, &frame.to_owned_frame(), message, concern)
+    if class != FrameClass::Card
+        && !mac_endpoints::deliver(locked, to, passage, &frame.to_owned_frame(), message, class)
     {
         return;
     }
     let Some((card, bus)) = locked.nodes.card_and_bus(to) else { return };
     if let Some(stopped) = card.host.state.holder() {
         let frame = frame.to_owned_frame();
-        stopped.hold(HeldFrame { passage, frame, message, concern: Concern::Card });
+        stopped.hold(HeldFrame { passage, frame, message, class: FrameClass::Card });
         return;
     }
     let head = passage.head;

@@ -1,6 +1,6 @@
 //! Applies the outputs of models: frames go to the network, stores and interrupts to the host.
 
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::nic::{FrameBytes, HostRanges, Input, Output};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Passage;
@@ -22,7 +22,7 @@ pub struct Sent {
     /// The message that it carries.
     pub message: Option<TraceTag>,
     /// Its frame class.
-    pub concern: Concern,
+    pub class: FrameClass,
 }
 
 /// Applies all outputs of the model of `node`. A frame that finds the network empty arrives immediately, and what it
@@ -38,11 +38,11 @@ pub fn drain_with(locked: &mut LockedNodes<'_>, node: usize, received: Option<&C
     spend_work(locked, node);
     while let Some(output) = next_output(locked, node, received) {
         let Some(sent) = apply(locked, node, output, received) else { continue };
-        let Sent { message, concern, .. } = sent;
+        let Sent { message, class, .. } = sent;
         if let Some((delivery, frame)) = locked.common.network.send(&mut locked.nodes, node as u16, sent) {
             let to = usize::from(delivery.to);
             let passage = Passage { head: delivery.head, tail: delivery.at };
-            deliver(locked, to, passage, &frame, message, concern);
+            deliver(locked, to, passage, &frame, message, class);
             drain_to_network(locked, to, Some(&frame));
         }
     }
@@ -84,13 +84,13 @@ pub fn apply(
     let Node { card, bus, borrowed_frames, .. } = locked.nodes.get_mut(node)?;
     match output {
         Output::Frame { at: head, tail, frame, message } => {
-            let (ready, concern) = (Passage { head, tail }, Concern::of(&frame));
-            let sent = Sent { ready, frame: CardFrame::Owned(frame), message, concern };
+            let (ready, class) = (Passage { head, tail }, FrameClass::of(&frame));
+            let sent = Sent { ready, frame: CardFrame::Owned(frame), message, class };
             return ready_to_send(locked, node, sent);
         }
         Output::BorrowedFrame { at: head, tail, head: first, message } => {
             let frame = locked.common.loan.take()?.behind(first);
-            let sent = Sent { ready: Passage { head, tail }, frame, message, concern: Concern::Card };
+            let sent = Sent { ready: Passage { head, tail }, frame, message, class: FrameClass::Card };
             return ready_to_send(locked, node, sent);
         }
         Output::DmaWrite { address, words, .. } => {
@@ -148,7 +148,7 @@ pub fn apply(
 #[inline]
 fn ready_to_send(locked: &mut LockedNodes<'_>, node: usize, sent: Sent) -> Option<Sent> {
     let needed_more = locked.needs_more_locks();
-    if !locked.can_send(sent.frame.head().bytes, sent.concern) {
+    if !locked.can_send(sent.frame.head().bytes, sent.class) {
         locked.set_aside(node, sent, needed_more);
         return None;
     }

@@ -5,7 +5,7 @@
 //! by one ([`Sender::send`]). Frames that a fault may hit, that an observer sees, or that wait, go one by one.
 
 use niclab_model::fabric::batch::{BatchFrame, BatchLength};
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::platform::trace_tag::TraceTag;
 use smallvec::SmallVec;
 
@@ -140,9 +140,9 @@ impl Sender<'_, '_, '_> {
         let offload = Offload::decode(header, bytes).ok()?;
         let is_plain = offload.segmentation.is_none()
             && self.negotiated.sends(&offload)
-            && Concern::of(link) == Concern::Host
+            && FrameClass::of(link) == FrameClass::Host
             && !self.network.is_any_faulty()
-            && !self.network.taps.is_any()
+            && !self.network.observers.is_any()
             && self.held.is_empty();
         let is_kept = |state: &PortState| state.nic.ledger().is_recording();
         if !self.takes_batches || !is_plain || self.receivers.states.get(self.node).is_none_or(is_kept) {

@@ -1,6 +1,6 @@
 //! Sends frames from one guest's transmit queue over the network to their receivers.
 
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::fabric::{Deliveries, Delivery};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Time;
@@ -24,7 +24,7 @@ pub(super) struct Sender<'a, 'b, 'n> {
     pub(super) deliveries: &'b mut Deliveries,
     pub(super) latest_sent: &'b mut Time,
     /// The class of the current frame.
-    pub(super) concern: Concern,
+    pub(super) class: FrameClass,
     /// Doorbells of this burst that are not yet priced. Each belongs to one of the next frames.
     pub(super) doorbells: u64,
     /// Equal frames may go in batches.
@@ -51,8 +51,8 @@ impl Sender<'_, '_, '_> {
             return Err("ethernet_offload");
         }
         let ethernet = frame.link_header();
-        self.concern = Concern::of(&ethernet);
-        if self.concern == Concern::Card {
+        self.class = FrameClass::of(&ethernet);
+        if self.class == FrameClass::Card {
             // (The attack: with frames of a model's protocol, a guest sends in the name of any port of any node.)
             return Err("ethernet_forged_cluster_frame");
         }
@@ -68,7 +68,7 @@ impl Sender<'_, '_, '_> {
                 if headers.segments(frame.bytes(), segmentation) > MAX_SEGMENTS {
                     return Err("ethernet_segments");
                 }
-                if self.network.is_any_faulty() || self.receivers.are_stations(self.concern) {
+                if self.network.is_any_faulty() || self.receivers.are_mac_endpoints(self.class) {
                     segment(&frame.into_vec(), checksum, segmentation, |wire| {
                         self.pass(&ethernet, &Offload::default(), Frame::from_bytes(wire));
                     })
@@ -78,7 +78,7 @@ impl Sender<'_, '_, '_> {
                     Ok(())
                 }
             }
-            (Some(_), None) if self.receivers.are_stations(self.concern) => {
+            (Some(_), None) if self.receivers.are_mac_endpoints(self.class) => {
                 let mut bytes = on_wire(&offload, frame.into_vec());
                 self.pass(&ethernet, &Offload::default(), Frame::from_bytes(&mut bytes));
                 Ok(())
@@ -125,7 +125,7 @@ impl Sender<'_, '_, '_> {
         }
         for delivery in self.deliveries.iter() {
             // A frame that the receiver's controller drops, for its check sequence, costs the host nothing.
-            if delivery.corrupt.is_none() && self.concern.is_for_host(delivery.to) {
+            if delivery.corrupt.is_none() && self.class.is_for_host(delivery.to) {
                 self.receivers.price(delivery.to.into(), delivery.at, bytes, Some(message));
             }
         }
@@ -136,7 +136,7 @@ impl Sender<'_, '_, '_> {
     #[inline]
     fn pass(&mut self, ethernet: &LinkHeader, offload: &Offload, frame: Frame<'_>) {
         let reordered = self.network.reordered(self.receivers.nodes);
-        if self.network.taps.is_any() {
+        if self.network.observers.is_any() {
             let mut bytes = frame.into_vec();
             let shown = on_wire(offload, bytes.clone());
             let Some(priced) = self.price(ethernet, bytes.len(), Some(&shown)) else { return };
@@ -155,21 +155,21 @@ impl Sender<'_, '_, '_> {
         offload: &Offload,
         frame: Frame<'_>,
     ) {
-        let concern = self.concern;
+        let class = self.class;
         let is_held = reordered != self.network.reordered(self.receivers.nodes);
-        let is_for_own_endpoints = concern == Concern::All && self.receivers.has_stations(self.node);
+        let is_for_own_endpoints = class == FrameClass::All && self.receivers.has_mac_endpoints(self.node);
         if let &[Delivery { to, at, corrupt: None, .. }] = self.deliveries.as_slice()
             && !is_held
             && !is_for_own_endpoints
         {
-            self.receivers.arrive(&Arrival { to: to.into(), at, concern, message }, offload, frame);
+            self.receivers.arrive(&Arrival { to: to.into(), at, class, message }, offload, frame);
             return self.overtake(to.into());
         }
         // The frame may have several readers.
         let mut bytes = frame.into_vec();
         for index in 0..self.deliveries.len() {
             let Some(delivery) = self.deliveries.get(index).copied() else { break };
-            let arrival = Arrival { to: delivery.to.into(), at: delivery.at, concern, message };
+            let arrival = Arrival { to: delivery.to.into(), at: delivery.at, class, message };
             if delivery.corrupt.is_some() {
                 // The receiver's Ethernet controller drops a frame with a wrong check sequence.
                 self.receivers.drop_frame(arrival.to);
@@ -182,15 +182,15 @@ impl Sender<'_, '_, '_> {
         }
         if is_for_own_endpoints {
             // The node's own MAC endpoints receive its broadcast without crossing the link.
-            let concern = Concern::Stations(self.node as u16);
-            let arrival = Arrival { to: self.node, at: ready, concern, message };
+            let class = FrameClass::MacEndpoints(self.node as u16);
+            let arrival = Arrival { to: self.node, at: ready, class, message };
             self.receivers.arrive(&arrival, offload, Frame::from_bytes(&mut bytes));
         }
     }
 
     /// Sends a long TCP frame, priced as the segments that the wire sees. Delivers it in one piece if all arrive.
     fn pass_train(&mut self, ethernet: &LinkHeader, headers: &Headers, offload: &Offload, frame: Frame<'_>) {
-        if self.network.taps.is_any() {
+        if self.network.observers.is_any() {
             let mut bytes = frame.into_vec();
             let shown = segments(offload, &bytes);
             if self.price_train(ethernet, headers, offload, (bytes.len(), &shown)) {
@@ -227,7 +227,7 @@ impl Sender<'_, '_, '_> {
     /// Delivers a long TCP frame to functions. For MAC endpoints, [`Sender::send`] cuts it into segments instead.
     fn hand_out_train(&mut self, offload: &Offload, frame: Frame<'_>) {
         if let &[Delivery { to, .. }] = self.deliveries.as_slice() {
-            if self.concern.is_for_host(to) {
+            if self.class.is_for_host(to) {
                 self.receivers.deliver(to.into(), offload, frame);
             }
             return;
@@ -235,7 +235,7 @@ impl Sender<'_, '_, '_> {
         let mut bytes = frame.into_vec();
         for index in 0..self.deliveries.len() {
             let Some(delivery) = self.deliveries.get(index).copied() else { break };
-            if self.concern.is_for_host(delivery.to) {
+            if self.class.is_for_host(delivery.to) {
                 self.receivers.deliver(delivery.to.into(), offload, Frame::from_bytes(&mut bytes));
             }
         }

@@ -4,7 +4,7 @@
 //! is not available, the thread defers the frame with its sender ([`Node::unsent`]), unlocks the nodes, and locks them
 //! again in order together with the new one ([`LockedNodes::needs_more_locks`]).
 
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::nic::Output;
 use niclab_model::time::Passage;
 
@@ -52,8 +52,8 @@ impl LockedNodes<'_> {
             || network.frames.is_moving()
             || network.frames.is_holding()
             || ethernet.is_holding();
-        let is_observed = network.taps.is_any();
-        let has_endpoints = || self.nodes.cards().any(|(_, card)| card.nic.has_stations());
+        let is_observed = network.observers.is_any();
+        let has_endpoints = || self.nodes.cards().any(|(_, card)| card.nic.has_mac_endpoints());
         let has_work = || self.common.budget.is_spent() && self.next_work().is_some();
         !(is_one_for_all || is_faulty || is_in_flight || is_observed || has_endpoints() || has_work())
     }
@@ -98,7 +98,7 @@ impl LockedNodes<'_> {
 
     /// Whether a frame can be sent: its destination is locked, or joins.
     #[inline]
-    pub fn can_send(&mut self, frame: &[u8], concern: Concern) -> bool {
+    pub fn can_send(&mut self, frame: &[u8], class: FrameClass) -> bool {
         if !self.common.is_domain {
             return true;
         }
@@ -106,7 +106,7 @@ impl LockedNodes<'_> {
         if self.common.more_locks.is_some() {
             return false;
         }
-        let is_cards = concern == Concern::Card;
+        let is_cards = class == FrameClass::Card;
         let Some(to) = self.common.network.known_route(frame).filter(|_| is_cards).map(usize::from) else {
             self.common.more_locks = Some(MoreLocks::All);
             return false;

@@ -4,7 +4,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
 use niclab_model::fabric::Transit;
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::nic::DmaWords;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -22,7 +22,7 @@ pub struct FrameInFlight {
     /// When its first and its last byte are there.
     pub passage: Passage,
     /// Whether it is for cards, Ethernet functions or MAC endpoints.
-    pub concern: Concern,
+    pub class: FrameClass,
 }
 
 /// An event. The order is that of the simulator's queue: arrivals precede all other events of a node at the same time.

@@ -1,7 +1,7 @@
 //! Frames in flight, in the order of model time.
 
 use niclab_model::fabric::Delivery;
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Time;
 
@@ -24,7 +24,7 @@ pub struct InFlight {
     /// The message that it carries.
     pub message: Option<TraceTag>,
     /// Whether it is for cards, Ethernet functions or MAC endpoints.
-    pub concern: Concern,
+    pub class: FrameClass,
 }
 
 impl PartialEq for InFlight {
@@ -67,13 +67,13 @@ impl FramesInFlight {
         delivery: &Delivery,
         frame: CardFrame,
         message: Option<TraceTag>,
-        concern: Concern,
+        class: FrameClass,
         is_held: bool,
     ) {
         let &Delivery { to, head, at, .. } = delivery;
         self.order += 1;
         self.has_borrowed |= matches!(frame, CardFrame::Borrowed(_));
-        let next = InFlight { at, head, order: self.order, to, frame, message, concern };
+        let next = InFlight { at, head, order: self.order, to, frame, message, class };
         if is_held {
             self.held.push(next);
         } else {

@@ -31,7 +31,7 @@ use niclab_model::time::Time;
 use self::book::{Book, Operation};
 use self::doorbell::Spared;
 use self::memory::PortMemory;
-use self::ports::Port;
+use self::ports::PortRules;
 use self::requests::{Asked, Requests};
 use self::rings::Rings;
 use super::control::RequestBytes;
@@ -46,7 +46,7 @@ pub struct Rules {
     /// The broken rules.
     pub book: Book,
     /// By number. None for a closed port.
-    ports: Vec<Option<Port>>,
+    ports: Vec<Option<PortRules>>,
     requests: Requests,
     rings: Rings,
     /// Memory that the pending `OP_PORT_OPEN` names.
@@ -64,7 +64,8 @@ impl Rules {
     /// Starts to check a card. The card may run already: the check does not know what happened before.
     pub fn begin(book: Book, pages: &Pages, open: &[bool], is_running: bool, features: u64) -> Self {
         let has_lists = features & FEATURE_LISTS != 0;
-        let port = |(number, open): (u32, &bool)| open.then(|| Port::new(number, None, pages, has_lists));
+        let port =
+            |(number, open): (u32, &bool)| open.then(|| PortRules::new(number, None, pages, has_lists));
         let mut this = Self {
             book,
             ports: (0..).zip(open).map(port).collect(),
@@ -192,7 +193,7 @@ impl Rules {
             self.book.broken("port-memory-once", Some(number), seen);
         }
         if let Some(port) = self.ports.get_mut(number as usize) {
-            *port = Some(Port::new(number, Some(memory), pages, self.has_lists));
+            *port = Some(PortRules::new(number, Some(memory), pages, self.has_lists));
             self.spared.on_open(pages);
         }
     }
@@ -213,8 +214,9 @@ impl Rules {
 
     /// The open port whose memory includes any of these bytes.
     fn port_with(&self, address: u64, bytes: u64) -> Option<u32> {
-        let port = |port: &&Port| port.memory.as_ref().is_some_and(|memory| memory.overlaps(address, bytes));
-        self.ports.iter().flatten().find(port).map(Port::number)
+        let port =
+            |port: &&PortRules| port.memory.as_ref().is_some_and(|memory| memory.overlaps(address, bytes));
+        self.ports.iter().flatten().find(port).map(PortRules::number)
     }
 
     /// The device cannot reply to a chain of the control queue.

@@ -49,9 +49,9 @@ impl Slot {
     }
 }
 
-/// An open port.
+/// The checks of the rules of an open port.
 #[derive(Debug)]
-pub struct Port {
+pub struct PortRules {
     number: u32,
     /// None if the port was opened before the check started.
     pub memory: Option<PortMemory>,
@@ -77,7 +77,7 @@ pub struct Port {
     has_lists: bool,
 }
 
-impl Port {
+impl PortRules {
     /// A port that was just opened. Without `memory`: an older one, of which only the number of posts is known.
     pub fn new(number: u32, memory: Option<PortMemory>, pages: &Pages, has_lists: bool) -> Self {
         let taken = u64::from(pages.expected(number).wrapping_sub(1));

@@ -5,7 +5,7 @@
 //! needed, the card must poll again by itself. Before the card sleeps it enables doorbells, executes a full barrier,
 //! and polls once more.
 
-use niclab_model::nic::adversarial::Kind;
+use niclab_model::nic::adversarial::AdversarialKind;
 
 use super::{Found, has_new_posts, serve_pages};
 use crate::shell::adversary::AdversaryState;
@@ -29,15 +29,16 @@ const MAX_SLOTS: u32 = 4;
 impl AdversaryState {
     /// The port at which a poll of `ports` ports begins, and the slots that it takes of each.
     fn begin_poll(&mut self, ports: u32) -> (u32, u32) {
-        let first = self.pick(Kind::PortsReordered, ports as usize) as u32;
-        let max_slots = self.sampler.draw(Kind::SlotsLeft, MAX_SLOTS).map_or(u32::MAX, |slots| 1 + slots);
+        let first = self.pick(AdversarialKind::PortsReordered, ports as usize) as u32;
+        let max_slots =
+            self.sampler.draw(AdversarialKind::SlotsLeft, MAX_SLOTS).map_or(u32::MAX, |slots| 1 + slots);
         (first, max_slots)
     }
 
     /// How many polls follow this one, and whether one preceded it.
     fn polls_left(&mut self) -> (u32, bool) {
         if !self.polls.is_on {
-            let sample = self.sampler.draw(Kind::DoorbellChanged, MAX_POLLS * LONG_ONE_IN);
+            let sample = self.sampler.draw(AdversarialKind::DoorbellChanged, MAX_POLLS * LONG_ONE_IN);
             self.polls.left = sample.map_or(0, |sample| {
                 let polls = 1 + sample % MAX_POLLS;
                 if sample < MAX_POLLS { polls * LONGER } else { polls }
@@ -79,7 +80,7 @@ pub fn serve_doorbell(locked: &mut LockedNodes<'_>, node: usize) -> Option<Found
     adversary.polls.is_on = stays_awake;
     if stays_awake {
         // The next poll comes at once, so either word is right until then.
-        adversary.sampler.count(Kind::DoorbellChanged);
+        adversary.sampler.count(AdversarialKind::DoorbellChanged);
         if left.is_multiple_of(2)
             && let Some(card) = locked.nodes.card_mut(node)
         {
@@ -104,7 +105,7 @@ pub fn poll(locked: &mut LockedNodes<'_>, node: usize) -> Option<Found> {
     let card = locked.nodes.card_mut(node)?;
     let more = max_slots < u32::MAX && (0..ports).any(|port| is_left(card, port));
     if more {
-        card.host.adversary.as_mut()?.sampler.count(Kind::SlotsLeft);
+        card.host.adversary.as_mut()?.sampler.count(AdversarialKind::SlotsLeft);
     }
     Some(Found { work, more })
 }
@@ -113,7 +114,7 @@ pub fn poll(locked: &mut LockedNodes<'_>, node: usize) -> Option<Found> {
 pub fn leaves_requests(locked: &mut LockedNodes<'_>, node: usize) -> bool {
     let card = locked.nodes.card_mut(node).filter(|card| card.host.adversary.is_some());
     let Some(card) = card.filter(|card| card.host.has_request()) else { return false };
-    card.host.adversary.as_mut().is_some_and(|adversary| adversary.happens(Kind::RequestsOneByOne))
+    card.host.adversary.as_mut().is_some_and(|adversary| adversary.happens(AdversarialKind::RequestsOneByOne))
 }
 
 #[cfg(test)]

@@ -64,8 +64,8 @@ fn release_held(locked: &mut LockedNodes<'_>, node: usize, stopped: Stopped) {
     if dropped > 0 {
         log::warn!("node {node}: its device was stopped; {dropped} frames found no room and were dropped");
     }
-    for HeldFrame { passage, frame, message, concern } in frames {
+    for HeldFrame { passage, frame, message, class } in frames {
         let delivery = Delivery { to: node as u16, head: passage.head, at: passage.tail, corrupt: None };
-        locked.common.network.push(&delivery, CardFrame::Owned(frame), message, concern, false);
+        locked.common.network.push(&delivery, CardFrame::Owned(frame), message, class, false);
     }
 }

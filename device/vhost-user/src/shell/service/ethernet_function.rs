@@ -1,11 +1,11 @@
 //! Transmit and receive queues of Ethernet functions, and what guests send to MAC endpoints.
 
-use niclab_model::fabric::ethernet::Concern;
+use niclab_model::fabric::ethernet::FrameClass;
 
 use crate::shell::budget::Budget;
 use crate::shell::card_frame::CardFrame;
 use crate::shell::dispatch::{deliver, pages, run_until_idle};
-use crate::shell::ethernet::ForStations;
+use crate::shell::ethernet::ForMacEndpoints;
 use crate::shell::locks::{Common, LockedNodes};
 use crate::shell::lockstep;
 
@@ -47,18 +47,18 @@ pub fn release_delayed(locked: &mut LockedNodes<'_>) -> bool {
 /// True when there is more.
 fn feed_endpoints(locked: &mut LockedNodes<'_>, node: usize) -> bool {
     while let Some(sender) = locked.common.ethernet.states.get_mut(node)
-        && let Some(next) = sender.for_stations.pop_front()
+        && let Some(next) = sender.for_mac_endpoints.pop_front()
     {
         sender.owes_settling = true;
         if !lockstep::deliver_to_endpoints(locked, &next) {
-            let ForStations { to, at, frame, message } = next;
+            let ForMacEndpoints { to, at, frame, message } = next;
             deliver(
                 locked,
                 to,
                 at.into(),
                 &CardFrame::Owned(frame),
                 Some(message),
-                Concern::Stations(to as u16),
+                FrameClass::MacEndpoints(to as u16),
             );
             run_until_idle(locked, to);
         }
@@ -66,7 +66,7 @@ fn feed_endpoints(locked: &mut LockedNodes<'_>, node: usize) -> bool {
             break;
         }
     }
-    locked.common.ethernet.states.get(node).is_some_and(|sender| !sender.for_stations.is_empty())
+    locked.common.ethernet.states.get(node).is_some_and(|sender| !sender.for_mac_endpoints.is_empty())
 }
 
 /// Runs what followed from frames of `node` for MAC endpoints. True when there is more.

@@ -75,7 +75,7 @@ mod tests {
 
     use niclab_abi::PAGE_BYTES;
     use niclab_abi::bar::{COMPLETER_RELEASED_OFFSET, SLOT_LAUNCH_WORD, launch_word};
-    use niclab_model::fabric::ethernet::Concern;
+    use niclab_model::fabric::ethernet::FrameClass;
     use niclab_model::fabric::link::LinkConfig;
     use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
     use niclab_model::nic::Statistics;
@@ -207,7 +207,7 @@ mod tests {
             ready: Time::ZERO.into(),
             frame: CardFrame::Owned(SharedFrame::from(&[number; 64][..])),
             message: None,
-            concern: Concern::Card,
+            class: FrameClass::Card,
         };
         // The domain lacks a lock for the first frame. The later ones of the card wait.
         locked.set_aside(0, sent(1), false);

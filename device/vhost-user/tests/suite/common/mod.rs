@@ -1,9 +1,9 @@
 //! A daemon in this process, and its guests.
 
+pub mod endpoint_card;
 pub mod late;
 pub mod loopback;
 pub mod process;
-pub mod station;
 pub mod tcp;
 
 use std::collections::BTreeMap;

@@ -29,7 +29,7 @@ use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_device::ring::Buffer;
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::platform::ledger::Transaction;
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::report::NodeFigures;
 use niclab_spec::{NicModel, RuleChecking, WaitPolicy, rules};
@@ -396,7 +396,7 @@ fn change_a_descriptor() -> (Lab, Vec<Arc<ClusterGuest>>) {
     let words = guest.memory().atomics::<AtomicU64>(ring, 5).unwrap();
     until("the descriptor is taken", || {
         let locked = lab.daemon().shell().lock_all();
-        locked.nodes[0].card.nic.ledger().line(Crossing::DescriptorFetch).count > 1
+        locked.nodes[0].card.nic.ledger().line(Transaction::DescriptorFetch).count > 1
     });
     store(&words[1], u64::from_le(words[1].load(Ordering::SeqCst)) + 8);
     store(&words[3], descriptor(60, RING_LAST | RING_END));

@@ -30,22 +30,22 @@ const FAULTY_TIMEOUT: Duration = Duration::from_millis(300);
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open port, with address and length of its region.
-type Seat<T> = (RegionPort<<T as Transport>::Records>, (u64, u64));
+type TestPort<T> = (RegionPort<<T as Transport>::Records>, (u64, u64));
 
 /// Ports of a guest, each with its region, and the event buffers that its driver returns.
-struct Seats<T: Transport> {
+struct TestPorts<T: Transport> {
     guest: Arc<ClusterGuest>,
-    ports: Vec<Seat<T>>,
+    open: Vec<TestPort<T>>,
 }
 
-impl<T: Transport> Ports for Seats<T> {
+impl<T: Transport> Ports for TestPorts<T> {
     type Memory<'a>
         = AtomicMemory<'a>
     where
         Self: 'a;
 
     fn memory(&mut self, place: usize) -> AtomicMemory<'_> {
-        let (port, region) = &self.ports[place];
+        let (port, region) = &self.open[place];
         port.port().memory(*region)
     }
 
@@ -54,13 +54,13 @@ impl<T: Transport> Ports for Seats<T> {
     }
 
     fn completer(&self) -> &[AtomicU64] {
-        self.ports.first().map_or(&[], |(port, region)| port.port().memory(*region).records.completer)
+        self.open.first().map_or(&[], |(port, region)| port.port().memory(*region).records.completer)
     }
 }
 
 /// A node's program and its ports.
 struct Player<T: Transport> {
-    seats: Seats<T>,
+    ports: TestPorts<T>,
     program: Program<T>,
     verifier: Verifier,
     expected: u64,
@@ -77,11 +77,11 @@ impl<T: Transport> Player<T> {
     ) -> Self {
         let guest = lab.guest(rank.into()).unwrap();
         guest.offer_event_buffers(64).unwrap();
-        let seats = Seats { guest, ports: Vec::new() };
+        let ports = TestPorts { guest, open: Vec::new() };
         let verifier = Verifier::new(plan.flows.clone(), workload.promise);
         let script = plan.measured.get(usize::from(rank)).cloned().unwrap_or_else(Script::idle);
         let expected = plan.expected(&plan.measured, rank);
-        let mut this = Self { seats, program: Program::default(), verifier, expected, script };
+        let mut this = Self { ports, program: Program::default(), verifier, expected, script };
         for port in plan.ports_of(workload, rank, false) {
             this.open(workload, &port, transport(&port));
         }
@@ -89,21 +89,21 @@ impl<T: Transport> Player<T> {
     }
 
     fn open(&mut self, workload: &Workload, plan: &PortPlan, transport: T) {
-        let Self { seats, program, .. } = self;
-        let place = seats.ports.len();
-        let port = RegionPort::<T::Records>::open_unreleased(&seats.guest, workload.slices).unwrap();
+        let Self { ports, program, .. } = self;
+        let place = ports.open.len();
+        let port = RegionPort::<T::Records>::open_unreleased(&ports.guest, workload.slices).unwrap();
         assert_eq!(port.port().number(), plan.number, "ports are opened in their order");
         let bytes = transport.region_bytes().next_multiple_of(4096);
         let (mut region, mut name) = ((0, 0), 0);
         if bytes > 0 {
-            region = (seats.guest.memory().allocate(bytes, 4096).unwrap(), bytes);
+            region = (ports.guest.memory().allocate(bytes, 4096).unwrap(), bytes);
             name = port.register(region.0, bytes).unwrap();
         }
-        seats.ports.push((port, region));
+        ports.open.push((port, region));
         let credits = transport.credits(workload.slices);
-        program.open(plan, transport, workload.slices, seats);
+        program.open(plan, transport, workload.slices, ports);
         if let Some(credits) = credits {
-            let port = seats.ports[place].0.port();
+            let port = ports.open[place].0.port();
             for (_, partner) in &plan.partners {
                 port.authorize(partner.node.into(), partner.port.into(), credits).unwrap();
             }
@@ -114,7 +114,7 @@ impl<T: Transport> Player<T> {
         for (operation, mut body) in program.begin(place, name) {
             // The driver sets the port of a request.
             body[..4].copy_from_slice(&plan.number.to_le_bytes());
-            seats.guest.request(operation, &body).unwrap();
+            ports.guest.request(operation, &body).unwrap();
         }
     }
 
@@ -124,8 +124,8 @@ impl<T: Transport> Player<T> {
 
     /// Executes the transport's own operations, such as posting receives, until the card has taken all of them.
     fn settle(&mut self) {
-        while self.program.step(&mut self.seats, &mut self.verifier).unwrap() {}
-        self.seats.guest.statistics().unwrap();
+        while self.program.step(&mut self.ports, &mut self.verifier).unwrap() {}
+        self.ports.guest.statistics().unwrap();
     }
 
     /// Runs until all programs are done, or the time is over.
@@ -133,15 +133,15 @@ impl<T: Transport> Player<T> {
         self.program.perform(std::mem::replace(&mut self.script, Script::idle()));
         let mut has_reported = false;
         while !is_over.load(Ordering::Relaxed) {
-            let Self { seats, program, verifier, .. } = self;
+            let Self { ports, program, verifier, .. } = self;
             // A faulty card may have lost the next event.
-            if program.step(seats, verifier).unwrap_or(false) {
+            if program.step(ports, verifier).unwrap_or(false) {
                 continue;
             }
             // A driver's interrupt handler does the same.
-            let events: Vec<Event> = seats.guest.take_events().unwrap();
+            let events: Vec<Event> = ports.guest.take_events().unwrap();
             if !events.is_empty() {
-                seats.guest.offer_event_buffers(events.len() as u16).unwrap();
+                ports.guest.offer_event_buffers(events.len() as u16).unwrap();
             }
             let is_done = self.is_done();
             if all_done(is_done && !has_reported) {
@@ -228,7 +228,7 @@ fn perform<T: Transport>(
     }
     let (is_over, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let nodes = u64::from(case.nodes);
-    let guests: Vec<_> = players.iter().map(|player| Arc::clone(&player.seats.guest)).collect();
+    let guests: Vec<_> = players.iter().map(|player| Arc::clone(&player.ports.guest)).collect();
     if case.is_stopping {
         guests[1].connection().stop_machine().unwrap();
     }
@@ -256,7 +256,7 @@ fn perform<T: Transport>(
     });
     assert!(case.is_faulty || players.iter().all(Player::is_done), "{case:?}: {} done", done.into_inner());
     for player in players {
-        for (port, _) in player.seats.ports {
+        for (port, _) in player.ports.open {
             port.close().unwrap();
         }
     }
@@ -369,16 +369,16 @@ fn programs_in_lockstep_keep_the_rules() {
         let mut players: Vec<Player<SliceTransport>> = (0..case.nodes)
             .map(|rank| Player::new(&lab, &workload, &plan, rank, |port| SliceTransport::new(rank, port)))
             .collect();
-        for Player { program, seats, script, .. } in &mut players {
-            program.perform_in_turns(std::mem::replace(script, Script::idle()), seats);
+        for Player { program, ports, script, .. } in &mut players {
+            program.perform_in_turns(std::mem::replace(script, Script::idle()), ports);
         }
         let begin = Instant::now();
         // Each program is notified of the end once, in any round.
         let mut waiting: Vec<_> = players.iter_mut().collect();
         while !waiting.is_empty() {
             assert!(begin.elapsed() < TIMEOUT, "{model}");
-            waiting.retain_mut(|Player { program, seats, verifier, .. }| {
-                program.take_turn(seats, verifier).unwrap() != InTurn::Over
+            waiting.retain_mut(|Player { program, ports, verifier, .. }| {
+                program.take_turn(ports, verifier).unwrap() != InTurn::Over
             });
         }
         assert!(players.iter().all(Player::is_done));

@@ -19,7 +19,7 @@ mod peers;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use super::{Append, Command, Encoded, Event, Get, Kind, Outcome, Part, Target};
+use super::{Append, Command, Encoded, Event, EventKind, Get, Outcome, Part, Target};
 use crate::{Address, BadValue};
 use overflow::Overflow;
 use peers::{Peer, Send};
@@ -55,14 +55,14 @@ pub trait Buffer: Clone {
 
 /// Part of a memory.
 #[derive(Clone, Debug)]
-pub struct Place<B> {
+pub struct BufferPart<B> {
     /// The memory.
     pub buffer: B,
     /// The part, in the NIC's terms.
     pub part: Part,
 }
 
-impl<B> Place<B> {
+impl<B> BufferPart<B> {
     /// `bytes` bytes from `offset` on, which must exist.
     const fn sub(&self, offset: u64, bytes: u64) -> Part {
         Part { region: self.part.region, offset: self.part.offset + offset, bytes }
@@ -172,7 +172,7 @@ pub enum Ended {
 #[derive(Debug)]
 enum State<B> {
     /// A receive that waits for its message, or, if `message` is known, for the rest of it.
-    Receive { place: Place<B>, message: Option<Message> },
+    Receive { buffer: BufferPart<B>, message: Option<Message> },
     /// A send that waits for its acknowledgement, or, if long, until it is fetched. The memory must outlive it.
     Send { _buffer: B, message: Message, is_long: bool },
     /// The request has ended.
@@ -195,7 +195,7 @@ pub struct Messages<B> {
 
 impl<B: Buffer> Messages<B> {
     /// An endpoint at the unused port `own`, with [`Terms::overflow_bytes`] of memory for unexpected messages.
-    pub fn new(own: Address, terms: Terms, overflow: Place<B>) -> Self {
+    pub fn new(own: Address, terms: Terms, overflow: BufferPart<B>) -> Self {
         let mut this = Self {
             own,
             terms,
@@ -236,34 +236,34 @@ impl<B: Buffer> Messages<B> {
         self.commands.pop_front();
     }
 
-    /// Begins to send the bytes of `place` to a peer. They must not change until the request has ended. It ends when
+    /// Begins to send the bytes of `buffer` to a peer. They must not change until the request has ended. It ends when
     /// the message was stored at the receiver, or fetched by it.
-    pub fn send(&mut self, node: u32, tag: u32, place: Place<B>) -> Request {
+    pub fn send(&mut self, node: u32, tag: u32, buffer: BufferPart<B>) -> Request {
         let id = self.next_request();
-        let bytes = place.part.bytes;
+        let bytes = buffer.part.bytes;
         let message = Message { node, tag, bytes: bytes as usize, is_cut: false };
         let is_long = bytes > self.terms.eager_bytes;
-        self.requests.insert(id, State::Send { _buffer: place.buffer, message, is_long });
+        self.requests.insert(id, State::Send { _buffer: buffer.buffer, message, is_long });
         if let Some(peer) = self.peers.get_mut(node as usize) {
-            peer.backlog.push_back(Send { id, tag, part: place.part, is_long });
+            peer.backlog.push_back(Send { id, tag, part: buffer.part, is_long });
         }
         self.send_to(node);
         Request(id)
     }
 
-    /// Begins to receive into the bytes of `place`, from a peer or from any, with a tag or with any. The bytes belong
+    /// Begins to receive into the bytes of `buffer`, from a peer or from any, with a tag or with any. The bytes belong
     /// to the request until it has ended.
-    pub fn receive(&mut self, node: Option<u32>, tag: Option<u32>, place: Place<B>) -> Request {
+    pub fn receive(&mut self, node: Option<u32>, tag: Option<u32>, buffer: BufferPart<B>) -> Request {
         let ignore = LONG | if tag.is_some() { 0 } else { TAG };
         let id = self.next_request();
-        let append = Append::put(MESSAGES, place.part)
+        let append = Append::put(MESSAGES, buffer.part)
             .match_bits(tag.unwrap_or_default().into(), ignore)
             .source_port(self.own.port)
             .truncate()
             .no_unlink_event()
             .user(id);
         let append = node.map_or(append, |node| append.source_node(node));
-        self.requests.insert(id, State::Receive { place, message: None });
+        self.requests.insert(id, State::Receive { buffer, message: None });
         self.push(&append);
         Request(id)
     }
@@ -288,20 +288,22 @@ impl<B: Buffer> Messages<B> {
     pub fn on_event(&mut self, event: &Event) -> Result<(), Outcome> {
         let id = event.user;
         match event.kind {
-            Kind::Put if id == NO_REQUEST => self.on_credit(event.initiator.node, event.header_data),
-            Kind::Put => self.on_message(event, None),
-            Kind::Claimed { overflow_user, .. } => self.on_message(event, Some(overflow_user & !OF_SLAB)),
-            Kind::Unexpected => self.on_slab(id & !OF_SLAB, 1, false),
-            Kind::Unlinked if id & OF_SLAB != 0 => self.on_slab(id & !OF_SLAB, 0, true),
-            Kind::Acknowledged if id & OF_GREETING != 0 => {
+            EventKind::Put if id == NO_REQUEST => self.on_credit(event.initiator.node, event.header_data),
+            EventKind::Put => self.on_message(event, None),
+            EventKind::Claimed { overflow_user, .. } => {
+                self.on_message(event, Some(overflow_user & !OF_SLAB))
+            }
+            EventKind::Unexpected => self.on_slab(id & !OF_SLAB, 1, false),
+            EventKind::Unlinked if id & OF_SLAB != 0 => self.on_slab(id & !OF_SLAB, 0, true),
+            EventKind::Acknowledged if id & OF_GREETING != 0 => {
                 self.on_greeted((id & !OF_GREETING) as u32, event.outcome);
             }
-            Kind::Acknowledged => self.on_acknowledged(id, event.outcome),
-            Kind::Get => self.end_send(id),
-            Kind::Reply => self.on_reply(id, event.outcome),
-            Kind::Refused if self.requests.contains_key(&id) => self.end(id, Err(event.outcome)),
-            Kind::Refused => return Err(event.outcome),
-            Kind::Unlinked | Kind::Sent => {}
+            EventKind::Acknowledged => self.on_acknowledged(id, event.outcome),
+            EventKind::Get => self.end_send(id),
+            EventKind::Reply => self.on_reply(id, event.outcome),
+            EventKind::Refused if self.requests.contains_key(&id) => self.end(id, Err(event.outcome)),
+            EventKind::Refused => return Err(event.outcome),
+            EventKind::Unlinked | EventKind::Sent => {}
         }
         Ok(())
     }
@@ -309,24 +311,24 @@ impl<B: Buffer> Messages<B> {
     /// A receive has got its message: in its memory, or in a slab.
     fn on_message(&mut self, event: &Event, slab: Option<u64>) {
         let is_long = event.match_bits & LONG != 0;
-        if let Some(State::Receive { place, message }) = self.requests.get_mut(&event.user) {
+        if let Some(State::Receive { buffer, message }) = self.requests.get_mut(&event.user) {
             let sent = if is_long { event.header_data & LONG_BYTES } else { event.requested_bytes };
-            let bytes = sent.min(place.part.bytes);
+            let bytes = sent.min(buffer.part.bytes);
             let found = Message {
                 node: event.initiator.node,
                 tag: event.match_bits as u32,
                 bytes: bytes as usize,
-                is_cut: sent > place.part.bytes,
+                is_cut: sent > buffer.part.bytes,
             };
             if is_long {
                 *message = Some(found);
                 let target = Target { port: event.initiator, portal: MEMORY };
-                let rest = Get::new(target, place.sub(0, bytes))
+                let rest = Get::new(target, buffer.sub(0, bytes))
                     .match_bits(event.header_data >> LONG_SERIAL_SHIFT)
                     .user(event.user);
                 self.push(&rest);
             } else {
-                let copied = slab.is_none_or(|slab| self.overflow.copy(slab, event.offset, place, bytes));
+                let copied = slab.is_none_or(|slab| self.overflow.copy(slab, event.offset, buffer, bytes));
                 self.end(event.user, if copied { Ok(found) } else { Err(Outcome::BadRange) });
             }
         }

@@ -6,12 +6,12 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Buffer, Part, Place, Terms};
+use super::{Buffer, BufferPart, Part, Terms};
 
 /// All slabs.
 #[derive(Debug)]
 pub(super) struct Overflow<B> {
-    place: Place<B>,
+    memory: BufferPart<B>,
     slabs: Vec<Slab>,
     slab_bytes: u64,
 }
@@ -25,19 +25,19 @@ struct Slab {
 
 impl<B: Buffer> Overflow<B> {
     /// Divides memory, which must be large enough, into slabs. None is linked yet.
-    pub(super) fn new(place: Place<B>, terms: &Terms) -> Self {
+    pub(super) fn new(memory: BufferPart<B>, terms: &Terms) -> Self {
         let slabs = vec![Slab::default(); terms.slabs() as usize];
-        Self { place, slabs, slab_bytes: terms.slab_bytes() }
+        Self { memory, slabs, slab_bytes: terms.slab_bytes() }
     }
 
     /// The memory of slab `slab`.
     pub(super) const fn part(&self, slab: u64) -> Part {
-        self.place.sub(slab * self.slab_bytes, self.slab_bytes)
+        self.memory.sub(slab * self.slab_bytes, self.slab_bytes)
     }
 
     /// An empty part, for commands without data.
     pub(super) const fn nothing(&self) -> Part {
-        self.place.sub(0, 0)
+        self.memory.sub(0, 0)
     }
 
     /// Adds `messages` to the unclaimed messages of a slab, or marks it unlinked. Returns whether the slab must be
@@ -53,12 +53,12 @@ impl<B: Buffer> Overflow<B> {
 
     /// Copies a message of `bytes` bytes from `offset` of the slab to the beginning of `to`, which has room for it.
     /// Returns `false`, without copying, if a faulty device reports a range beyond the slab.
-    pub(super) fn copy(&self, slab: u64, offset: u64, to: &Place<B>, bytes: u64) -> bool {
+    pub(super) fn copy(&self, slab: u64, offset: u64, to: &BufferPart<B>, bytes: u64) -> bool {
         let end = offset.checked_add(bytes);
         let is_there = slab < self.slabs.len() as u64 && end.is_some_and(|end| end <= self.slab_bytes);
         if is_there {
-            let from = self.place.sub(slab * self.slab_bytes + offset, bytes);
-            self.place.buffer.copy(from, &to.buffer, to.part);
+            let from = self.memory.sub(slab * self.slab_bytes + offset, bytes);
+            self.memory.buffer.copy(from, &to.buffer, to.part);
         }
         is_there
     }

@@ -24,8 +24,8 @@ impl Bytes {
         Self(Rc::new(RefCell::new(vec![0; bytes as usize])))
     }
 
-    fn place(&self, region: u32, offset: u64, bytes: u64) -> Place<Self> {
-        Place { buffer: self.clone(), part: Part { region, offset, bytes } }
+    fn part(&self, region: u32, offset: u64, bytes: u64) -> BufferPart<Self> {
+        BufferPart { buffer: self.clone(), part: Part { region, offset, bytes } }
     }
 }
 
@@ -56,7 +56,7 @@ impl Node {
     fn new() -> Self {
         let terms = Terms::new(64, 2, EAGER, 4).expect("enough");
         let overflow = Bytes::new(terms.overflow_bytes());
-        let place = overflow.place(9, 0, terms.overflow_bytes());
+        let place = overflow.part(9, 0, terms.overflow_bytes());
         let mut this = Self { messages: Messages::new(Address { node: 0, port: 3 }, terms, place), overflow };
         let begin = this.launched();
         assert!(
@@ -70,10 +70,10 @@ impl Node {
     fn greeted() -> Self {
         let mut this = Self::new();
         let memory = Bytes::new(8);
-        let _request = this.messages.send(1, 0, memory.place(1, 0, 8));
+        let _request = this.messages.send(1, 0, memory.part(1, 0, 8));
         this.launched();
-        this.event(Kind::Acknowledged, OF_GREETING | 1, |_| {});
-        this.event(Kind::Acknowledged, 1, |_| {});
+        this.event(EventKind::Acknowledged, OF_GREETING | 1, |_| {});
+        this.event(EventKind::Acknowledged, 1, |_| {});
         this.launched();
         this
     }
@@ -93,7 +93,12 @@ impl Node {
         launched
     }
 
-    fn try_event(&mut self, kind: Kind, user: u64, change: impl FnOnce(&mut Event)) -> Result<(), Outcome> {
+    fn try_event(
+        &mut self,
+        kind: EventKind,
+        user: u64,
+        change: impl FnOnce(&mut Event),
+    ) -> Result<(), Outcome> {
         let mut event = Event {
             kind,
             outcome: Outcome::Done,
@@ -111,12 +116,12 @@ impl Node {
         self.messages.on_event(&event)
     }
 
-    fn event(&mut self, kind: Kind, user: u64, change: impl FnOnce(&mut Event)) {
+    fn event(&mut self, kind: EventKind, user: u64, change: impl FnOnce(&mut Event)) {
         assert_eq!(self.try_event(kind, user, change), Ok(()));
     }
 
     fn claim(&mut self, request: &Request, slab: u64, offset: u64, bytes: u64) {
-        let overflow = Kind::Claimed { overflow: Handle::from_number(1), overflow_user: OF_SLAB | slab };
+        let overflow = EventKind::Claimed { overflow: Handle::from_number(1), overflow_user: OF_SLAB | slab };
         self.event(overflow, request.number(), |event| {
             (event.offset, event.requested_bytes) = (offset, bytes);
         });
@@ -135,21 +140,21 @@ fn credits_are_limited_by_the_room_for_events() {
 fn an_absent_peer_is_greeted_until_it_is_ready() {
     let mut node = Node::new();
     let memory = Bytes::new(8);
-    let request = node.messages.send(1, 5, memory.place(1, 0, 8));
+    let request = node.messages.send(1, 5, memory.part(1, 0, 8));
     for _ in 0..2 {
         let [Launched::Put(greeting)] = &node.launched()[..] else { panic!("a greeting") };
         assert_eq!((greeting.portal, greeting.bytes, greeting.node, greeting.port), (CREDITS as u8, 0, 1, 3));
         assert!(!node.messages.waits_for_greeting());
-        node.event(Kind::Acknowledged, greeting.user, |event| event.outcome = Outcome::NoTarget);
+        node.event(EventKind::Acknowledged, greeting.user, |event| event.outcome = Outcome::NoTarget);
         assert!(node.messages.waits_for_greeting() && node.launched().is_empty());
         node.messages.greet_again();
     }
     node.launched();
-    node.event(Kind::Acknowledged, OF_GREETING | 1, |_| {});
+    node.event(EventKind::Acknowledged, OF_GREETING | 1, |_| {});
     let [Launched::Put(put)] = &node.launched()[..] else { panic!("the message") };
     assert_eq!((put.portal, put.match_bits, put.region, put.bytes), (MESSAGES as u8, 5, 1, 8));
     assert_eq!(node.messages.take_ended(&request), Ended::No);
-    node.event(Kind::Acknowledged, request.number(), |_| {});
+    node.event(EventKind::Acknowledged, request.number(), |_| {});
     let message = Message { node: 1, tag: 5, bytes: 8, is_cut: false };
     assert_eq!(node.messages.take_ended(&request), Ended::Done(message));
     assert_eq!(node.messages.take_ended(&request), Ended::Unknown);
@@ -160,14 +165,14 @@ fn a_sender_is_never_ahead_by_more_than_its_credit() {
     let mut node = Node::greeted();
     let memory = Bytes::new(8);
     for _ in 0..6 {
-        let _request = node.messages.send(1, 0, memory.place(1, 0, 8));
+        let _request = node.messages.send(1, 0, memory.part(1, 0, 8));
     }
     // One of the four was sent before, by `greeted`.
     assert_eq!(node.launched().len(), 3);
-    node.event(Kind::Put, NO_REQUEST, |event| event.header_data = 2);
+    node.event(EventKind::Put, NO_REQUEST, |event| event.header_data = 2);
     assert_eq!(node.launched().len(), 2);
     // Attack: the peer claims more than were sent.
-    node.event(Kind::Put, NO_REQUEST, |event| event.header_data = u64::MAX);
+    node.event(EventKind::Put, NO_REQUEST, |event| event.header_data = u64::MAX);
     assert_eq!(node.launched().len(), 1);
 }
 
@@ -176,9 +181,9 @@ fn a_refused_message_costs_no_credit() {
     let mut node = Node::greeted();
     let memory = Bytes::new(8);
     for _ in 0..10 {
-        let request = node.messages.send(1, 0, memory.place(1, 0, 8));
+        let request = node.messages.send(1, 0, memory.part(1, 0, 8));
         assert_eq!(node.launched().len(), 1);
-        node.event(Kind::Acknowledged, request.number(), |event| event.outcome = Outcome::NoRoom);
+        node.event(EventKind::Acknowledged, request.number(), |event| event.outcome = Outcome::NoRoom);
         assert_eq!(node.messages.take_ended(&request), Ended::Failed(Outcome::NoRoom));
     }
 }
@@ -187,28 +192,28 @@ fn a_refused_message_costs_no_credit() {
 fn a_long_message_is_announced_and_fetched() {
     let mut node = Node::greeted();
     let memory = Bytes::new(100);
-    let send = node.messages.send(1, 7, memory.place(1, 40, 60));
+    let send = node.messages.send(1, 7, memory.part(1, 40, 60));
     let [Launched::Append(_, entry), Launched::Put(header)] = &node.launched()[..] else { panic!() };
     assert_eq!((entry.portal, entry.region, entry.offset, entry.bytes), (MEMORY as u8, 1, 40, 60));
     assert_eq!((header.match_bits, header.bytes), (LONG | 7, 0));
     assert_eq!(header.header_data >> LONG_SERIAL_SHIFT, entry.match_bits);
-    node.event(Kind::Acknowledged, send.number(), |_| {});
+    node.event(EventKind::Acknowledged, send.number(), |_| {});
     assert_eq!(node.messages.take_ended(&send), Ended::No, "it was only announced");
-    node.event(Kind::Get, send.number(), |_| {});
+    node.event(EventKind::Get, send.number(), |_| {});
     let sent = Message { node: 1, tag: 7, bytes: 60, is_cut: false };
     assert_eq!(node.messages.take_ended(&send), Ended::Done(sent));
 
     // The other side, with less room.
     let header_data = header.header_data;
-    let receive = node.messages.receive(None, None, memory.place(2, 8, 50));
+    let receive = node.messages.receive(None, None, memory.part(2, 8, 50));
     node.launched();
-    node.event(Kind::Put, receive.number(), |event| {
+    node.event(EventKind::Put, receive.number(), |event| {
         (event.match_bits, event.header_data) = (LONG | 7, header_data);
     });
     let [Launched::Get(get)] = &node.launched()[..] else { panic!("the rest") };
     assert_eq!((get.portal, get.match_bits), (MEMORY as u8, header_data >> LONG_SERIAL_SHIFT));
     assert_eq!((get.region, get.offset, get.bytes), (2, 8, 50));
-    node.event(Kind::Reply, receive.number(), |_| {});
+    node.event(EventKind::Reply, receive.number(), |_| {});
     let received = Message { node: 1, tag: 7, bytes: 50, is_cut: true };
     assert_eq!(node.messages.take_ended(&receive), Ended::Done(received));
 }
@@ -219,18 +224,18 @@ fn a_claimed_slab_is_linked_again_before_credit_is_returned() {
     let memory = Bytes::new(100);
     node.overflow.0.borrow_mut()[2 * 16 + 4..][..3].copy_from_slice(b"abc");
     for bytes in [3, 16] {
-        node.event(Kind::Unexpected, OF_SLAB | 1, |event| event.requested_bytes = bytes);
+        node.event(EventKind::Unexpected, OF_SLAB | 1, |event| event.requested_bytes = bytes);
     }
-    node.event(Kind::Unlinked, OF_SLAB | 1, |_| {});
+    node.event(EventKind::Unlinked, OF_SLAB | 1, |_| {});
     assert!(node.launched().is_empty(), "it holds two messages");
-    let first = node.messages.receive(Some(1), Some(0), memory.place(2, 10, 90));
+    let first = node.messages.receive(Some(1), Some(0), memory.part(2, 10, 90));
     node.launched();
     node.claim(&first, 1, 4, 3);
     assert_eq!(memory.0.borrow()[9..14], *b"\0abc\0");
     let message = Message { node: 1, tag: 0, bytes: 3, is_cut: false };
     assert_eq!(node.messages.take_ended(&first), Ended::Done(message));
     assert!(node.launched().is_empty(), "half the credit is two messages");
-    let second = node.messages.receive(Some(1), Some(0), memory.place(2, 10, 90));
+    let second = node.messages.receive(Some(1), Some(0), memory.part(2, 10, 90));
     node.launched();
     node.claim(&second, 1, 16, 16);
     let launched = node.launched();
@@ -245,7 +250,7 @@ fn a_claim_outside_of_all_slabs_fails_and_copies_nothing() {
     for (slab, offset) in [(1, 30), (0, u64::MAX), (1 << 40, 0)] {
         let mut node = Node::new();
         let memory = Bytes::new(8);
-        let request = node.messages.receive(None, None, memory.place(2, 0, 8));
+        let request = node.messages.receive(None, None, memory.part(2, 0, 8));
         node.claim(&request, slab, offset, 8);
         assert_eq!(node.messages.take_ended(&request), Ended::Failed(Outcome::BadRange));
     }
@@ -255,9 +260,9 @@ fn a_claim_outside_of_all_slabs_fails_and_copies_nothing() {
 fn a_refused_command_ends_its_request_or_is_reported() {
     let mut node = Node::new();
     let memory = Bytes::new(8);
-    let request = node.messages.receive(None, None, memory.place(2, 0, 8));
-    node.event(Kind::Refused, request.number(), |event| event.outcome = Outcome::ListFull);
+    let request = node.messages.receive(None, None, memory.part(2, 0, 8));
+    node.event(EventKind::Refused, request.number(), |event| event.outcome = Outcome::ListFull);
     assert_eq!(node.messages.take_ended(&request), Ended::Failed(Outcome::ListFull));
-    let told = node.try_event(Kind::Refused, OF_SLAB, |event| event.outcome = Outcome::ListFull);
+    let told = node.try_event(EventKind::Refused, OF_SLAB, |event| event.outcome = Outcome::ListFull);
     assert_eq!(told, Err(Outcome::ListFull));
 }

@@ -1,7 +1,7 @@
 //! The NIC and the peer devices on its node's bus: it delivers messages to them, and takes their messages.
 
-use super::{Grim, Port};
-use crate::fabric::ethernet::{ETHER_TYPE_CLUSTER, Frame, is_group, station_of_mac};
+use super::{Grim, GrimPort};
+use crate::fabric::ethernet::{ETHER_TYPE_CLUSTER, Frame, endpoint_of_mac, is_group};
 use crate::models::grim::channel::Channel;
 use crate::models::grim::config::HEADER_BYTES;
 use crate::models::grim::counters::Counters;
@@ -85,10 +85,10 @@ impl Grim {
             return false;
         }
         let destination = ethernet.destination();
-        let station = station_of_mac(&destination).and_then(|(_, station)| station);
+        let endpoint = endpoint_of_mac(&destination).and_then(|(_, endpoint)| endpoint);
         for peripheral in &mut self.peripherals {
-            let is_its = station == Some(peripheral.number) || is_group(&destination);
-            if is_its && peripheral.has_station() {
+            let is_its = endpoint == Some(peripheral.number) || is_group(&destination);
+            if is_its && peripheral.has_mac_endpoint() {
                 peripheral.on_frame(now, frame);
             }
         }
@@ -140,7 +140,7 @@ impl Grim {
 
 /// The outbound queue of a program or of a peer device.
 pub(super) fn channel_of<'a>(
-    ports: &'a mut [Option<Port>],
+    ports: &'a mut [Option<GrimPort>],
     peripherals: &'a mut [PeripheralPort],
     index: usize,
 ) -> Option<&'a mut Channel> {

@@ -8,10 +8,10 @@ use niclab_abi::bar::TAG_WORDS;
 use niclab_abi::grim::payload_place;
 use niclab_abi::receive::{REFUSED_CLOSED, REFUSED_MEMORY, REFUSED_NO_PAYLOAD, REFUSED_SEGMENT};
 
-use super::{Grim, Port, Timer};
+use super::{Grim, GrimPort, Timer};
 use crate::models::grim::endpoint::Verdict;
 use crate::models::grim::link::{Held, Joining, Sink};
-use crate::models::grim::wire::{Failures, Fragment, HEAD_BYTES, Header, Kind, Purpose, WireError};
+use crate::models::grim::wire::{Failures, Fragment, FrameKind, HEAD_BYTES, Header, Purpose, WireError};
 use crate::nic::Address;
 use crate::nic::HostRanges;
 use crate::nic::frame::SharedFrame;
@@ -42,8 +42,10 @@ impl Grim {
             return card.malformed += 1;
         }
         match header.kind {
-            Kind::Message(_) | Kind::Void | Kind::Report(_) => self.on_numbered(now, &header, frame, message),
-            Kind::Acknowledgement(failures) | Kind::Refusal(failures) => {
+            FrameKind::Message(_) | FrameKind::Void | FrameKind::Report(_) => {
+                self.on_numbered(now, &header, frame, message)
+            }
+            FrameKind::Acknowledgement(failures) | FrameKind::Refusal(failures) => {
                 self.on_answer(now, &header, &failures);
             }
         }
@@ -57,22 +59,22 @@ impl Grim {
         let is_taken = match self.links[place].frames.foresee(number) {
             Reception::Duplicated => {
                 self.effects.counters.duplicated += 1;
-                return self.answer(at, place, Kind::Acknowledgement);
+                return self.answer(at, place, FrameKind::Acknowledgement);
             }
             Reception::Ahead => {
                 self.effects.counters.ahead += 1;
                 if header.asks {
-                    self.answer(at, place, Kind::Acknowledgement);
+                    self.answer(at, place, FrameKind::Acknowledgement);
                 }
                 return;
             }
             Reception::Next => match header.kind {
-                Kind::Message(fragment) => {
+                FrameKind::Message(fragment) => {
                     self.links[place].on_owner(fragment.owner);
                     let held = Held { fragment, frame: frame.clone(), message };
                     self.accept(at, place, held)
                 }
-                Kind::Report(failures) => {
+                FrameKind::Report(failures) => {
                     self.tell(at, place, &failures, false);
                     self.effects.attribute(message);
                     true
@@ -85,11 +87,11 @@ impl Grim {
         };
         if !is_taken {
             self.effects.card().overruns += 1;
-            return self.answer(at, place, Kind::Refusal);
+            return self.answer(at, place, FrameKind::Refusal);
         }
         self.links[place].frames.receive(number);
         if header.asks {
-            self.answer(at, place, Kind::Acknowledgement);
+            self.answer(at, place, FrameKind::Acknowledgement);
         }
         // An abandoned message has freed room for waiting ones.
         if self.has_room_back {
@@ -98,7 +100,7 @@ impl Grim {
     }
 
     /// Sends an acknowledgement or a refusal to the other card.
-    fn answer(&mut self, now: Time, place: usize, kind: impl Fn(Failures) -> Kind) {
+    fn answer(&mut self, now: Time, place: usize, kind: impl Fn(Failures) -> FrameKind) {
         let link = &self.links[place];
         let header = Header {
             source: self.config.node,
@@ -111,7 +113,7 @@ impl Grim {
         let message = self.effects.interface.ledger().attributed();
         self.effects.attribute(None);
         let ready = self.work(self.firmware.acknowledge, now, 0, Span::ZERO);
-        let is_refusal = matches!(header.kind, Kind::Refusal(_));
+        let is_refusal = matches!(header.kind, FrameKind::Refusal(_));
         self.effects.card().acknowledgements_sent += u64::from(!is_refusal);
         self.effects.frame(ready, header.emit(), None);
         self.effects.attribute(message);
@@ -251,7 +253,7 @@ impl Grim {
         let port = self.ports.get_mut(usize::from(fragment.endpoint)).and_then(Option::as_mut);
         match (verdict, port, fragment.purpose) {
             (Verdict::Now, Some(_), Purpose::Memory { .. }) => sink = Sink::Memory,
-            (Verdict::Now, Some(Port { endpoint, .. }), Purpose::Handler { .. }) => {
+            (Verdict::Now, Some(GrimPort { endpoint, .. }), Purpose::Handler { .. }) => {
                 let bytes = u64::from(fragment.bytes);
                 let room = if bytes == 0 { Some(0) } else { endpoint.take_room(bytes) };
                 if let Some(place) = room {
@@ -318,7 +320,7 @@ impl Grim {
         }
         let index = usize::from(joining.fragment.endpoint);
         let port = self.ports.get(index).and_then(Option::as_ref);
-        let ranges = port.and_then(|Port { endpoint, .. }| {
+        let ranges = port.and_then(|GrimPort { endpoint, .. }| {
             let (region, begin) = match (&joining.sink, joining.fragment.purpose) {
                 (Sink::Endpoint { place, .. }, _) => endpoint.payload_place(*place, &self.regions[index])?,
                 (Sink::Memory, Purpose::Memory { region, place }) => {
@@ -345,7 +347,7 @@ impl Grim {
         match core::mem::replace(&mut joining.sink, Sink::Nowhere) {
             Sink::Endpoint { promise, place: begin } => {
                 match self.ports.get_mut(index).and_then(Option::as_mut) {
-                    Some(Port { endpoint, .. }) => {
+                    Some(GrimPort { endpoint, .. }) => {
                         endpoint.queue.forgo(promise);
                         endpoint.give_room_back(begin);
                         self.has_room_back = true;
@@ -387,7 +389,8 @@ impl Grim {
             }
             (Sink::Nowhere | Sink::Peripheral(_), _) => return,
         };
-        let (Some(Port { endpoint, .. }), Purpose::Handler { handler, arguments }) = (port, fragment.purpose)
+        let (Some(GrimPort { endpoint, .. }), Purpose::Handler { handler, arguments }) =
+            (port, fragment.purpose)
         else {
             return promise.void();
         };
@@ -456,7 +459,7 @@ impl Grim {
         }
         let Sink::Endpoint { promise, place: begin } = joining.sink else { return };
         match self.ports.get_mut(index).and_then(Option::as_mut) {
-            Some(Port { endpoint, .. }) => {
+            Some(GrimPort { endpoint, .. }) => {
                 endpoint.queue.forgo(promise);
                 endpoint.give_room_back(begin);
                 self.has_room_back = true;

@@ -7,10 +7,10 @@ use niclab_abi::grim::WINDOW_CHANNEL_PAYLOAD;
 use niclab_abi::receive::REFUSED_SEGMENT;
 
 use super::beside::channel_of;
-use super::{Grim, Port, Timer};
+use super::{Grim, GrimPort, Timer};
 use crate::models::grim::channel::Channel;
 use crate::models::grim::link::{Ending, FrameNumber, Kept, Link};
-use crate::models::grim::wire::{Failures, Fragment, Header, Kind, seal};
+use crate::models::grim::wire::{Failures, Fragment, FrameKind, Header, seal};
 use crate::nic::frame::SharedFrame;
 use crate::nic::{FrameBytes, WindowRange};
 use crate::parts::sequence::Sequence;
@@ -85,7 +85,7 @@ impl Grim {
             source: self.config.node,
             destination: message.node,
             channel: index as u8,
-            kind: Kind::Message(Fragment {
+            kind: FrameKind::Message(Fragment {
                 endpoint: message.endpoint,
                 purpose: message.purpose,
                 interrupt: message.interrupt,
@@ -176,7 +176,7 @@ impl Grim {
         let at = self.work(self.firmware.acknowledge, now, 0, Span::ZERO);
         let number = Sequence::new(header.sequence);
         let link = &mut self.links[place];
-        let is_refusal = matches!(header.kind, Kind::Refusal(_));
+        let is_refusal = matches!(header.kind, FrameKind::Refusal(_));
         let has_moved = if is_refusal {
             self.effects.counters.refusals_received += 1;
             link.frames.on_refused(at, number)
@@ -220,7 +220,8 @@ impl Grim {
         effects.card().malformed += u64::from(refused.is_none());
         let refused = refused.unwrap_or(0);
         effects.attribute(None);
-        let Some(Port { channel, .. }) = ports.get_mut(usize::from(link.channel)).and_then(Option::as_mut)
+        let Some(GrimPort { channel, .. }) =
+            ports.get_mut(usize::from(link.channel)).and_then(Option::as_mut)
         else {
             return self.tell_beside(at, place, refused, is_line_due);
         };
@@ -246,14 +247,14 @@ impl Grim {
             self.effects.attribute(None);
             let ready = self.work(self.firmware.send, now, 0, Span::ZERO);
             self.effects.frame(ready, frame.clone(), None);
-            let kept = Kept { frame, message: None, is_report: kind != Kind::Void };
+            let kept = Kept { frame, message: None, is_report: kind != FrameKind::Void };
             self.links[place].frames.send(ready, kept);
         }
         self.mind_timer(place);
     }
 
     /// Header of a numbered frame without message: a void or a report.
-    fn told_in_order(&self, place: usize, kind: Kind, number: FrameNumber) -> Header {
+    fn told_in_order(&self, place: usize, kind: FrameKind, number: FrameNumber) -> Header {
         let Link { node: destination, channel, .. } = self.links[place];
         let source = self.config.node;
         Header { source, destination, channel, kind, asks: true, sequence: number.get() }
@@ -262,7 +263,9 @@ impl Grim {
     /// Abandons a message that its program has stopped pushing, and reports this to the program once. If a part of it
     /// was sent, the other card reports it, because it may have refused the message before.
     pub(super) fn give_up(&mut self, now: Time, index: usize) {
-        let Some(Port { channel, .. }) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
+        let Some(GrimPort { channel, .. }) = self.ports.get_mut(index).and_then(Option::as_mut) else {
+            return;
+        };
         let Some((message, has_begun)) = channel.give_up() else { return };
         self.effects.attribute(None);
         self.effects.counters.stalled += 1;
@@ -287,7 +290,7 @@ impl Grim {
             if usize::from(self.links[place].channel) != index {
                 continue;
             }
-            let header = self.told_in_order(place, Kind::Void, Sequence::ZERO);
+            let header = self.told_in_order(place, FrameKind::Void, Sequence::ZERO);
             let link = &mut self.links[place];
             self.effects.counters.voided += link.endings.len() as u64;
             link.endings.clear();

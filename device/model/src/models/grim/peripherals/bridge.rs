@@ -11,8 +11,8 @@ use etherparse::checksum::Sum16BitWords;
 use etherparse::{ArpOperation, ArpPacket, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use niclab_abi::grim::{CHANNEL_BRIDGED, bridge_ports};
 
-use super::{Arrival, PeripheralSeat, Work};
-use crate::fabric::ethernet::{BROADCAST, Frame, mac_of_node, station_of_mac};
+use super::{Arrival, PeripheralContext, Work};
+use crate::fabric::ethernet::{BROADCAST, Frame, endpoint_of_mac, mac_of_node};
 use crate::nic::{Address, FrameBytes};
 
 /// Bytes of the headers of IPv4 and UDP.
@@ -37,13 +37,13 @@ struct Binding {
 /// A bridge.
 #[derive(Clone, Debug)]
 pub(super) struct Bridge {
-    seat: PeripheralSeat,
+    context: PeripheralContext,
     bindings: VecDeque<Binding>,
 }
 
 impl Bridge {
-    pub(super) const fn new(seat: PeripheralSeat) -> Self {
-        Self { seat, bindings: VecDeque::new() }
+    pub(super) const fn new(context: PeripheralContext) -> Self {
+        Self { context, bindings: VecDeque::new() }
     }
 
     /// Sends a message as datagrams of maximum frame length.
@@ -52,12 +52,12 @@ impl Bridge {
         let (source, destination) = ((ports >> 16) as u16, ports as u16);
         let own = own.to_be_bytes();
         self.bind(Binding { address: own, port: source, owner: message.from, interrupt: message.interrupt });
-        let most = (self.seat.mtu_bytes as usize).saturating_sub(HEADER_BYTES).max(1);
+        let most = (self.context.mtu_bytes as usize).saturating_sub(HEADER_BYTES).max(1);
         let parts = message.payload.chunks(most);
         // A message without payload becomes an empty datagram.
         for part in parts.chain(message.payload.is_empty().then_some(&[][..])) {
             let mut frame = Vec::with_capacity(14 + HEADER_BYTES + part.len());
-            let packet = PacketBuilder::ethernet2(self.seat.mac, mac_of_node(node as u16))
+            let packet = PacketBuilder::ethernet2(self.context.mac, mac_of_node(node as u16))
                 .ipv4(own, target.to_be_bytes(), TIME_TO_LIVE)
                 .udp(source, destination);
             if packet.write_to_vec(&mut frame, part).is_ok() {
@@ -79,7 +79,7 @@ impl Bridge {
     /// Handles a frame of the Ethernet port. The bridge ignores frames for other addresses.
     pub(super) fn on_frame(&mut self, frame: &[u8], work: &mut Work) {
         let Some(ethernet) = Frame::new_checked(frame) else { return };
-        if ethernet.destination() != self.seat.mac && ethernet.destination() != BROADCAST {
+        if ethernet.destination() != self.context.mac && ethernet.destination() != BROADCAST {
             return;
         }
         let Ok(packet) = SlicedPacket::from_ethernet(frame) else { return };
@@ -100,7 +100,7 @@ impl Bridge {
                     .iter()
                     .find(|binding| (binding.address, binding.port) == (to, udp.destination_port()));
                 let Some(binding) = binding else { return };
-                let node = station_of_mac(&ethernet.source()).map_or(NO_NODE, |(node, _)| node.into());
+                let node = endpoint_of_mac(&ethernet.source()).map_or(NO_NODE, |(node, _)| node.into());
                 let ports = bridge_ports(udp.source_port(), udp.destination_port());
                 let arguments = [node, u32::from_be_bytes(from), u32::from_be_bytes(to), ports];
                 work.go_through(udp.payload().len());
@@ -120,10 +120,10 @@ impl Bridge {
         }
         let asker = packet.sender_mac;
         packet.operation = ArpOperation::REPLY;
-        (packet.target_mac, packet.sender_mac) = (asker, self.seat.mac);
+        (packet.target_mac, packet.sender_mac) = (asker, self.context.mac);
         core::mem::swap(&mut packet.sender_ipv4, &mut packet.target_ipv4);
         let mut frame = Vec::new();
-        let answer = PacketBuilder::ethernet2(self.seat.mac, asker).arp(packet.into());
+        let answer = PacketBuilder::ethernet2(self.context.mac, asker).arp(packet.into());
         if answer.write_to_vec(&mut frame).is_ok() {
             work.send_frame(FrameBytes::from_vec(frame));
         }
@@ -137,9 +137,9 @@ mod tests {
     use etherparse::ArpEthIpv4Packet;
 
     use super::*;
-    use crate::fabric::ethernet::mac_of_station;
+    use crate::fabric::ethernet::mac_of_endpoint;
 
-    const SEAT: PeripheralSeat = PeripheralSeat { mac: mac_of_station(1, 7), mtu_bytes: 1_500 };
+    const SEAT: PeripheralContext = PeripheralContext { mac: mac_of_endpoint(1, 7), mtu_bytes: 1_500 };
     const OWN: [u8; 4] = [10, 9, 8, 7];
     const GUEST: [u8; 4] = [10, 9, 8, 1];
 

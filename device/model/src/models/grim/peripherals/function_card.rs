@@ -6,16 +6,16 @@ use alloc::vec::Vec;
 
 use niclab_abi::grim::{CHANNEL_APPLIED, CHANNEL_APPLY, CHANNEL_PING, CHANNEL_PONG};
 
-use super::{Arrival, Kind, Peripheral, Work};
+use super::{Arrival, Peripheral, PeripheralKind, Work};
 use crate::nic::Address;
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: PeripheralKind = PeripheralKind {
     name: "function-card",
     channel_key: "function_card_channel",
     help: "The channel of a card on the node's bus that applies a function to messages: the check sequence (CRC-32) of \
            each. docs/driver/DEVICE.md describes how to replace the function. 0: the node has no such card.",
     memory_bytes: 1 << 20,
-    has_station: false,
+    has_mac_endpoint: false,
     machines: ["function_card", "function_card"],
     build: |_| Box::new(FunctionCard(CheckSequence)),
 };

@@ -7,22 +7,22 @@ use niclab_abi::grim::{CHANNEL_BRIDGE, CHANNEL_LOAD, CHANNEL_PING, CHANNEL_PONG,
 
 use super::bridge::Bridge;
 use super::storage::Storage;
-use super::{Arrival, Kind, Peripheral, PeripheralSeat, Work};
+use super::{Arrival, Peripheral, PeripheralContext, PeripheralKind, Work};
 
 /// Its memory (section 6).
 const MEMORY_BYTES: u64 = 4 << 20;
 /// Bytes of this for blocks. Assumed: most of the card's 4 MB (section 6).
 const STORAGE_BYTES: u64 = 3 << 20;
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: PeripheralKind = PeripheralKind {
     name: "io-card",
     channel_key: "io_card_channel",
     help: "The channel of an I/O card on the node's bus: an endpoint that answers pings, bridges messages to Ethernet \
            and stores blocks, without the host. 0: the node has no such card.",
     memory_bytes: MEMORY_BYTES - STORAGE_BYTES,
-    has_station: true,
+    has_mac_endpoint: true,
     machines: ["io_card_receive", "io_card_send"],
-    build: |seat| Box::new(IoCard::new(seat)),
+    build: |context| Box::new(IoCard::new(context)),
 };
 
 /// An I/O card.
@@ -32,8 +32,8 @@ struct IoCard {
 }
 
 impl IoCard {
-    const fn new(seat: PeripheralSeat) -> Self {
-        Self { bridge: Bridge::new(seat), storage: Storage::new(STORAGE_BYTES) }
+    const fn new(context: PeripheralContext) -> Self {
+        Self { bridge: Bridge::new(context), storage: Storage::new(STORAGE_BYTES) }
     }
 }
 

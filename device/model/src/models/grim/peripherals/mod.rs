@@ -1,8 +1,8 @@
 //! Peripherals: endpoints that are peer devices on the node's bus, each with its own channel (sections 2 and 5.5).
 //!
-//! A peripheral implements its handlers ([`Peripheral`]) and describes itself ([`Kind`]). `peripheral_port` has the
-//! common code: queues in the card's memory, a processor that handles one message at a time, transfers between cards
-//! over the node's bus, and a ledger. No data passes through host memory.
+//! A peripheral implements its handlers ([`Peripheral`]) and describes itself ([`PeripheralKind`]). `peripheral_port`
+//! has the common code: queues in the card's memory, a processor that handles one message at a time, transfers between
+//! cards over the node's bus, and a ledger. No data passes through host memory.
 //!
 //! A new peripheral needs a file in this folder, an entry in [`KINDS`], and a parameter of the model for its channel.
 
@@ -98,7 +98,7 @@ pub trait Peripheral: Send {
 
 /// Addresses and limits of a peripheral's position in the cluster.
 #[derive(Clone, Copy, Debug)]
-pub struct PeripheralSeat {
+pub struct PeripheralContext {
     /// The address of its Ethernet port, if it has one.
     pub mac: Mac,
     /// Maximum bytes of a frame after the Ethernet header.
@@ -107,7 +107,7 @@ pub struct PeripheralSeat {
 
 /// A kind of peripheral.
 #[derive(Debug)]
-pub struct Kind {
+pub struct PeripheralKind {
     /// Its name in reports and timelines.
     pub name: &'static str,
     /// The model's parameter for its channel; 0 for no such peripheral.
@@ -117,12 +117,12 @@ pub struct Kind {
     /// Bytes of memory for received messages.
     pub memory_bytes: u64,
     /// Whether its Ethernet port receives broadcasts, so that other hosts find it.
-    pub has_station: bool,
+    pub has_mac_endpoint: bool,
     /// The profile's machines that price receiving a message, and sending one.
     pub machines: [&'static str; 2],
     /// Makes one.
-    pub build: fn(PeripheralSeat) -> Box<dyn Peripheral>,
+    pub build: fn(PeripheralContext) -> Box<dyn Peripheral>,
 }
 
 /// All kinds.
-pub static KINDS: [&Kind; 2] = [&io_card::KIND, &function_card::KIND];
+pub static KINDS: [&PeripheralKind; 2] = [&io_card::KIND, &function_card::KIND];

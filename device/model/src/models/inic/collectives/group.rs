@@ -23,7 +23,7 @@ use niclab_abi::inic::{POST_BAD_REGION, POST_LEFT, POST_UNALIKE, POST_UNREACHABL
 
 use crate::models::inic::collectives::group::casts::Casts;
 use crate::models::inic::collectives::group::rounds::Rounds;
-use crate::models::inic::collectives::message::{Head, Kind};
+use crate::models::inic::collectives::message::{CollectiveKind, Head};
 use crate::models::inic::collectives::unit::{Io, Local};
 
 /// Children of a member in the tree.
@@ -209,7 +209,7 @@ impl Group {
             if self.is_root() {
                 self.start(io);
             } else {
-                self.send(io, 0, Head { total: self.check, ..head(Kind::Ready) }, &[]);
+                self.send(io, 0, Head { total: self.check, ..head(CollectiveKind::Ready) }, &[]);
             }
         }
         if self.is_started {
@@ -222,40 +222,43 @@ impl Group {
     fn start(&mut self, io: &mut Io<'_>) {
         self.is_started = true;
         for link in self.first_child()..self.links.len() {
-            self.send(io, link, head(Kind::Start), &[]);
+            self.send(io, link, head(CollectiveKind::Start), &[]);
         }
     }
 
     /// Takes a message that names this group.
     pub(super) fn on_message(&mut self, io: &mut Io<'_>, source: u16, head: &Head, data: &[u8]) -> Fate {
         let Some(place) = self.links.iter().position(|link| link.node == source) else {
-            let has_made_it = matches!(head.kind, Kind::Ready | Kind::Probe) && head.to == 0;
+            let has_made_it =
+                matches!(head.kind, CollectiveKind::Ready | CollectiveKind::Probe) && head.to == 0;
             return if has_made_it { Fate::Refused(POST_UNALIKE) } else { Fate::Stale };
         };
         let Some(link) = self.links.get_mut(place) else { return Fate::Ignored };
         let is_over = self.ended.is_some();
         match (link.is_parent, head.kind) {
             // The sender takes this member for its own parent.
-            (true, Kind::Ready) => return Fate::Refused(POST_UNALIKE),
+            (true, CollectiveKind::Ready) => return Fate::Refused(POST_UNALIKE),
             // The group ended before all members had made it. A member of a group that had started is making the next
             // one.
-            (_, Kind::Ready | Kind::Probe) if is_over && link.theirs == 0 && !self.is_started => {
+            (_, CollectiveKind::Ready | CollectiveKind::Probe)
+                if is_over && link.theirs == 0 && !self.is_started =>
+            {
                 return Fate::Refused(told_of(self.ended.unwrap_or(POST_LEFT)));
             }
-            (false, Kind::Ready) if is_over => return Fate::Early,
-            (false, Kind::Ready) if link.theirs == 0 => {
+            (false, CollectiveKind::Ready) if is_over => return Fate::Early,
+            (false, CollectiveKind::Ready) if link.theirs == 0 => {
                 if (head.to, head.sequence) != (0, 0) {
                     return Fate::Ignored;
                 }
                 link.theirs = head.from;
             }
-            (false, Kind::Ready) if link.theirs != head.from => {
+            (false, CollectiveKind::Ready) if link.theirs != head.from => {
                 // The child's program has made the group again, so its previous group has ended.
                 self.end(io, POST_LEFT, None);
                 return Fate::Early;
             }
             // The child has the group, but with another parent.
-            (false, Kind::Leave) if !is_over && link.theirs == 0 && head.to == self.own => {
+            (false, CollectiveKind::Leave) if !is_over && link.theirs == 0 && head.to == self.own => {
                 link.theirs = head.from
             }
             // Messages before the announcement are not answered, because they may have overtaken it.
@@ -263,13 +266,14 @@ impl Group {
             // The parent learned this membership from its announcement.
             _ if link.is_parent && link.theirs == 0 && head.to == self.own => link.theirs = head.from,
             _ if link.theirs != head.from => return Fate::Stale,
-            (false, Kind::Ready | Kind::Leave | Kind::Probe) if head.to == 0 => {}
+            (false, CollectiveKind::Ready | CollectiveKind::Leave | CollectiveKind::Probe)
+                if head.to == 0 => {}
             _ if head.to != self.own => return Fate::Stale,
             _ => {}
         }
         match head.kind {
-            Kind::Probe => {}
-            Kind::Reset => {
+            CollectiveKind::Probe => {}
+            CollectiveKind::Reset => {
                 link.resets += 1;
                 if link.resets >= MAX_RESETS {
                     self.end(io, POST_LEFT, Some(source));
@@ -301,7 +305,7 @@ impl Group {
             let result = self.on_next(io, place, &counted);
             if let Err(result) = result {
                 let source = self.links.get(place).map(|link| link.node);
-                self.end(io, result, source.filter(|_| counted.head.kind == Kind::Leave));
+                self.end(io, result, source.filter(|_| counted.head.kind == CollectiveKind::Leave));
             }
         }
         self.advance(io);
@@ -312,18 +316,18 @@ impl Group {
         let Counted { head, data } = counted;
         let is_parent = self.links.get(place).is_some_and(|link| link.is_parent);
         let is_known = match head.kind {
-            Kind::Ready if !is_parent && !self.is_started => {
+            CollectiveKind::Ready if !is_parent && !self.is_started => {
                 return if head.total == self.check { Ok(()) } else { Err(POST_UNALIKE) };
             }
-            Kind::Start if is_parent && self.is_ready && !self.is_started => {
+            CollectiveKind::Start if is_parent && self.is_ready && !self.is_started => {
                 self.start(io);
                 true
             }
-            Kind::Up if !is_parent => self.on_up(place - self.first_child(), head, data),
-            Kind::Down if is_parent => self.on_down(io, head, data),
-            Kind::Cast => self.on_cast(io, place, head, data),
-            Kind::Taken => self.on_cast_taken(io, place, head),
-            Kind::Leave => return Err(head.code.into()),
+            CollectiveKind::Up if !is_parent => self.on_up(place - self.first_child(), head, data),
+            CollectiveKind::Down if is_parent => self.on_down(io, head, data),
+            CollectiveKind::Cast => self.on_cast(io, place, head, data),
+            CollectiveKind::Taken => self.on_cast_taken(io, place, head),
+            CollectiveKind::Leave => return Err(head.code.into()),
             _ => false,
         };
         io.card.effects.counters.collective_strays += u64::from(!is_known);
@@ -332,7 +336,7 @@ impl Group {
 
     /// Probes all neighbours.
     pub(super) fn probe(&mut self, io: &mut Io<'_>) {
-        (0..self.links.len()).for_each(|link| self.send(io, link, head(Kind::Probe), &[]));
+        (0..self.links.len()).for_each(|link| self.send(io, link, head(CollectiveKind::Probe), &[]));
     }
 
     /// A node does not answer.
@@ -355,7 +359,12 @@ impl Group {
                 but != Some(link.node) && (link.theirs != 0 || (link.is_parent && self.is_ready))
             });
             if is_told {
-                self.send(io, place, Head { code: told_of(result) as u8, ..head(Kind::Leave) }, &[]);
+                self.send(
+                    io,
+                    place,
+                    Head { code: told_of(result) as u8, ..head(CollectiveKind::Leave) },
+                    &[],
+                );
             }
         }
         let open: Vec<Local> = self.rounds.end().into_iter().chain(self.casts.end()).collect();
@@ -374,7 +383,7 @@ const fn told_of(result: u32) -> u32 {
 }
 
 /// A header with only a kind.
-pub(super) const fn head(kind: Kind) -> Head {
+pub(super) const fn head(kind: CollectiveKind) -> Head {
     Head { kind, code: 0, root: 0, group: 0, to: 0, from: 0, sequence: 0, number: 0, total: 0 }
 }
 

@@ -29,7 +29,7 @@ pub(in crate::models::inic) const HEAD_BYTES: usize = 28;
 /// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum CollectiveKind {
     /// To the parent: the group is made here and in the whole subtree.
     Ready = 1,
     /// To children: all members have made the group.
@@ -50,7 +50,7 @@ pub(super) enum Kind {
     Reset,
 }
 
-impl Kind {
+impl CollectiveKind {
     const ALL: [Self; 9] = [
         Self::Ready,
         Self::Start,
@@ -72,7 +72,7 @@ impl Kind {
 /// The header before the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    pub(super) kind: Kind,
+    pub(super) kind: CollectiveKind,
     pub(super) code: u8,
     pub(super) root: u16,
     pub(super) group: u32,
@@ -103,7 +103,7 @@ impl Head {
         let mut word = || words.next();
         let (first, group, to, from, sequence, number, total) =
             (word()?, word()?, word()?, word()?, word()?, word()?, word()?);
-        let kind = Kind::ALL.into_iter().find(|kind| *kind as u32 == first >> 24)?;
+        let kind = CollectiveKind::ALL.into_iter().find(|kind| *kind as u32 == first >> 24)?;
         let (code, root) = ((first >> 16) as u8, first as u16);
         let head = Self { kind, code, root, group, to, from, sequence, number, total };
         (head.from != 0 && head.is_sound(data.len())).then_some((head, data))
@@ -116,15 +116,15 @@ impl Head {
         let has_data = data_bytes > 0;
         let plain = (code, root, number) == (0, 0, 0) && !has_data;
         match kind {
-            Kind::Ready => plain,
-            Kind::Start | Kind::Probe | Kind::Reset => plain && total == 0,
-            Kind::Up | Kind::Down => {
+            CollectiveKind::Ready => plain,
+            CollectiveKind::Start | CollectiveKind::Probe | CollectiveKind::Reset => plain && total == 0,
+            CollectiveKind::Up | CollectiveKind::Down => {
                 let takes = Task::of_code(code).is_some_and(|task| task.takes(total.into()));
                 takes && root == 0 && is_some_of && has_data == (total > 0)
             }
-            Kind::Cast => code == 0 && is_some_of && has_data && total.is_multiple_of(4),
-            Kind::Taken => code == 0 && total == 0 && !has_data,
-            Kind::Leave => {
+            CollectiveKind::Cast => code == 0 && is_some_of && has_data && total.is_multiple_of(4),
+            CollectiveKind::Taken => code == 0 && total == 0 && !has_data,
+            CollectiveKind::Leave => {
                 let is_reason =
                     [POST_UNREACHABLE, POST_LEFT, POST_UNALIKE, POST_NOT_RELIABLE].contains(&code.into());
                 is_reason && (root, number, total) == (0, 0, 0) && !has_data
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     fn any_head() -> impl Strategy<Value = (Head, Vec<u8>)> {
-        let kind = prop::sample::select(Kind::ALL.to_vec());
+        let kind = prop::sample::select(CollectiveKind::ALL.to_vec());
         let codes = prop_oneof![Just(0_u8), Just(0x11), Just(0x35), 7..14_u8, any::<u8>()];
         let small = || prop_oneof![2 => Just(0_u32), 1 => any::<u32>()];
         let totals = prop_oneof![Just(0_u32), (0..70_000_u32).prop_map(|total| total * 4), any::<u32>()];
@@ -160,7 +160,7 @@ mod tests {
             let message = head.emit(&data);
             if let Some(read) = Head::parse(&message) {
                 prop_assert_eq!(read, (head, &*data));
-                prop_assert!(u64::from(head.total) <= POST_MAX_COLLECTIVE_BYTES || head.kind == Kind::Ready);
+                prop_assert!(u64::from(head.total) <= POST_MAX_COLLECTIVE_BYTES || head.kind == CollectiveKind::Ready);
                 prop_assert!(data.len() <= head.total as usize);
             }
         }
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn invalid_messages_are_rejected() {
         let up = Head {
-            kind: Kind::Up,
+            kind: CollectiveKind::Up,
             code: 0x15,
             root: 0,
             group: 7,
@@ -193,15 +193,15 @@ mod tests {
             Head { from: 0, ..up },
             Head { total: 12, ..up },
             Head { total: 65_544, ..up },
-            Head { kind: Kind::Cast, ..up },
+            Head { kind: CollectiveKind::Cast, ..up },
         ] {
             assert!(!reads(wrong, 8), "{wrong:?}");
         }
-        let leave = Head { kind: Kind::Leave, code: POST_LEFT as u8, number: 0, total: 0, ..up };
+        let leave = Head { kind: CollectiveKind::Leave, code: POST_LEFT as u8, number: 0, total: 0, ..up };
         assert!(reads(leave, 0) && !reads(leave, 4) && !reads(Head { code: 0, ..leave }, 0));
-        assert!(reads(Head { kind: Kind::Ready, code: 0, ..leave }, 0));
-        assert!(!reads(Head { kind: Kind::Start, code: 0, total: 4, ..leave }, 0));
-        assert!(!reads(Head { kind: Kind::Taken, code: 0, total: 4, ..leave }, 0));
+        assert!(reads(Head { kind: CollectiveKind::Ready, code: 0, ..leave }, 0));
+        assert!(!reads(Head { kind: CollectiveKind::Start, code: 0, total: 4, ..leave }, 0));
+        assert!(!reads(Head { kind: CollectiveKind::Taken, code: 0, total: 4, ..leave }, 0));
         assert!(Head::parse(&[0; HEAD_BYTES - 1]).is_none());
     }
 }

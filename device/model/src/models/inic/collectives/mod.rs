@@ -22,7 +22,7 @@ use niclab_components::Checked;
 
 use crate::models::inic::card::{Card, News};
 use crate::models::inic::collectives::group::{Fate, Group, head};
-use crate::models::inic::collectives::message::{Head, Kind};
+use crate::models::inic::collectives::message::{CollectiveKind, Head};
 use crate::models::inic::collectives::unit::{Io, Local, Of, Reading, Unit};
 use crate::models::inic::command::Collective;
 use crate::models::inic::settings::packet_bytes;
@@ -252,7 +252,7 @@ impl Collectives {
         };
         let fate = match self.groups.get_mut(&told.group) {
             Some(group) => group.on_message(&mut io, source, &told, data),
-            None if told.kind == Kind::Ready => Fate::Early,
+            None if told.kind == CollectiveKind::Ready => Fate::Early,
             None => Fate::Stale,
         };
         let at = io.at;
@@ -263,7 +263,8 @@ impl Collectives {
             Fate::Refused(result) => {
                 let own = self.groups.get(&told.group).map_or(told.to, |group| group.own);
                 let code = result as u8;
-                let answer = Head { code, group: told.group, to: told.from, from: own, ..head(Kind::Leave) };
+                let answer =
+                    Head { code, group: told.group, to: told.from, from: own, ..head(CollectiveKind::Leave) };
                 Io { card, unit: &mut self.unit, at }.send(source, answer, &[]);
             }
         }
@@ -285,15 +286,18 @@ impl Collectives {
     fn on_stale(&mut self, at: Time, source: u16, told: &Head, card: &mut Card) {
         let key = (source, told.group);
         match told.kind {
-            Kind::Leave if self.early.get(&key).is_some_and(|early| early.theirs == told.from) => {
+            CollectiveKind::Leave if self.early.get(&key).is_some_and(|early| early.theirs == told.from) => {
                 self.early.remove(&key);
             }
             // A sender that has left gets no answer, nor does one that probes before the group can exist.
-            Kind::Leave | Kind::Reset | Kind::Ready => card.effects.counters.collective_strays += 1,
-            Kind::Probe if told.to == 0 => {}
+            CollectiveKind::Leave | CollectiveKind::Reset | CollectiveKind::Ready => {
+                card.effects.counters.collective_strays += 1
+            }
+            CollectiveKind::Probe if told.to == 0 => {}
             _ => {
                 card.effects.counters.collective_strays += 1;
-                let answer = Head { group: told.group, to: told.from, from: told.to, ..head(Kind::Reset) };
+                let answer =
+                    Head { group: told.group, to: told.from, from: told.to, ..head(CollectiveKind::Reset) };
                 // The answer to a message without receiver could not be distinguished from others.
                 if told.to != 0 {
                     Io { card, unit: &mut self.unit, at }.send(source, answer, &[]);

@@ -6,7 +6,7 @@ use niclab_abi::inic::{POST_OK, PostEvent};
 
 use crate::models::inic::card::{Card, Received};
 use crate::models::inic::collectives::message::{HEAD_BYTES, Head};
-use crate::models::inic::command::Memory;
+use crate::models::inic::command::RegionPart;
 use crate::nic::FrameBytes;
 use crate::nic::frame::SharedFrame;
 use crate::parts::host_interface::Machine;
@@ -20,7 +20,7 @@ const MIN_PIECE_BYTES: usize = 32;
 #[derive(Debug)]
 pub(super) struct Local {
     pub(super) user: u64,
-    pub(super) memory: Memory,
+    pub(super) memory: RegionPart,
     pub(super) interrupt: bool,
     /// Promised slice of its event.
     pub(super) place: Promise,
@@ -133,7 +133,7 @@ impl Io<'_> {
     }
 
     /// Reads host memory.
-    pub(super) fn read(&mut self, memory: Memory, group: (u32, u32), of: Of) {
+    pub(super) fn read(&mut self, memory: RegionPart, group: (u32, u32), of: Of) {
         let ranges = self.card.ranges(&memory, 0, memory.bytes);
         let effects = &mut self.card.effects;
         let token = effects.next_token();
@@ -142,7 +142,7 @@ impl Io<'_> {
     }
 
     /// Stores a part of a result.
-    pub(super) fn store(&mut self, memory: Memory, offset: usize, data: &[u8]) {
+    pub(super) fn store(&mut self, memory: RegionPart, offset: usize, data: &[u8]) {
         if !data.is_empty() {
             let frame = SharedFrame::from(data);
             self.card.write(self.at, &memory, offset as u64, &frame, 0..data.len());

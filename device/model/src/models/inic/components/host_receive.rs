@@ -101,16 +101,16 @@ impl Begin for Peer {
 
 /// Message and packet number of a packet's data.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct PacketId {
     message: u32,
     packet: u32,
 }
 
 /// The word before a packet's data; none if the packet is void.
-fn place_of(data: &Data) -> Option<Place> {
+fn packet_id(data: &Data) -> Option<PacketId> {
     let word = data.frame.get(data.bytes.clone())?.first_chunk::<8>()?;
     let word = u64::from_be_bytes(*word);
-    Some(Place { message: (word >> 32) as u32, packet: word as u32 })
+    Some(PacketId { message: (word >> 32) as u32, packet: word as u32 })
 }
 
 pub(in crate::models::inic) struct HostReceive {
@@ -186,7 +186,7 @@ impl HostReceive {
         data: Box<Data>,
         card: &mut Card,
     ) -> Option<Box<Data>> {
-        let Some(Place { message, packet }) = place_of(&data) else {
+        let Some(PacketId { message, packet }) = packet_id(&data) else {
             // A void packet does not name its message. Later packets reveal what that message misses.
             return None;
         };
@@ -325,7 +325,7 @@ impl Component for HostReceive {
         let has_waiting = !peer.waiting.is_empty();
         // A packet of a message with room must not wait for other packets, which may wait for this message's room.
         let has_room =
-            self.is_placed && place_of(&data).is_some_and(|place| peer.open.contains_key(&place.message));
+            self.is_placed && packet_id(&data).is_some_and(|packet| peer.open.contains_key(&packet.message));
         let kept = if has_waiting && !has_room { Some(data) } else { self.on_data(worked, data, io.card) };
         if let Some(data) = kept {
             io.card.waiting.add(source, data.frame.len());
@@ -342,14 +342,14 @@ impl Component for HostReceive {
     }
 
     /// Ends all messages with missing packets.
-    fn on_hand_over(&mut self, io: &mut Io<'_>) {
+    fn on_firmware_reload(&mut self, io: &mut Io<'_>) {
         self.waiting.clear();
         self.left_to_ask = 0;
         for (source, peer) in self.peers.iter_mut() {
             for (message, open) in core::mem::take(&mut peer.open) {
                 end(io.now, open, source, message, POST_INCOMPLETE, io.card);
             }
-            io.card.effects.counters.lost_at_hand_over += peer.waiting.len() as u64;
+            io.card.effects.counters.lost_at_firmware_reload += peer.waiting.len() as u64;
             peer.waiting.clear();
         }
     }

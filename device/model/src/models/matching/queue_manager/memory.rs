@@ -30,9 +30,9 @@ pub struct Fetched {
     pub at: u64,
 }
 
-/// Both memories. They have as many slots as the program has used.
+/// Item memory and scratch memory. They have as many slots as the program has used.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct ItemMemory {
     latency: u64,
     items: Vec<[u64; WORDS]>,
     scratch: Vec<[u64; SCRATCH_WORDS]>,
@@ -41,7 +41,7 @@ pub struct Memory {
     free_at: u64,
 }
 
-impl Memory {
+impl ItemMemory {
     /// A memory with the end of the list in its slot. `latency` is the number of cycles from a request to the first
     /// word.
     pub fn new(latency: u64) -> Self {

@@ -8,13 +8,13 @@ use crate::time::Time;
 
 /// A part of a region. If it has no bytes, region and offset have no meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::models::matching) struct Memory {
+pub(in crate::models::matching) struct RegionPart {
     pub(in crate::models::matching) region: u32,
     pub(in crate::models::matching) offset: u64,
     pub(in crate::models::matching) bytes: u64,
 }
 
-impl Memory {
+impl RegionPart {
     /// Memory of no bytes.
     pub(in crate::models::matching) const NONE: Self = Self { region: 0, offset: 0, bytes: 0 };
 
@@ -42,7 +42,7 @@ pub(in crate::models::matching) struct Outgoing {
     pub(in crate::models::matching) node: u16,
     pub(in crate::models::matching) header: Header,
     /// Its data.
-    pub(in crate::models::matching) memory: Memory,
+    pub(in crate::models::matching) memory: RegionPart,
     pub(in crate::models::matching) ready: Time,
     pub(in crate::models::matching) message: Option<TraceTag>,
     pub(in crate::models::matching) owner: Owner,
@@ -53,7 +53,7 @@ pub(in crate::models::matching) struct Outgoing {
 pub(in crate::models::matching) struct Beginning {
     pub(in crate::models::matching) owner: Owner,
     /// Memory for the part of the message that is stored.
-    pub(in crate::models::matching) memory: Memory,
+    pub(in crate::models::matching) memory: RegionPart,
     /// When this is decided. Nothing is stored earlier.
     pub(in crate::models::matching) ready: Time,
     /// An immediate answer to the sender.

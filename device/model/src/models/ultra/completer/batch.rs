@@ -7,7 +7,7 @@ use super::Completer;
 use crate::fabric::batch::BatchFrame;
 use crate::models::ultra::config::FlowControl;
 use crate::models::ultra::counters::Effects;
-use crate::models::ultra::wire::{Header, Kind};
+use crate::models::ultra::wire::{Header, PacketKind};
 use crate::nic::batch::{Batch, BatchRoute};
 use crate::parts::effects::{Machine, WORD_BYTES};
 use crate::parts::host_interface::BusTransfer;
@@ -18,7 +18,7 @@ impl Completer {
     pub(in crate::models::ultra) fn batch_room(&self, route: &BatchRoute) -> usize {
         let room = || {
             let header = Header::of_words(route.head, route.words.len()).ok()?;
-            let is_plain = header.kind == Kind::Data { interrupt: false, acknowledge: false };
+            let is_plain = header.kind == PacketKind::Data { interrupt: false, acknowledge: false };
             if header.target.node != self.node || !is_plain {
                 return None;
             }
@@ -64,7 +64,7 @@ impl Completer {
             number: 0,
         };
         batch.stored_words = words + 1;
-        let mut places = port.queue.next_places();
+        let mut slots = port.queue.next_slots();
         let (members, frames, last_visible) = batch.for_receiver();
         for (member, frame) in members.iter_mut().zip(frames) {
             let Passage { head, tail } = frame.passage.unwrap_or_default();
@@ -79,7 +79,7 @@ impl Completer {
             port.queue.on_stored(1, visible);
             port.queue.on_consumed(consumed, effects);
 
-            let place = places.next();
+            let place = slots.next();
             if let Some(last) = member.words.get_mut(words) {
                 *last = SliceStatus { number: place.number as u32, ..status }.encode();
             }

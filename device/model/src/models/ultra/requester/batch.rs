@@ -7,7 +7,7 @@ use super::Requester;
 use crate::fabric::batch::{BatchFrame, BatchLength};
 use crate::models::ultra::config::FlowControl;
 use crate::models::ultra::counters::Effects;
-use crate::models::ultra::wire::{Kind, frame_bytes};
+use crate::models::ultra::wire::{PacketKind, frame_bytes};
 use crate::nic::batch::{Batch, BatchRoute};
 use crate::parts::effects::{Machine, WORD_BYTES};
 use crate::parts::host_interface::BusTransfer;
@@ -32,7 +32,7 @@ impl Requester {
             FlowControl::None => usize::MAX,
         };
         let words = payload_words + TAG_WORDS;
-        let (kind, number) = (Kind::Data { interrupt, acknowledge }, window.sent().wrapping_add(1));
+        let (kind, number) = (PacketKind::Data { interrupt, acknowledge }, window.sent().wrapping_add(1));
         Some(BatchRoute {
             port,
             to: entry.target().node,

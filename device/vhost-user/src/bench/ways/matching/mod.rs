@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use niclab_abi::config::FEATURE_LISTS;
 use niclab_port::Address;
-use niclab_port::matching::{Append, Kind, Part, Put, Target};
+use niclab_port::matching::{Append, EventKind, Part, Put, Target};
 use serde::Serialize;
 
 use super::{Benches, Measured};
@@ -203,7 +203,7 @@ impl Pair {
         for _ in 0..MAX_POLLS {
             wait::poll_once(shell, 0);
             if let Some(event) = self.to.try_event() {
-                let is_put = launched && event.kind == Kind::Put;
+                let is_put = launched && event.kind == EventKind::Put;
                 return is_put.then_some(()).ok_or(STALLED);
             }
         }

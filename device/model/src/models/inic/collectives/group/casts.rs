@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use niclab_abi::inic::POST_OK;
 
 use crate::models::inic::collectives::group::{Group, head};
-use crate::models::inic::collectives::message::{Head, Kind};
+use crate::models::inic::collectives::message::{CollectiveKind, Head};
 use crate::models::inic::collectives::unit::{Io, Local, Name, Of};
 
 /// Maximum multicasts of a root in flight.
@@ -110,7 +110,7 @@ impl Group {
         let name = (io.card.node, number);
         let Some(cast) = self.casts.open.get_mut(&name) else { return };
         cast.is_here = true;
-        let told = Head { root: name.0, number, total: cast.total as u32, ..head(Kind::Cast) };
+        let told = Head { root: name.0, number, total: cast.total as u32, ..head(CollectiveKind::Cast) };
         (0..self.links.len()).for_each(|link| self.send_all(io, link, told, data));
         self.finish_cast(io, name);
     }
@@ -147,7 +147,8 @@ impl Group {
         }
         cast.bytes.extend_from_slice(data);
         let is_whole = cast.bytes.len() == cast.total;
-        let passed = Head { root: told.root, number: told.number, total: told.total, ..head(Kind::Cast) };
+        let passed =
+            Head { root: told.root, number: told.number, total: told.total, ..head(CollectiveKind::Cast) };
         for link in (0..self.links.len()).filter(|link| *link != place) {
             self.send(io, link, passed, data);
         }
@@ -190,7 +191,7 @@ impl Group {
         let Some(cast) = self.casts.open.remove(&name) else { return };
         if let Some(place) = cast.from {
             let (root, number) = name;
-            self.send(io, place, Head { root, number, ..head(Kind::Taken) }, &[]);
+            self.send(io, place, Head { root, number, ..head(CollectiveKind::Taken) }, &[]);
         }
         if let Some(local) = cast.local {
             local.tell(io, self.name, cast.total, POST_OK);

@@ -15,7 +15,7 @@ use niclab_abi::inic::{POST_OK, POST_UNALIKE};
 
 use crate::models::inic::arithmetic::Task;
 use crate::models::inic::collectives::group::{Group, head};
-use crate::models::inic::collectives::message::{Head, Kind};
+use crate::models::inic::collectives::message::{CollectiveKind, Head};
 use crate::models::inic::collectives::unit::{Io, Local, Of};
 
 /// Max open operations whose values a card stores, counted from the oldest. Ours: a bound.
@@ -188,7 +188,12 @@ impl Group {
         if self.is_root() {
             return Ok(if self.on_result(io, &values) { Gathered::Done } else { Gathered::Waits });
         }
-        self.send_all(io, 0, Head { code: task.code(), number, total: bytes, ..head(Kind::Up) }, &values);
+        self.send_all(
+            io,
+            0,
+            Head { code: task.code(), number, total: bytes, ..head(CollectiveKind::Up) },
+            &values,
+        );
         Ok(if is_sent { Gathered::Sent } else { Gathered::Waits })
     }
 
@@ -243,7 +248,12 @@ impl Group {
     fn on_result(&mut self, io: &mut Io<'_>, data: &[u8]) -> bool {
         let Some(round) = self.rounds.open.front_mut() else { return false };
         let Some((local, Asked { task, bytes })) = &round.local else { return false };
-        let down = Head { code: task.code(), number: self.rounds.first, total: *bytes, ..head(Kind::Down) };
+        let down = Head {
+            code: task.code(),
+            number: self.rounds.first,
+            total: *bytes,
+            ..head(CollectiveKind::Down)
+        };
         let (bytes, memory, offset) = (*bytes as usize, local.memory, round.stored);
         round.stored += data.len();
         let is_done = round.stored == bytes && round.is_sent;

@@ -1,7 +1,7 @@
 //! Firmware reload while guests run: the old firmware finishes its messages in flight before the new firmware starts.
 //!
-//! If several cards reload together, each [begins](HandOver::Begin). Their driver waits until every card [is
-//! drained](Progress::Drained) and the network has none of their frames. Then all [switch](HandOver::Switch).
+//! If several cards reload together, each [begins](FirmwareReloadStep::Begin). Their driver waits until every card [is
+//! drained](Progress::Drained) and the network has none of their frames. Then all [switch](FirmwareReloadStep::Switch).
 
 use alloc::string::String;
 
@@ -9,9 +9,9 @@ use thiserror::Error;
 
 /// A step of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HandOver<'a> {
+pub enum FirmwareReloadStep<'a> {
     /// Load this firmware once all messages in flight are complete. The card begins no new message until then. It
-    /// switches on [`HandOver::Switch`], or by itself once it is drained.
+    /// switches on [`FirmwareReloadStep::Switch`], or by itself once it is drained.
     Begin {
         /// The firmware image, in the format of the model's own tools. Empty: the firmware that the card was made
         /// with.
@@ -30,7 +30,8 @@ pub enum HandOver<'a> {
 pub enum Switch {
     /// At once: it is the only card.
     Drained,
-    /// On [`HandOver::Switch`]. Cards that reload together get one epoch, greater than any earlier epoch of theirs.
+    /// On [`FirmwareReloadStep::Switch`]. Cards that reload together get one epoch, greater than any earlier epoch of
+    /// theirs.
     Told {
         /// The epoch.
         epoch: u16,
@@ -45,7 +46,7 @@ pub enum Progress {
     Runs,
     /// Messages of the old firmware are in flight.
     Drains,
-    /// No message is in flight; the card waits for [`HandOver::Switch`].
+    /// No message is in flight; the card waits for [`FirmwareReloadStep::Switch`].
     Drained,
     /// The new firmware is loading.
     Switches,
@@ -53,7 +54,7 @@ pub enum Progress {
 
 /// Why a card does not reload.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum HandOverError {
+pub enum FirmwareReloadError {
     /// Cards of this model take no firmware.
     #[error("cards of this model cannot load firmware while they run")]
     Fixed,

@@ -26,7 +26,7 @@ use crate::models::inic::card::{Left, PORT};
 use crate::models::inic::config::ConfigError;
 use crate::models::inic::nic::Inic;
 use crate::models::inic::token::{Message, Token};
-use crate::nic::hand_over::{HandOver, HandOverError, Progress, Switch};
+use crate::nic::firmware_reload::{FirmwareReloadError, FirmwareReloadStep, Progress, Switch};
 use crate::time::{Span, Time};
 
 /// How long a draining assembly may make no progress, in model time. Far longer than any round trip, and shorter than
@@ -132,7 +132,7 @@ impl Inic {
     ///
     /// # Errors
     /// [`Refusal`]. The card is then unchanged.
-    pub(super) fn begin_hand_over(
+    pub(super) fn begin_reload(
         &mut self,
         now: Time,
         image: &[u8],
@@ -212,7 +212,7 @@ impl Inic {
     fn begin_switch(&mut self, now: Time) {
         let Stage::Drains(next, _) = core::mem::take(&mut self.stage) else { return };
         self.card.fail_before(now, next.first_held);
-        self.assembled.circuit.on_hand_over(now, &mut self.card);
+        self.assembled.circuit.on_firmware_reload(now, &mut self.card);
         self.card.restart();
         let interface = &mut self.card.effects.interface;
         let mut machine = interface.machine(MACHINE, MACHINE);
@@ -226,7 +226,7 @@ impl Inic {
         let Stage::Switches(next, _) = core::mem::take(&mut self.stage) else { return };
         let Next { assembly, epoch, held, .. } = next;
         self.epoch = epoch;
-        self.card.effects.counters.hand_overs += 1;
+        self.card.effects.counters.firmware_reloads += 1;
         self.assembled = self.assemble(&assembly);
         self.collectives.on_assembly(now, &assembly, &mut self.card);
         self.card.effects.attribute(None);
@@ -252,28 +252,32 @@ impl Inic {
     /// A step of a reload.
     ///
     /// # Errors
-    /// [`HandOverError`] if the reload does not begin.
-    pub(super) fn take_step(&mut self, now: Time, step: HandOver<'_>) -> Result<(), HandOverError> {
+    /// [`FirmwareReloadError`] if the reload does not begin.
+    pub(super) fn take_step(
+        &mut self,
+        now: Time,
+        step: FirmwareReloadStep<'_>,
+    ) -> Result<(), FirmwareReloadError> {
         match step {
-            HandOver::Begin { image, switch } => {
-                self.begin_hand_over(now, image, switch).map_err(|refusal| match refusal {
-                    Refusal::Busy => HandOverError::Busy,
-                    refusal => HandOverError::Image(refusal.to_string()),
+            FirmwareReloadStep::Begin { image, switch } => {
+                self.begin_reload(now, image, switch).map_err(|refusal| match refusal {
+                    Refusal::Busy => FirmwareReloadError::Busy,
+                    refusal => FirmwareReloadError::Image(refusal.to_string()),
                 })?;
             }
-            HandOver::Switch if self.waits_for_word() => self.begin_switch(now),
-            HandOver::Cancel if self.waits_for_word() => {
+            FirmwareReloadStep::Switch if self.waits_for_word() => self.begin_switch(now),
+            FirmwareReloadStep::Cancel if self.waits_for_word() => {
                 if let Stage::Drains(next, _) = core::mem::take(&mut self.stage) {
                     self.begin_held(now, next.held);
                 }
             }
-            HandOver::Switch | HandOver::Cancel => {}
+            FirmwareReloadStep::Switch | FirmwareReloadStep::Cancel => {}
         }
         Ok(())
     }
 
     /// Progress of the reload.
-    pub(super) fn hand_over_progress(&self) -> Progress {
+    pub(super) fn reload_progress(&self) -> Progress {
         match &self.stage {
             Stage::Runs => Progress::Runs,
             Stage::Drains(next, _) if self.has_drained(next) => Progress::Drained,

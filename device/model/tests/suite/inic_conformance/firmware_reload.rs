@@ -8,7 +8,7 @@ use niclab_abi::firmware::{
 use niclab_abi::inic::POST_HANDED_OVER;
 use niclab_components::{Kind as Part, Parameter};
 use niclab_model::nic::Nic;
-use niclab_model::nic::hand_over::{HandOver, HandOverError, Progress, Switch};
+use niclab_model::nic::firmware_reload::{FirmwareReloadError, FirmwareReloadStep, Progress, Switch};
 use niclab_model::platform::profile::{MachineCycles, NiPrices};
 use niclab_model::time::Span;
 
@@ -28,7 +28,9 @@ impl Simulation {
 
     fn begin(&mut self, image: &[u8], epoch: u16) {
         for node in 0..usize::from(NODES) {
-            self.wire.hand_over(node, HandOver::Begin { image, switch: Switch::Told { epoch } }).unwrap();
+            self.wire
+                .reload_firmware(node, FirmwareReloadStep::Begin { image, switch: Switch::Told { epoch } })
+                .unwrap();
         }
     }
 
@@ -36,7 +38,7 @@ impl Simulation {
     fn go_on(&mut self) {
         if !self.wire.is_flying() && self.progress().iter().all(|it| *it == Progress::Drained) {
             for node in 0..usize::from(NODES) {
-                self.wire.hand_over(node, HandOver::Switch).unwrap();
+                self.wire.reload_firmware(node, FirmwareReloadStep::Switch).unwrap();
             }
         }
     }
@@ -92,10 +94,10 @@ fn run_among(seed: u64, names: &[&str], faults: Faults, count: usize) -> Simulat
     simulation.wire.faults = Faults::default();
     simulation.rest();
     assert!(
-        simulation.wire.hosts.iter().all(|host| host.hand_overs == u32::from(epoch)),
+        simulation.wire.hosts.iter().all(|host| host.firmware_reloads == u32::from(epoch)),
         "each reload was reported"
     );
-    assert_eq!(simulation.counted(|counters| counters.hand_overs), u64::from(epoch) * u64::from(NODES));
+    assert_eq!(simulation.counted(|counters| counters.firmware_reloads), u64::from(epoch) * u64::from(NODES));
     simulation
 }
 
@@ -108,8 +110,11 @@ fn reloads_between_reliable_assemblies_lose_nothing() {
         let simulation = run_among(seed, &RELIABLE[1..], faults, 120);
         simulation.check(Promise { is_in_order: false, ..Promise::ALL });
         assert_eq!((simulation.failed.len(), simulation.broken), (0, 0), "seed {seed}");
-        assert!(simulation.wire.hosts[0].hand_overs > 2, "seed {seed}");
-        assert_eq!(simulation.counted(|counters| counters.other_assembly + counters.lost_at_hand_over), 0);
+        assert!(simulation.wire.hosts[0].firmware_reloads > 2, "seed {seed}");
+        assert_eq!(
+            simulation.counted(|counters| counters.other_assembly + counters.lost_at_firmware_reload),
+            0
+        );
     }
 }
 
@@ -136,11 +141,11 @@ fn unacknowledged_messages_fail_at_the_reload_timeout() {
     simulation.wire.cut.push(1);
     let message = |to| Message { from: 0, to, bytes: 4_000 };
     (0..8).for_each(|_| assert!(simulation.send(message(1))));
-    let alone = HandOver::Begin { image: &image("conf3"), switch: Switch::Drained };
-    simulation.wire.hand_over(0, alone).unwrap();
+    let alone = FirmwareReloadStep::Begin { image: &image("conf3"), switch: Switch::Drained };
+    simulation.wire.reload_firmware(0, alone).unwrap();
     assert!(simulation.send(message(1)), "a message posted during the reload waits");
-    assert_eq!(simulation.wire.hand_over(0, alone), Err(HandOverError::Busy));
-    while simulation.wire.hosts[0].hand_overs == 0 {
+    assert_eq!(simulation.wire.reload_firmware(0, alone), Err(FirmwareReloadError::Busy));
+    while simulation.wire.hosts[0].firmware_reloads == 0 {
         assert!(simulation.wire.step());
         simulation.read();
     }
@@ -156,7 +161,7 @@ fn unacknowledged_messages_fail_at_the_reload_timeout() {
     }
     assert!(simulation.came[2].is_empty());
     for node in 1..3 {
-        simulation.wire.hand_over(node, alone).unwrap();
+        simulation.wire.reload_firmware(node, alone).unwrap();
     }
     simulation.read();
     simulation.settle();
@@ -177,7 +182,7 @@ fn a_drained_card_waits_while_other_cards_make_progress() {
         "longer than the time-out without progress"
     );
     assert_eq!((simulation.failed.len(), simulation.broken, simulation.came[1].len()), (0, 0, 50));
-    assert_eq!(simulation.counted(|counters| counters.other_assembly + counters.lost_at_hand_over), 0);
+    assert_eq!(simulation.counted(|counters| counters.other_assembly + counters.lost_at_firmware_reload), 0);
 }
 
 #[test]
@@ -187,12 +192,13 @@ fn a_missing_receive_buffer_does_not_block_a_reload() {
     assert!(wire.send(0, 0, 1, 0, 0, 4_000));
     while wire.step() {}
     for node in 0..3 {
-        wire.hand_over(node, HandOver::Begin { image: &[], switch: Switch::Drained }).unwrap();
+        wire.reload_firmware(node, FirmwareReloadStep::Begin { image: &[], switch: Switch::Drained })
+            .unwrap();
     }
     assert_eq!(wire.hosts[1].nic.progress(), Progress::Drains, "a message waits for a receive buffer");
     while wire.step() {}
     assert_eq!(wire.hosts[1].nic.progress(), Progress::Runs);
-    assert_eq!(wire.hosts[1].nic.counters().lost_at_hand_over, 3, "its packets");
+    assert_eq!(wire.hosts[1].nic.counters().lost_at_firmware_reload, 3, "its packets");
     assert!(wire.receive(1, 0, 7, 0, 8_000) && wire.send(0, 0, 1, 0, 0, 400));
     while wire.step() {}
     assert_eq!(wire.event(1).map(|told| (told.result, told.words.bytes)), Some((POST_OK, 400)));
@@ -212,24 +218,28 @@ fn during_programming_frames_are_lost_and_posts_wait() {
         1,
         Faults::default(),
         |node| {
-            config(&values, Seat { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() })
-                .unwrap()
+            config(
+                &values,
+                CardContext { node, nodes: NODES.into(), mtu_bytes: 1_500, profile: profile.clone() },
+            )
+            .unwrap()
         },
         NODES,
     );
     (0..4).for_each(|place| assert!(wire.receive(1, 0, place, place * PLACE, PLACE)));
     let begin = wire.now;
     for node in 0..2 {
-        wire.hand_over(node, HandOver::Begin { image: &[], switch: Switch::Drained }).unwrap();
+        wire.reload_firmware(node, FirmwareReloadStep::Begin { image: &[], switch: Switch::Drained })
+            .unwrap();
         assert_eq!(wire.hosts[node].nic.progress(), Progress::Switches);
     }
     // Node 2 keeps the old assembly and sends at once. Node 0's message waits until its new assembly runs.
     assert!(wire.send(2, 0, 1, 1, SENDS, 400) && wire.send(0, 0, 1, 2, SENDS, 800));
-    while wire.hosts[1].hand_overs == 0 {
+    while wire.hosts[1].firmware_reloads == 0 {
         assert!(wire.step());
     }
     assert_eq!(wire.now.since(begin), Span::from_ns(5_000_000), "5,000 cycles of a microsecond");
-    assert_eq!(wire.hosts[1].nic.counters().lost_at_hand_over, 1);
+    assert_eq!(wire.hosts[1].nic.counters().lost_at_firmware_reload, 1);
     while wire.step() {}
     let told = wire.event(1).unwrap();
     assert_eq!((told.result, told.words.source, told.words.bytes), (POST_OK, 0, 800));
@@ -242,12 +252,12 @@ fn a_cancelled_reload_keeps_the_old_assembly() {
     simulation.begin(&image("conf3"), 1);
     (0..5).for_each(|_| assert!(simulation.send(Message { from: 0, to: 1, bytes: 400 })));
     for node in 0..usize::from(NODES) {
-        simulation.wire.hand_over(node, HandOver::Cancel).unwrap();
+        simulation.wire.reload_firmware(node, FirmwareReloadStep::Cancel).unwrap();
     }
     simulation.rest();
     assert_eq!(simulation.came[1], [0, 1, 2, 3, 4]);
     assert_eq!(
-        (simulation.counted(|counters| counters.hand_overs), simulation.wire.hosts[0].nic.epoch()),
+        (simulation.counted(|counters| counters.firmware_reloads), simulation.wire.hosts[0].nic.epoch()),
         (0, 0)
     );
 }
@@ -297,6 +307,6 @@ fn firmware_load_accepts_valid_and_refuses_invalid_images() {
     assert_eq!(loaded.words as usize, assembly.components().len());
     assert_eq!(loaded.checksum, u32::from(assembly.id()));
     // Nothing was in flight, so the card is drained. The default profile prices nothing, so the assembly runs at once.
-    assert_eq!(wire.hosts[0].hand_overs, 1);
+    assert_eq!(wire.hosts[0].firmware_reloads, 1);
     assert_eq!(load(&mut wire, &sound).0, 0, "again");
 }

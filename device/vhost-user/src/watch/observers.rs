@@ -14,15 +14,15 @@ use niclab_observe::{Fate, Heading};
 
 use super::{CapturedFrame, Entry, Share, Subject, Watch};
 
-/// All watches.
+/// The observers of the network: all watches.
 #[derive(Debug, Default)]
-pub struct Taps {
+pub struct Observers {
     watches: Vec<Arc<Watch>>,
     /// The number of watches, including those that are over but not yet written.
     shares: Arc<AtomicUsize>,
 }
 
-impl Taps {
+impl Observers {
     /// Whether there is a watch.
     #[inline]
     pub const fn is_any(&self) -> bool {
@@ -137,14 +137,14 @@ mod tests {
     use niclab_model::fabric::ethernet::mac_of_node;
     use niclab_model::fabric::faults::Faults;
     use niclab_model::fabric::link::LinkConfig;
-    use niclab_model::fabric::{Fabric, FabricConfig, Forwarding, Port};
+    use niclab_model::fabric::{Fabric, FabricConfig, Forwarding, SwitchPort};
     use niclab_model::nic::FrameBytes;
     use niclab_model::time::Span;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn fabric(seed: u64, faults: &Faults) -> (Vec<Port>, Switching) {
+    fn fabric(seed: u64, faults: &Faults) -> (Vec<SwitchPort>, Switching) {
         let link = LinkConfig::ethernet(1_000_000_000);
         let fall_through = Span::from_ns(90);
         let (links, forwarding) = (vec![link; 3], Forwarding::CutThrough);
@@ -168,7 +168,7 @@ mod tests {
             };
             let faults = faults.to_model();
             let (mut plain, mut shown) = (fabric(seed, &faults), fabric(seed, &faults));
-            let taps = Taps::default();
+            let observers = Observers::default();
             let mut now = Time::ZERO;
             for (from, to, bytes, later_ns) in sent {
                 now += Span::from_ns(later_ns);
@@ -179,7 +179,7 @@ mod tests {
                 let frame = SharedFrame::from(frame);
                 let (mut expected, mut found) = (Deliveries::new(), Deliveries::new());
                 plain.1.forward(&mut plain.0, now, from, &frame, None, &mut expected);
-                taps.forward((&mut shown.1, &mut shown.0), now.into(), from, &frame, None, &mut found);
+                observers.forward((&mut shown.1, &mut shown.0), now.into(), from, &frame, None, &mut found);
                 expected.sort_by_key(|delivery| (delivery.to, delivery.at));
                 found.sort_by_key(|delivery| (delivery.to, delivery.at));
                 prop_assert_eq!(expected, found);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use niclab_model::fabric::ethernet::{BROADCAST, Header, Mac, mac_of_node, mac_of_station};
+use niclab_model::fabric::ethernet::{BROADCAST, Header, Mac, mac_of_endpoint, mac_of_node};
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
 use niclab_model::parts::host_interface::{BusTransfer, HostInterface};
@@ -25,7 +25,7 @@ type Heard = Arc<Mutex<Vec<(u16, Mac, u64)>>>;
 
 /// A card with a MAC endpoint on a peer device. Node 0's endpoint sends these frames, one for each message that its
 /// program posts.
-struct Station {
+struct EndpointCard {
     node: u16,
     nic: AnyNic,
     peripheral: HostInterface,
@@ -35,7 +35,7 @@ struct Station {
     sent: u64,
 }
 
-impl Nic for Station {
+impl Nic for EndpointCard {
     fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
         if let Input::Frame { frame, .. } = &input
             && frame[12..14] == [8, 0]
@@ -49,7 +49,7 @@ impl Nic for Station {
         if matches!(input, Input::PageStore(_))
             && let Some(destination) = self.to_send.pop_front()
         {
-            let header = Header { destination, source: mac_of_station(self.node, 0), ether_type: 0x0800 };
+            let header = Header { destination, source: mac_of_endpoint(self.node, 0), ether_type: 0x0800 };
             let mut frame = header.emit().to_vec();
             frame.resize(FRAME_BYTES, 0);
             self.sent += 1;
@@ -76,12 +76,12 @@ impl Nic for Station {
     fn is_open(&self, port: u32) -> bool {
         self.nic.is_open(port)
     }
-    fn has_stations(&self) -> bool {
+    fn has_mac_endpoints(&self) -> bool {
         true
     }
 }
 
-impl Observed for Station {
+impl Observed for EndpointCard {
     fn delivered(&self, port: u32) -> u64 {
         self.nic.delivered(port)
     }
@@ -123,7 +123,7 @@ fn outcome(
         let peripheral = HostInterface::new(Profile::ultra_200mhz_htx());
         let to_send = if node == 0 { to_send.iter().copied().collect() } else { VecDeque::new() };
         let (frames, heard, sent) = (VecDeque::new(), Arc::clone(&heard), 0);
-        Box::new(Station { node, nic, peripheral, to_send, frames, heard, sent })
+        Box::new(EndpointCard { node, nic, peripheral, to_send, frames, heard, sent })
     };
     let options = Options { wrap: &wrap, ..Options::default() };
     let outcome = run_observed(&config, &options, observer).unwrap();
@@ -132,19 +132,19 @@ fn outcome(
     (outcome, heard)
 }
 
-fn line<'a>(ledger: &'a [LedgerEntry], crossing: &str) -> Option<&'a LedgerEntry> {
-    ledger.iter().find(|entry| entry.crossing == crossing)
+fn line<'a>(ledger: &'a [LedgerEntry], transaction: &str) -> Option<&'a LedgerEntry> {
+    ledger.iter().find(|entry| entry.transaction == transaction)
 }
 
 #[test]
 fn endpoint_frames_reach_their_unicast_and_broadcast_receivers() {
     let to_send = [
         mac_of_node(1),
-        mac_of_station(1, 7),
+        mac_of_endpoint(1, 7),
         BROADCAST,
         mac_of_node(0),
-        mac_of_station(0, 1),
-        mac_of_station(3, 0),
+        mac_of_endpoint(0, 1),
+        mac_of_endpoint(3, 0),
         [0x52, 0x54, 0, 0, 0, 1],
     ];
     let (outcome, heard) = outcome(&to_send, Faults::default(), None);
@@ -180,7 +180,7 @@ fn endpoint_frames_reach_their_unicast_and_broadcast_receivers() {
 
 #[test]
 fn damaged_frames_of_endpoints_are_dropped() {
-    let to_send = [mac_of_node(1), mac_of_station(1, 0), BROADCAST];
+    let to_send = [mac_of_node(1), mac_of_endpoint(1, 0), BROADCAST];
     let (outcome, heard) = outcome(&to_send, Faults { corrupt: 1.0, ..Faults::default() }, None);
     assert!(heard.iter().all(|(node, ..)| *node == 2), "{heard:?}");
     let node = &outcome.report.nodes[1];
@@ -192,7 +192,7 @@ fn peer_devices_appear_in_reports_and_timelines() {
     let names: Vec<String> = (0..4).map(|node| format!("node{node}")).collect();
     let mut timeline = Vec::new();
     let observer = Observer::new(&names, Some(Box::new(&mut timeline)), None).unwrap();
-    let to_send = [mac_of_station(1, 0), BROADCAST];
+    let to_send = [mac_of_endpoint(1, 0), BROADCAST];
     let (outcome, _) = outcome(&to_send, Faults::default(), Some(observer));
     let report = &outcome.report;
     let counts: Vec<Vec<(&str, u64)>> = (report.nodes.iter())
@@ -213,9 +213,9 @@ fn peer_devices_appear_in_reports_and_timelines() {
         let found = events.iter().find(|event| event["args"]["name"] == *name);
         found.map(|event| event["pid"].as_u64().unwrap())
     };
-    let slices = |name: &str, crossing: &str| {
+    let slices = |name: &str, transaction: &str| {
         let pid = process(name);
-        let of = |event: &&Value| event["pid"].as_u64() == pid && event["name"] == *crossing;
+        let of = |event: &&Value| event["pid"].as_u64() == pid && event["name"] == *transaction;
         events.iter().filter(|event| event["ph"] == "X").filter(of).count()
     };
     assert_eq!(slices("node1 io-card", "device_to_device"), 2);

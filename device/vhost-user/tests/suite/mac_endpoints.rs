@@ -10,12 +10,12 @@ use niclab_device::frontend::EthernetGuest;
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_model::fabric::ethernet::BROADCAST;
-use niclab_model::platform::ledger::Crossing;
+use niclab_model::platform::ledger::Transaction;
 use niclab_spec::Faults;
 use niclab_spec::monitor::Request;
 use parking_lot::Mutex;
 
-use crate::common::station::{PERIPHERAL, Station, Wire, send};
+use crate::common::endpoint_card::{EndpointCard, PERIPHERAL, Wire, send};
 use crate::common::tcp::{long_offload, tcp};
 use crate::common::{TIMEOUT, frame, lab, lab_with, stats, until};
 
@@ -38,15 +38,15 @@ fn set_faults(lab: &Lab, node: usize, faults: Faults) {
 fn endpoint_frames_reach_functions_and_endpoints_by_address() {
     let lab = lab(3);
     // Node 2 keeps its original card, which has no MAC endpoints.
-    let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
+    let wires = [EndpointCard::put(&lab, 0), EndpointCard::put(&lab, 1)];
     let mut guests = guests(&lab, 3, MERGEABLE);
-    let me = Station::mac(0);
+    let me = EndpointCard::mac(0);
     let to_host = frame(me, lab.mac(1), 60);
     send(&lab, &wires[0], &to_host);
     assert_eq!(guests[1].receive(TIMEOUT).unwrap(), (Offload::default(), to_host));
-    let to_station = frame(me, Station::mac(1), 1_000);
-    send(&lab, &wires[0], &to_station);
-    assert_eq!(heard(&wires[1]), std::slice::from_ref(&to_station));
+    let to_endpoint = frame(me, EndpointCard::mac(1), 1_000);
+    send(&lab, &wires[0], &to_endpoint);
+    assert_eq!(heard(&wires[1]), std::slice::from_ref(&to_endpoint));
     // To its own node through the switch, and by broadcast to its own function.
     let to_own_host = frame(me, lab.mac(0), 62);
     send(&lab, &wires[0], &to_own_host);
@@ -56,19 +56,19 @@ fn endpoint_frames_reach_functions_and_endpoints_by_address() {
     for guest in &mut guests {
         assert_eq!(guest.receive(TIMEOUT).unwrap().1, to_all, "the broadcast is the next frame");
     }
-    assert_eq!(heard(&wires[1]), [to_station, to_all]);
+    assert_eq!(heard(&wires[1]), [to_endpoint, to_all]);
     assert!(heard(&wires[0]).is_empty(), "the endpoint does not receive its own broadcast");
     // A card without MAC endpoints gets no such frame, for any address.
-    send(&lab, &wires[0], &frame(me, Station::mac(2), 66));
+    send(&lab, &wires[0], &frame(me, EndpointCard::mac(2), 66));
     assert_eq!(stats(&lab, 2).ethernet.dropped_frames, 1);
     wires[1].lock().is_deaf = true;
-    send(&lab, &wires[0], &frame(me, Station::mac(1), 68));
+    send(&lab, &wires[0], &frame(me, EndpointCard::mac(1), 68));
     send(&lab, &wires[0], &frame(me, BROADCAST, 70));
     assert_eq!((heard(&wires[1]).len(), stats(&lab, 1).ethernet.dropped_frames), (2, 1));
 
     let locked = lab.daemon().shell().lock_all();
     let host_receives =
-        |node: usize| locked.common.ethernet.states[node].nic.ledger().line(Crossing::HostReceive).count;
+        |node: usize| locked.common.ethernet.states[node].nic.ledger().line(Transaction::HostReceive).count;
     assert_eq!([0, 1, 2].map(host_receives), [3, 3, 2], "each frame is priced once at each function");
     let on_wire = |node| locked.nodes.get(node).map(|node| node.port.counters().frames_in);
     assert_eq!([0, 1, 2].map(on_wire), [Some(7), Some(0), Some(0)]);
@@ -80,16 +80,16 @@ fn endpoint_frames_reach_functions_and_endpoints_by_address() {
 #[test]
 fn link_faults_apply_to_ordinary_frames_of_cards() {
     let lab = lab(2);
-    let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
+    let wires = [EndpointCard::put(&lab, 0), EndpointCard::put(&lab, 1)];
     let mut guests = guests(&lab, 2, MERGEABLE);
     set_faults(&lab, 1, Faults { corrupt: 1.0, ..Faults::default() });
-    for destination in [lab.mac(1), Station::mac(1), BROADCAST] {
-        send(&lab, &wires[0], &frame(Station::mac(0), destination, 60));
+    for destination in [lab.mac(1), EndpointCard::mac(1), BROADCAST] {
+        send(&lab, &wires[0], &frame(EndpointCard::mac(0), destination, 60));
     }
     assert_eq!(stats(&lab, 1).ethernet.dropped_frames, 3);
     assert!(heard(&wires[1]).is_empty() && guests[1].try_receive().unwrap().is_none());
     set_faults(&lab, 1, Faults { duplicate: 1.0, ..Faults::default() });
-    let twice = frame(Station::mac(0), BROADCAST, 62);
+    let twice = frame(EndpointCard::mac(0), BROADCAST, 62);
     send(&lab, &wires[0], &twice);
     for _ in 0..2 {
         assert_eq!(guests[1].receive(TIMEOUT).unwrap().1, twice);
@@ -97,7 +97,7 @@ fn link_faults_apply_to_ordinary_frames_of_cards() {
     assert_eq!(heard(&wires[1]), [twice.clone(), twice]);
     set_faults(&lab, 1, Faults { reorder: 1.0, ..Faults::default() });
     wires[1].lock().heard.clear();
-    for destination in [lab.mac(1), Station::mac(1)] {
+    for destination in [lab.mac(1), EndpointCard::mac(1)] {
         // No frame overtakes either: they arrive when the fabric is idle.
         assert!(guests[0].send(&frame(lab.mac(0), destination, 64)).unwrap());
     }
@@ -108,13 +108,13 @@ fn link_faults_apply_to_ordinary_frames_of_cards() {
 #[test]
 fn frames_of_guests_reach_endpoints_complete_and_by_broadcast() {
     let lab = lab(3);
-    let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
+    let wires = [EndpointCard::put(&lab, 0), EndpointCard::put(&lab, 1)];
     let mut guests = guests(&lab, 3, Negotiated::OFFERED);
-    let to_station = frame(lab.mac(0), Station::mac(1), 100);
-    assert!(guests[0].send(&to_station).unwrap());
-    until("the frame", || heard(&wires[1]) == [to_station.clone()]);
+    let to_endpoint = frame(lab.mac(0), EndpointCard::mac(1), 100);
+    assert!(guests[0].send(&to_endpoint).unwrap());
+    until("the frame", || heard(&wires[1]) == [to_endpoint.clone()]);
     // A MAC endpoint of the own node, through the switch.
-    let to_own = frame(lab.mac(0), Station::mac(0), 102);
+    let to_own = frame(lab.mac(0), EndpointCard::mac(0), 102);
     assert!(guests[0].send(&to_own).unwrap());
     until("the frame of the own node", || heard(&wires[0]) == [to_own.clone()]);
     let to_all = frame(lab.mac(0), BROADCAST, 104);
@@ -125,14 +125,14 @@ fn frames_of_guests_reach_endpoints_complete_and_by_broadcast() {
     until("both endpoints", || wires.iter().all(|wire| heard(wire).last() == Some(&to_all)));
     assert!(guests[0].try_receive().unwrap().is_none());
     // Only Ethernet functions drop or receive frames for an endpoint that does not exist.
-    assert!(guests[0].send(&frame(lab.mac(0), Station::mac(2), 106)).unwrap());
+    assert!(guests[0].send(&frame(lab.mac(0), EndpointCard::mac(2), 106)).unwrap());
     until("the frame without a receiver", || stats(&lab, 2).ethernet.dropped_frames == 1);
     assert_eq!(stats(&lab, 2).cluster.received_frames, 0);
     assert!([0, 1].iter().all(|node| stats(&lab, *node).ethernet.dropped_frames == 0));
 
     // Offloads: for an endpoint the checksum is complete, and each segment is a separate frame.
     wires.iter().for_each(|wire| wire.lock().heard.clear());
-    let (long, checksum) = tcp(lab.mac(0), Station::mac(1), 5_000);
+    let (long, checksum) = tcp(lab.mac(0), EndpointCard::mac(1), 5_000);
     let short = Offload { checksum: Some(checksum), segmentation: None };
     assert!(guests[0].queue(&short, &long[..54 + 200]).unwrap());
     assert!(guests[0].queue(&long_offload(checksum), &long).unwrap());
@@ -172,7 +172,7 @@ fn flood(lab: &Lab, wire: &Mutex<Wire>) {
     wire.lock().answers = true;
     let mut hostile = lab.ethernet(0, MERGEABLE).unwrap();
     for _ in 0..FRAMES {
-        let frame = frame(lab.mac(0), Station::mac(1), 1_500);
+        let frame = frame(lab.mac(0), EndpointCard::mac(1), 1_500);
         until("room to send", || hostile.send(&frame).unwrap());
     }
     let bystander = lab.guest(2).unwrap();
@@ -186,7 +186,7 @@ fn flood(lab: &Lab, wire: &Mutex<Wire>) {
 #[test]
 fn flood_of_an_endpoint_delays_only_its_sender() {
     let lab = lab(3);
-    let wire = Station::put(&lab, 1);
+    let wire = EndpointCard::put(&lab, 1);
     flood(&lab, &wire);
     until("an empty network", || !lab.daemon().shell().lock_all().common.network.frames.is_moving());
     let sent = lab.daemon().shell().lock_all().nodes[1].card.counts.traffic.sent_frames;
@@ -197,9 +197,9 @@ fn flood_of_an_endpoint_delays_only_its_sender() {
 fn frames_to_an_endpoint_that_wait_are_at_most_one_budget() {
     const FRAMES: usize = 2_000;
     let lab = lab(2);
-    let wire = Station::put(&lab, 1);
+    let wire = EndpointCard::put(&lab, 1);
     let mut guest = lab.ethernet(0, MERGEABLE).unwrap();
-    let frame = frame(lab.mac(0), Station::mac(1), 1_500);
+    let frame = frame(lab.mac(0), EndpointCard::mac(1), 1_500);
     let mut locked = lab.daemon().shell().lock_all();
     let mut queued = 0;
     while queued < FRAMES {
@@ -208,7 +208,7 @@ fn frames_to_an_endpoint_that_wait_are_at_most_one_budget() {
         }
         guest.flush().unwrap();
         ethernet_function::transmit(&mut locked, 0, 0);
-        let waiting = locked.common.ethernet.states[0].for_stations.len();
+        let waiting = locked.common.ethernet.states[0].for_mac_endpoints.len();
         assert!(waiting <= 300, "{waiting} waiting frames exceed one budget");
     }
     while ethernet_function::transmit(&mut locked, 0, 0) {}
@@ -219,7 +219,7 @@ fn frames_to_an_endpoint_that_wait_are_at_most_one_budget() {
 fn segments_of_a_broadcast_to_endpoints_have_bounded_memory() {
     const SEGMENTS: usize = 1_000;
     let lab = lab(6);
-    let wires: Vec<_> = (1..6).map(|node| Station::put(&lab, node)).collect();
+    let wires: Vec<_> = (1..6).map(|node| EndpointCard::put(&lab, node)).collect();
     let mut guest = lab.ethernet_with(0, 256, 16_384, Negotiated::OFFERED).unwrap();
     let (long, checksum) = tcp(lab.mac(0), BROADCAST, 8 * SEGMENTS);
     let segmentation = Some(Segmentation { family: Family::V4, payload_bytes: 8 });
@@ -235,16 +235,16 @@ fn segments_of_a_broadcast_to_endpoints_have_bounded_memory() {
 #[test]
 fn peer_device_ledgers_are_reported_and_switched_with_the_cards() {
     let lab = lab(2);
-    let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
-    send(&lab, &wires[0], &frame(Station::mac(0), Station::mac(1), 60));
+    let wires = [EndpointCard::put(&lab, 0), EndpointCard::put(&lab, 1)];
+    send(&lab, &wires[0], &frame(EndpointCard::mac(0), EndpointCard::mac(1), 60));
     let figures = stats(&lab, 1);
     let [peripheral] = &*figures.peripherals else { panic!("{:?}", figures.peripherals) };
     assert_eq!(peripheral.name, PERIPHERAL);
     let [entry] = &*peripheral.ledger else { panic!("{peripheral:?}") };
-    assert_eq!((entry.crossing.as_str(), entry.count, entry.bytes), ("device_to_device", 1, 60));
+    assert_eq!((entry.transaction.as_str(), entry.count, entry.bytes), ("device_to_device", 1, 60));
     assert!(entry.model_price_ps > 0 && figures.ledger.is_empty());
     ledgers::set_on(&mut lab.daemon().shell().lock_all(), false);
-    send(&lab, &wires[0], &frame(Station::mac(0), Station::mac(1), 60));
+    send(&lab, &wires[0], &frame(EndpointCard::mac(0), EndpointCard::mac(1), 60));
     assert_eq!(heard(&wires[1]).len(), 2);
     assert_eq!(stats(&lab, 1).peripherals, figures.peripherals);
 }
@@ -252,7 +252,7 @@ fn peer_device_ledgers_are_reported_and_switched_with_the_cards() {
 #[test]
 fn endpoints_receive_before_lockstep_begins() {
     let lab = lab_with(2, |config| config.lockstep = true);
-    let wires: [Arc<Mutex<Wire>>; 2] = [Station::put(&lab, 0), Station::put(&lab, 1)];
+    let wires: [Arc<Mutex<Wire>>; 2] = [EndpointCard::put(&lab, 0), EndpointCard::put(&lab, 1)];
     let mut guests = guests(&lab, 2, MERGEABLE);
     let to_all = frame(lab.mac(0), BROADCAST, 80);
     assert!(guests[0].send(&to_all).unwrap());

@@ -12,7 +12,7 @@ use niclab_device::monitor::answer;
 use niclab_model::models::MODELS;
 use niclab_model::nic::registry::Model;
 use niclab_model::random::Random;
-use niclab_port::inic::{Kind, Outcome, Part, Receive, Send};
+use niclab_port::inic::{EventKind, Outcome, Part, Receive, Send};
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::{NicConfig, NicModel, Profile};
 
@@ -105,7 +105,7 @@ fn reloads_complete_and_lose_no_message_under_load() {
                     from.port.announce();
                 }
                 while let Some(event) = from.port.try_event() {
-                    assert_eq!((event.kind, event.outcome), (Kind::Sent, Outcome::Done));
+                    assert_eq!((event.kind, event.outcome), (EventKind::Sent, Outcome::Done));
                     told += 1;
                 }
                 while let Some(event) = to.port.try_event() {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use niclab_device::lab::Lab;
-use niclab_model::fabric::ethernet::mac_of_station;
+use niclab_model::fabric::ethernet::mac_of_endpoint;
 use niclab_model::nic::{HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
 use niclab_model::parts::host_interface::{BusTransfer, HostInterface};
 use niclab_model::platform::ledger::Ledger;
@@ -33,26 +33,26 @@ pub struct Wire {
 }
 
 /// The card.
-pub struct Station {
+pub struct EndpointCard {
     wire: Arc<Mutex<Wire>>,
     clock: Time,
     nic: HostInterface,
     peripheral: HostInterface,
 }
 
-impl Station {
+impl EndpointCard {
     /// Replaces the card of `node` by such a card.
     pub fn put(lab: &Lab, node: usize) -> Arc<Mutex<Wire>> {
         let wire: Arc<Mutex<Wire>> = Arc::default();
         let [nic, peripheral] = [(); 2].map(|()| HostInterface::new(Profile::ultra_200mhz_htx()));
-        let station = Self { wire: Arc::clone(&wire), clock: Time::ZERO, nic, peripheral };
-        lab.daemon().shell().lock_all().nodes[node].card.nic = Box::new(station);
+        let card = Self { wire: Arc::clone(&wire), clock: Time::ZERO, nic, peripheral };
+        lab.daemon().shell().lock_all().nodes[node].card.nic = Box::new(card);
         wire
     }
 
     /// The endpoint's address.
     pub const fn mac(node: usize) -> [u8; 6] {
-        mac_of_station(node as u16, PORT)
+        mac_of_endpoint(node as u16, PORT)
     }
 }
 
@@ -66,7 +66,7 @@ pub fn send(lab: &Lab, wire: &Mutex<Wire>, frame: &[u8]) {
     lab.daemon().shell().after_activity(&mut locked);
 }
 
-impl Nic for Station {
+impl Nic for EndpointCard {
     fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
         self.clock = self.clock.max(now);
         let Input::Frame { frame, head, .. } = input else { return };
@@ -105,12 +105,12 @@ impl Nic for Station {
         false
     }
 
-    fn has_stations(&self) -> bool {
+    fn has_mac_endpoints(&self) -> bool {
         !self.wire.lock().is_deaf
     }
 }
 
-impl Observed for Station {
+impl Observed for EndpointCard {
     fn delivered(&self, _: u32) -> u64 {
         0
     }

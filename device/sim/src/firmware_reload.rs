@@ -3,24 +3,24 @@
 
 use std::collections::VecDeque;
 
-use niclab_model::nic::hand_over::Progress;
+use niclab_model::nic::firmware_reload::Progress;
 use niclab_model::time::{Span, Time};
-use niclab_spec::sim::SimHandOver;
+use niclab_spec::sim::SimFirmwareReload;
 
 /// Pending firmware reloads, and the one in progress.
 #[derive(Debug, Default)]
-pub struct HandOvers {
-    waiting: VecDeque<SimHandOver>,
+pub struct FirmwareReloads {
+    waiting: VecDeque<SimFirmwareReload>,
     /// How many of the waiting ones are due.
     due: usize,
     is_loading: bool,
     epoch: u16,
 }
 
-impl HandOvers {
+impl FirmwareReloads {
     /// These reloads, in this order.
     #[must_use]
-    pub fn new(waiting: &[SimHandOver]) -> Self {
+    pub fn new(waiting: &[SimFirmwareReload]) -> Self {
         Self { waiting: waiting.iter().cloned().collect(), ..Self::default() }
     }
 

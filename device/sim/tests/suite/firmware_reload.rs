@@ -3,7 +3,7 @@
 use niclab_model::models::MODELS;
 use niclab_model::random::Random;
 use niclab_sim::run::{Options, Outcome, run};
-use niclab_spec::sim::SimHandOver;
+use niclab_spec::sim::SimFirmwareReload;
 use niclab_spec::{ClusterFile, Faults, NicModel, SimConfig, Source, Workload, WorkloadKind};
 
 /// A cluster of this model on its paper's platform, with `count` reloads of random programs.
@@ -17,8 +17,8 @@ fn config(model: &'static niclab_model::nic::registry::Model, count: usize, faul
     }
     let mut random = Random::new(7, 0);
     let programs = model.programs.as_ref().unwrap();
-    config.hand_overs = (0..count as u64)
-        .map(|number| SimHandOver {
+    config.firmware_reloads = (0..count as u64)
+        .map(|number| SimFirmwareReload {
             model_time_ps: number * 200_000_000,
             image: (programs.draw)(&mut |below| random.below(below), 4),
         })
@@ -33,7 +33,7 @@ fn sound(config: &SimConfig) -> Outcome {
     outcome
 }
 
-fn hand_overs(outcome: &Outcome) -> Vec<u64> {
+fn firmware_reloads(outcome: &Outcome) -> Vec<u64> {
     let count =
         |counts: &std::collections::BTreeMap<String, u64>| counts.get("hand_overs").copied().unwrap_or(0);
     outcome.report.nodes.iter().map(|node| count(&node.nic_counts)).collect()
@@ -47,7 +47,7 @@ fn consecutive_firmware_reloads_complete_under_load() {
     for (model, faults) in models.iter().flat_map(|model| [(model, Faults::default()), (model, lossy)]) {
         let outcome = sound(&config(model, 6, faults));
         // All reloads take place in the measured part, which takes milliseconds of model time.
-        assert_eq!(hand_overs(&outcome), [6; 4], "{}", model.name);
+        assert_eq!(firmware_reloads(&outcome), [6; 4], "{}", model.name);
         let again = sound(&config(model, 6, faults));
         assert_eq!(
             (outcome.events, outcome.report.model),
