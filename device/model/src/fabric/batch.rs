@@ -6,8 +6,8 @@
 
 use super::{Forwarding, Frame, Outlet, Ports, SwitchPort, Switching};
 use crate::fabric::ethernet::HEADER_BYTES;
+use crate::fabric::frame_head::FrameHead;
 use crate::fabric::link::{FrameLength, LinkBatch};
-use crate::nic::frame::FrameHead;
 use crate::platform::ledger::{Cost, Transaction};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};

@@ -12,6 +12,7 @@
 pub mod batch;
 pub mod ethernet;
 pub mod faults;
+pub mod frame_head;
 pub mod link;
 mod stretch;
 pub mod switch;
@@ -22,10 +23,10 @@ use smallvec::SmallVec;
 
 use crate::fabric::ethernet::{Frame, HEADER_BYTES};
 use crate::fabric::faults::Faults;
+use crate::fabric::frame_head::FrameHead;
 use crate::fabric::link::{Arrival, Arrivals, FrameLength, Link, LinkConfig, LinkError};
 use crate::fabric::stretch::Stretch;
 use crate::fabric::switch::{Outlet, Switch};
-use crate::nic::frame::FrameHead;
 use crate::platform::ledger::{Cost, Ledger, Resource, ResourceName, StageRecord, Transaction};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::ops::{Deref, Range};
 
+use crate::fabric::frame_head::FrameHead;
 use crate::nic::FrameBytes;
 
 /// A finished, reference-counted frame that never changes under its holders. A short frame is stored inline and copied
@@ -21,28 +22,10 @@ pub struct Piece<'a> {
     pub bytes: Range<usize>,
 }
 
-/// The head of a frame, for code that needs no more, or whose data lies elsewhere.
-#[derive(Clone, Copy, Debug)]
-pub struct FrameHead<'a> {
-    /// The first bytes of the frame, with all headers. Of a frame whose data lies elsewhere: all bytes before the
-    /// data, without check words.
-    pub bytes: &'a [u8],
-    /// Bytes of the whole frame.
-    pub frame_bytes: usize,
-}
-
 impl<'a> From<&'a SharedFrame> for FrameHead<'a> {
     #[inline]
     fn from(frame: &'a SharedFrame) -> Self {
         Self::from(&**frame)
-    }
-}
-
-impl<'a> From<&'a [u8]> for FrameHead<'a> {
-    /// The head of a frame that is here completely.
-    #[inline]
-    fn from(frame: &'a [u8]) -> Self {
-        Self { bytes: frame, frame_bytes: frame.len() }
     }
 }
 

@@ -24,11 +24,12 @@ use core::ops::Range;
 
 use smallvec::SmallVec;
 
+use crate::fabric::frame_head::FrameHead;
 use crate::nic::adversarial::Adversarial;
 use crate::nic::batch::Batching;
 use crate::nic::fault_injector::FaultInjector;
 use crate::nic::firmware_reload::{FirmwareReloadError, FirmwareReloadStep, Progress};
-use crate::nic::frame::{FrameHead, SharedFrame};
+use crate::nic::frame::SharedFrame;
 use crate::platform::ledger::Ledger;
 use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;

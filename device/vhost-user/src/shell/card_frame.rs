@@ -13,8 +13,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use niclab_model::nic::frame::{FrameHead, SharedFrame};
+use niclab_model::fabric::ethernet::FrameClass;
+use niclab_model::fabric::frame_head::FrameHead;
+use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::{Finish, FrameBytes, HostRange, HostRanges};
+use niclab_model::platform::trace_tag::TraceTag;
+use niclab_model::time::Passage;
 
 use crate::memory::{DmaMemory, MemoryError};
 
@@ -119,4 +123,17 @@ impl CardFrame {
             Self::Borrowed(frame) => frame.to_owned_frame(),
         }
     }
+}
+
+/// A frame that a card sends.
+#[derive(Debug)]
+pub struct SentFrame {
+    /// When it is ready for the link.
+    pub ready: Passage,
+    /// The frame.
+    pub frame: CardFrame,
+    /// The message that it carries.
+    pub message: Option<TraceTag>,
+    /// Its frame class.
+    pub class: FrameClass,
 }

@@ -16,7 +16,7 @@ use niclab_model::time::{Passage, Span, Time};
 
 use super::budget::{LAUNCH_NS, frame_ns};
 use super::card::Card;
-use super::dispatch::outputs::Sent;
+use super::card_frame::SentFrame;
 use super::dispatch::{mac_endpoints, outputs, resume, spend_work};
 use super::ethernet::ForMacEndpoints;
 use super::locks::LockedNodes;
@@ -170,7 +170,7 @@ fn give_input(
             let at = if is_record { read_at } else { at };
             lockstep.push(at, number, number, Event::Show { address, words, is_record });
         } else if let Some(sent) = outputs::apply(locked, node, output, None) {
-            let Sent { ready: passage, frame, message, class } = sent;
+            let SentFrame { ready: passage, frame, message, class } = sent;
             let frame = FrameInFlight { frame: frame.into_owned(), message, passage, class };
             lockstep.push(passage.head, number, number, Event::Depart(frame));
         }

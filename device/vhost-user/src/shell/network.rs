@@ -6,14 +6,14 @@ mod in_order;
 use niclab_model::fabric::batch::{BatchFrame, BatchLength, PortPairs};
 use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::fabric::faults::Faults;
+use niclab_model::fabric::frame_head::FrameHead;
 use niclab_model::fabric::{self, Deliveries, Delivery, Ports, SwitchPort, Switching, Transit, Transits};
-use niclab_model::nic::frame::{FrameHead, SharedFrame};
+use niclab_model::nic::frame::SharedFrame;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 
 use self::in_flight::{FramesInFlight, InFlight};
-use super::card_frame::CardFrame;
-use super::dispatch::outputs::Sent;
+use super::card_frame::{CardFrame, SentFrame};
 use crate::ethernet::header::LinkHeader;
 use crate::watch::observers::Observers;
 
@@ -105,8 +105,13 @@ impl Network {
     /// Sends a frame of the card of node `from`. If it has one intact arrival and no other frame is in flight, returns
     /// frame and arrival. Otherwise puts all its arrivals in flight.
     #[inline]
-    pub fn send(&mut self, ports: &mut impl Ports, from: u16, sent: Sent) -> Option<(Delivery, CardFrame)> {
-        let Sent { ready, frame, message, class } = sent;
+    pub fn send(
+        &mut self,
+        ports: &mut impl Ports,
+        from: u16,
+        sent: SentFrame,
+    ) -> Option<(Delivery, CardFrame)> {
+        let SentFrame { ready, frame, message, class } = sent;
         if class == FrameClass::All {
             // The node's own Ethernet function receives a MAC endpoint's broadcast without crossing the link.
             let own = Delivery { to: from, head: ready.head, at: ready.tail, corrupt: None };
@@ -156,8 +161,8 @@ impl Network {
 
     /// As [`Network::send`], but puts all arrivals in flight.
     #[inline]
-    pub fn keep(&mut self, ports: &mut impl Ports, from: u16, sent: Sent) {
-        let Sent { message, class, .. } = sent;
+    pub fn keep(&mut self, ports: &mut impl Ports, from: u16, sent: SentFrame) {
+        let SentFrame { message, class, .. } = sent;
         if let Some((delivery, frame)) = self.send(ports, from, sent) {
             self.push(&delivery, frame, message, class, false);
         }
@@ -315,7 +320,7 @@ mod tests {
 
     fn send(network: &mut Network, ports: &mut Vec<SwitchPort>) {
         let frame = SharedFrame::from(&[0xff; 64][..]);
-        let sent = Sent {
+        let sent = SentFrame {
             ready: Time::ZERO.into(),
             frame: CardFrame::Owned(frame),
             message: None,

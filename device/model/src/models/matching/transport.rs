@@ -20,13 +20,14 @@ use core::ops::Range;
 use niclab_abi::matching::{RESULT_BAD_REGION, RESULT_NO_ROOM, RESULT_NO_TARGET, RESULT_OK};
 
 use crate::fabric::ethernet;
+use crate::fabric::frame_head::FrameHead;
 use crate::models::matching::config::{Config, PORTS};
 use crate::models::matching::counters::Effects;
 use crate::models::matching::wire::{
     FIRST_HEAD_BYTES, Frame, FrameKind, Header, Link, MORE_HEAD_BYTES, Operation, WireError, head, seal,
 };
 use crate::nic::FrameBytes;
-use crate::nic::frame::{Data, FrameHead, Piece, SharedFrame};
+use crate::nic::frame::{Data, Piece, SharedFrame};
 use crate::parts::effects::Machine;
 use crate::parts::fragments::{Cutter, Joiner};
 use crate::parts::go_back_n::{self, GoBackN};

@@ -11,10 +11,11 @@ use niclab_abi::matching::{
 use niclab_abi::receive::SLICE_BYTES;
 use niclab_abi::region::{Extent, OP_REGION_CLOSE, OP_REGION_OPEN, RegionName, RegionOpen, RegionOpened};
 use niclab_model::fabric::ethernet::HEADER_BYTES;
+use niclab_model::fabric::frame_head::FrameHead;
 use niclab_model::models::matching::wire::Frame;
 use niclab_model::models::matching::{Config, Match};
 use niclab_model::nic::alone::Alone;
-use niclab_model::nic::frame::{FrameHead, SharedFrame};
+use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::{HostRange, Input, Nic, Output, PageStore, Register};
 use niclab_model::platform::profile::Profile;
 use niclab_model::platform::trace_tag::TraceTag;

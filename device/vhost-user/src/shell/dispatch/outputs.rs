@@ -2,28 +2,14 @@
 
 use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::nic::{FrameBytes, HostRanges, Input, Output};
-use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Passage;
 
 use super::{deliver, spend_work};
 use crate::shell::budget::READ_NS;
 use crate::shell::card::Card;
-use crate::shell::card_frame::{CardFrame, Loan};
+use crate::shell::card_frame::{CardFrame, Loan, SentFrame};
 use crate::shell::locks::{Common, LockedNodes};
 use crate::shell::node::Node;
-
-/// A frame that a card sends.
-#[derive(Debug)]
-pub struct Sent {
-    /// When it is ready for the link.
-    pub ready: Passage,
-    /// The frame.
-    pub frame: CardFrame,
-    /// The message that it carries.
-    pub message: Option<TraceTag>,
-    /// Its frame class.
-    pub class: FrameClass,
-}
 
 /// Applies all outputs of the model of `node`. A frame that finds the network empty arrives immediately, and what it
 /// causes is in flight afterwards.
@@ -38,7 +24,7 @@ pub fn drain_with(locked: &mut LockedNodes<'_>, node: usize, received: Option<&C
     spend_work(locked, node);
     while let Some(output) = next_output(locked, node, received) {
         let Some(sent) = apply(locked, node, output, received) else { continue };
-        let Sent { message, class, .. } = sent;
+        let SentFrame { message, class, .. } = sent;
         if let Some((delivery, frame)) = locked.common.network.send(&mut locked.nodes, node as u16, sent) {
             let to = usize::from(delivery.to);
             let passage = Passage { head: delivery.head, tail: delivery.at };
@@ -78,19 +64,19 @@ pub fn apply(
     node: usize,
     output: Output,
     received: Option<&CardFrame>,
-) -> Option<Sent> {
+) -> Option<SentFrame> {
     locked.common.latest = locked.common.latest.max(output.at());
     let is_read = matches!(output, Output::DmaRead { .. } | Output::WindowRead { .. });
     let Node { card, bus, borrowed_frames, .. } = locked.nodes.get_mut(node)?;
     match output {
         Output::Frame { at: head, tail, frame, message } => {
             let (ready, class) = (Passage { head, tail }, FrameClass::of(&frame));
-            let sent = Sent { ready, frame: CardFrame::Owned(frame), message, class };
+            let sent = SentFrame { ready, frame: CardFrame::Owned(frame), message, class };
             return ready_to_send(locked, node, sent);
         }
         Output::BorrowedFrame { at: head, tail, head: first, message } => {
             let frame = locked.common.loan.take()?.behind(first);
-            let sent = Sent { ready: Passage { head, tail }, frame, message, class: FrameClass::Card };
+            let sent = SentFrame { ready: Passage { head, tail }, frame, message, class: FrameClass::Card };
             return ready_to_send(locked, node, sent);
         }
         Output::DmaWrite { address, words, .. } => {
@@ -146,7 +132,7 @@ pub fn apply(
 /// The frame, counted as sent, if its destination is locked or joins the domain. Otherwise the frame waits with its
 /// sender.
 #[inline]
-fn ready_to_send(locked: &mut LockedNodes<'_>, node: usize, sent: Sent) -> Option<Sent> {
+fn ready_to_send(locked: &mut LockedNodes<'_>, node: usize, sent: SentFrame) -> Option<SentFrame> {
     let needed_more = locked.needs_more_locks();
     if !locked.can_send(sent.frame.head().bytes, sent.class) {
         locked.set_aside(node, sent, needed_more);

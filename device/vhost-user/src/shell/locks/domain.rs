@@ -10,7 +10,7 @@ use niclab_model::time::Passage;
 
 use super::{Common, LockedNodes};
 use crate::shell::budget::Budget;
-use crate::shell::dispatch::outputs::Sent;
+use crate::shell::card_frame::SentFrame;
 use crate::shell::node::Node;
 
 /// The locks that a domain lacks.
@@ -146,8 +146,8 @@ impl LockedNodes<'_> {
     /// The first such frame (`needed_more` is false) is older than all deferred ones. Later ones follow in order. A
     /// borrowed payload is copied.
     #[cold]
-    pub fn set_aside(&mut self, node: usize, sent: Sent, needed_more: bool) {
-        let Sent { ready: Passage { head: at, tail }, frame, message, .. } = sent;
+    pub fn set_aside(&mut self, node: usize, sent: SentFrame, needed_more: bool) {
+        let SentFrame { ready: Passage { head: at, tail }, frame, message, .. } = sent;
         let frame = Output::Frame { at, tail, frame: frame.into_owned(), message };
         if let Some(node) = self.nodes.get_mut(node) {
             if needed_more { node.unsent.push_back(frame) } else { node.unsent.push_front(frame) }

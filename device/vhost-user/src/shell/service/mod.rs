@@ -88,9 +88,9 @@ mod tests {
     use smallvec::SmallVec;
 
     use super::*;
-    use crate::shell::card_frame::CardFrame;
+    use crate::shell::card_frame::{CardFrame, SentFrame};
     use crate::shell::cluster::Cluster;
-    use crate::shell::dispatch::{self, outputs::Sent};
+    use crate::shell::dispatch;
     use crate::shell::pages::Pages;
 
     /// A card whose program releases a slice and posts while the device polls its pages.
@@ -203,7 +203,7 @@ mod tests {
             frame: SharedFrame::from(&[number; 64][..]),
             message: None,
         };
-        let sent = |number: u8| Sent {
+        let sent = |number: u8| SentFrame {
             ready: Time::ZERO.into(),
             frame: CardFrame::Owned(SharedFrame::from(&[number; 64][..])),
             message: None,
