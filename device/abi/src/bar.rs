@@ -42,11 +42,14 @@ layout! {
         pub reserved3: u64,
         /// Zero.
         pub reserved4: u64,
-        /// [`DOORBELL_WANTED`] while the device sleeps: a post or a register store must be followed by a doorbell.
-        /// [`DOORBELL_SPARED`] while it polls the pages. The word has a cache line of its own.
+        /// [`DOORBELL_SPARED`] while the device polls the pages. Otherwise the number of its sleep: a post or a register
+        /// store must be followed by a doorbell, unless the driver has rung for this number already. Numbers begin at
+        /// 1 and never repeat. The word has a cache line of its own.
         ///
         /// A sender stores, executes a full memory barrier, and only then reads this word. The device writes it,
-        /// executes a full barrier, and checks the pages once more before it sleeps.
+        /// executes a full barrier, and checks the pages once more before it sleeps. (Virtio's event index, Virtio 1.3,
+        /// section 2.7.10, is a position in one queue. One doorbell serves the pages of all ports, so this is a number
+        /// of the device.)
         pub doorbell: u64,
     }
 }
@@ -57,8 +60,6 @@ const _: () = assert!(core::mem::offset_of!(InfoPage, doorbell) == INFO_DOORBELL
 
 /// The device polls: no doorbell is needed.
 pub const DOORBELL_SPARED: u64 = 0;
-/// The device sleeps: ring the doorbell after a store.
-pub const DOORBELL_WANTED: u64 = 1;
 
 layout! {
     /// A row of the table of windows. Page `n` of port `p`'s part is page `first_page + stride * p + n` of the BAR.

@@ -324,13 +324,13 @@ const SENDING_AND_RECEIVING: &[Rule] = &[
     Rule {
         name: "launch-doorbell",
         section: 5,
-        must: "Read `InfoPage.doorbell` after each post, and ring while it is `DOORBELL_WANTED`.",
+        must: "Read `InfoPage.doorbell` after each post, and ring if it is a number for which you have not rung.",
         why: "A sleeping device finds the post only when something else wakes it, or never.",
         fix: "Execute steps 5 and 6 after every launch word, in this order; load the word from memory each \
               time (`READ_ONCE`).",
         check: Check::Live(
-            "two posts of a port have arrived, the word was `DOORBELL_WANTED` since before the first, and no \
-             doorbell was rung",
+            "two posts of a port have arrived, the word had one number since before the first, and no doorbell \
+             was rung since the device stored that number",
         ),
     },
     Rule {
@@ -338,7 +338,7 @@ const SENDING_AND_RECEIVING: &[Rule] = &[
         section: 5,
         must: "Do not ring while the word is `DOORBELL_SPARED`.",
         why: "Each doorbell is an exit from the virtual machine, and a polling device has seen the post.",
-        fix: "Compare the word with `DOORBELL_WANTED` before the store to the notify register.",
+        fix: "Compare the word with `DOORBELL_SPARED` before the store to the notify register.",
         check: Check::Live(
             "a doorbell is rung though the word has been `DOORBELL_SPARED` since before any open port was \
              opened (`wait = \"poll\"`; a device that sometimes sleeps cannot tell when the driver read the \

@@ -49,6 +49,11 @@ pub struct Bell {
 }
 
 impl Bell {
+    /// Whether the guest has never rung.
+    pub const fn is_silent(self) -> bool {
+        self.kicks == 0 && !self.is_pending
+    }
+
     /// Whether the guest has not rung between `self` and `now`.
     pub fn is_all_that_was_heard(self, now: Self) -> bool {
         self.kicks == now.kicks && self.changes == now.changes && !now.is_pending

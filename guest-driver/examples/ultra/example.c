@@ -35,10 +35,15 @@ struct example {
 /* Section 5, steps 5 and 6. */
 static void ring_if_wanted(struct card *card)
 {
+	u64 sleep;
+
 	/* The device must see the earlier stores before this load, or it may stay asleep. */
 	mb();
-	if (readq(card->bar + NICLAB_INFO_DOORBELL_OFFSET) == NICLAB_DOORBELL_WANTED)
+	sleep = readq(card->bar + NICLAB_INFO_DOORBELL_OFFSET);
+	if (sleep != NICLAB_DOORBELL_SPARED && sleep != card->rung_for) {
+		card->rung_for = sleep;
 		virtqueue_notify(card->queues[NICLAB_QUEUE_DOORBELL]);
+	}
 }
 
 static void store_register(struct example *e, size_t offset, u64 value)

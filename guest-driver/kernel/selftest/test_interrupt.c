@@ -75,7 +75,7 @@ static void loop_send(struct loop *loop, uint64_t flags)
 	__sync_synchronize();
 	words[NICLAB_SLOT_LAUNCH_WORD] = code | (uint64_t)loop->launched << NICLAB_LAUNCH_SEQUENCE_SHIFT;
 	__sync_synchronize();
-	if (loop->info[NICLAB_INFO_DOORBELL_OFFSET / 8] == NICLAB_DOORBELL_WANTED)
+	if (loop->info[NICLAB_INFO_DOORBELL_OFFSET / 8] != NICLAB_DOORBELL_SPARED)
 		*loop->doorbell = NICLAB_QUEUE_DOORBELL;
 }
 

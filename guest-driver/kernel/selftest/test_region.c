@@ -346,7 +346,7 @@ static void loop_launch(struct loop *loop, uint64_t command, const uint64_t word
 	__sync_synchronize();
 	at[NICLAB_SLOT_LAUNCH_WORD] = command | (uint64_t)loop->launched << NICLAB_LAUNCH_SEQUENCE_SHIFT;
 	__sync_synchronize();
-	if (loop->info[NICLAB_INFO_DOORBELL_OFFSET / 8] == NICLAB_DOORBELL_WANTED)
+	if (loop->info[NICLAB_INFO_DOORBELL_OFFSET / 8] != NICLAB_DOORBELL_SPARED)
 		*loop->doorbell = NICLAB_QUEUE_DOORBELL;
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use niclab_abi::bar::{DOORBELL_WANTED, INFO_DOORBELL_OFFSET, SLOT_LAUNCH_WORD, SLOT_WORDS, SLOTS, slot_of};
+use niclab_abi::bar::{INFO_DOORBELL_OFFSET, SLOT_LAUNCH_WORD, SLOT_WORDS, SLOTS, slot_of};
 use niclab_abi::inic::{
     BarrierCommand, MulticastCommand, POST_BARRIER, POST_EVENT_DONE, POST_EVENT_RECEIVED, POST_EVENT_SENT,
     POST_LEFT, POST_MULTICAST, POST_OK, POST_RECEIVE, POST_REDUCE, POST_SEND, POST_TELL_SENT, PostEvent,
@@ -206,7 +206,7 @@ fn port() -> Port {
 fn port_with_device() -> (Port, Arc<Loopback>) {
     let (info, requester, completer) = (words(512), words(512), words(512));
     let (status, records) = (words(8), words(SLICES * SLICE_WORDS));
-    info.words()[INFO_DOORBELL_OFFSET as usize / 8].store(DOORBELL_WANTED, Ordering::Relaxed);
+    info.words()[INFO_DOORBELL_OFFSET as usize / 8].store(1, Ordering::Relaxed);
     let device = Loopback {
         requester: requester.clone(),
         status: status.clone(),

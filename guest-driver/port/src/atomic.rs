@@ -36,12 +36,21 @@ pub fn store_fence() {
     fence(if cfg!(target_arch = "x86_64") { Ordering::Release } else { Ordering::SeqCst });
 }
 
-/// Whether the device needs a doorbell after a store. `niclab_abi::bar::InfoPage::doorbell` has the protocol: store,
-/// then a full barrier, which drains write-combining buffers, and only then check whether the device sleeps.
+/// Rings the doorbell after a store, if the device needs it. `niclab_abi::bar::InfoPage::doorbell` has the protocol:
+/// store, then a full barrier, which drains write-combining buffers, and only then check whether the device sleeps.
+/// `rung_for` has the number of the device's sleep for which a doorbell was rung last. Returns whether it rang.
+///
+/// Threads may share `rung_for`: it is stored after the doorbell, so a thread that finds its number there need not ring.
 #[inline]
-pub fn wants_doorbell(doorbell_word: Option<&AtomicU64>) -> bool {
+pub fn ring_if_needed(doorbell_word: Option<&AtomicU64>, rung_for: &AtomicU64, ring: impl FnOnce()) -> bool {
     fence(Ordering::SeqCst);
-    doorbell_word.is_none_or(|word| load(word) != DOORBELL_SPARED)
+    let number = doorbell_word.map_or(u64::MAX, load);
+    if number == DOORBELL_SPARED || number == rung_for.load(Ordering::Acquire) {
+        return false;
+    }
+    ring();
+    rung_for.store(number, Ordering::Release);
+    true
 }
 
 /// A requester page, and the page that begins with the status line.

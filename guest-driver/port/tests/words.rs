@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-use niclab_abi::bar::{CODE_ACKNOWLEDGE, CODE_INTERRUPT, CODE_NOTIFY, DOORBELL_SPARED, DOORBELL_WANTED};
+use niclab_abi::bar::{CODE_ACKNOWLEDGE, CODE_INTERRUPT, CODE_NOTIFY, DOORBELL_SPARED};
 use niclab_abi::bar::{SLOT_LAUNCH_WORD, SLOT_TAG_WORD, SLOT_WORDS, slot_of};
 use niclab_abi::receive::{
     SLICE_NUMBER_SHIFT, SLICE_STATUS_WORD, SLICE_WORDS, SLICE_WORDS_MASK, SliceStatus,
 };
-use niclab_port::atomic::{AtomicPage, AtomicRecords, load, store, wants_doorbell};
+use niclab_port::atomic::{AtomicPage, AtomicRecords, load, ring_if_needed, store};
 use niclab_port::slices::{self, Flags, Slice};
 use niclab_port::{Fault, Loss, Queue, Requester};
 
@@ -117,7 +117,7 @@ fn a_device_that_falls_asleep_never_misses_a_post() {
                 has_rung.store(false, Ordering::SeqCst);
                 meet(&device_at, &sender_at, 2 * round - 1);
                 (0..round % 64).for_each(|_| std::hint::spin_loop());
-                store(&doorbell, DOORBELL_WANTED);
+                store(&doorbell, round);
                 fence(Ordering::SeqCst);
                 let is_seen = has_launch(round);
                 meet(&device_at, &sender_at, 2 * round);
@@ -128,15 +128,13 @@ fn a_device_that_falls_asleep_never_misses_a_post() {
         });
         // If one side ends early, the other must not wait for it.
         let _leave = Leave(&sender_at);
-        let mut slots = Requester::new(0);
+        let (mut slots, rung_for) = (Requester::new(0), AtomicU64::new(0));
         for round in 1..=ROUNDS {
             meet(&sender_at, &device_at, 2 * round - 1);
             let mut page = AtomicPage { requester: &requester, status: &status };
             assert_eq!(slots.has_slot(&page), Ok(true));
             slices::launch(&mut slots, &mut page, &[], [0; 2], Flags::NOTIFY, 0);
-            if wants_doorbell(Some(&doorbell)) {
-                has_rung.store(true, Ordering::SeqCst);
-            }
+            ring_if_needed(Some(&doorbell), &rung_for, || has_rung.store(true, Ordering::SeqCst));
             meet(&sender_at, &device_at, 2 * round);
         }
         assert_eq!(device.join().expect("no panic"), 0, "posts missed");

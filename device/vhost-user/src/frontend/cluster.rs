@@ -16,7 +16,7 @@ use niclab_abi::event::Event;
 use niclab_abi::grim::WINDOW_CHANNEL_PAYLOAD;
 use niclab_abi::{FromBytes, MAGIC, QUEUE_DOORBELL, QUEUE_SIZE, QUEUES, ToBytes};
 use niclab_port::Windows;
-use niclab_port::atomic::wants_doorbell;
+use niclab_port::atomic::ring_if_needed;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -54,6 +54,8 @@ pub struct ClusterGuest {
     config: DeviceConfig,
     queues: Mutex<Queues>,
     doorbell: EventFd,
+    /// The number of the device's sleep for which it was rung last.
+    rung_for: AtomicU64,
 }
 
 impl ClusterGuest {
@@ -108,6 +110,7 @@ impl ClusterGuest {
             config,
             queues: Mutex::new(queues),
             doorbell,
+            rung_for: AtomicU64::new(0),
         })
     }
 
@@ -198,12 +201,11 @@ impl ClusterGuest {
         self.request(OP_RESET, &[]).map(drop)
     }
 
-    /// Rings the doorbell if the device has enabled it. Call this after a store into a page.
+    /// Rings the doorbell if the device has enabled it since the last one. Call this after a store into a page.
     #[inline]
     pub fn announce(&self) {
-        if wants_doorbell(self.bar.words().get(INFO_DOORBELL_OFFSET as usize / 8)) {
-            self.ring();
-        }
+        let word = self.bar.words().get(INFO_DOORBELL_OFFSET as usize / 8);
+        ring_if_needed(word, &self.rung_for, || self.ring());
     }
 
     /// Rings the doorbell, even if the device has not enabled it.

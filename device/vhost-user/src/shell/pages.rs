@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use niclab_abi::bar::{
-    COMPLETER_ARMED_OFFSET, COMPLETER_INTERVAL_OFFSET, COMPLETER_RELEASED_OFFSET, DOORBELL_WANTED,
+    COMPLETER_ARMED_OFFSET, COMPLETER_INTERVAL_OFFSET, COMPLETER_RELEASED_OFFSET, DOORBELL_SPARED,
     INFO_DOORBELL_OFFSET, INFO_WINDOWS_OFFSET, InfoPage, LAUNCH_SEQUENCE_SHIFT, PAYLOAD_WORDS,
     RECEIVED_KNOWN, SLOT_LAUNCH_WORD, SLOT_RECEIVED_WORD, SLOT_WORDS, SLOTS, TAG_WORDS, Window, slot_of,
 };
@@ -65,6 +65,9 @@ pub struct Pages {
     doorbell_changes: AtomicU64,
 }
 
+/// The number of a device's first sleep. A device sleeps until the first doorbell.
+const FIRST_SLEEP: u64 = 1;
+
 impl Pages {
     /// The pages of `ports` ports in a BAR with these windows.
     ///
@@ -75,7 +78,7 @@ impl Pages {
             bar: Bar::new(windows, ports)?,
             ports: vec![PortView::FRESH; ports as usize],
             magic: AtomicU64::new(0),
-            doorbell: AtomicU64::new(DOORBELL_WANTED),
+            doorbell: AtomicU64::new(FIRST_SLEEP),
             doorbell_changes: AtomicU64::new(0),
         };
         this.write_info();
@@ -152,16 +155,19 @@ impl Pages {
         self.write_info();
     }
 
-    /// Sets the doorbell word, and executes a full barrier: the next poll sees what a guest stored before it could read
-    /// the new value.
-    pub fn set_doorbell(&self, wanted: u64) {
-        if self.doorbell.load(Ordering::Relaxed) != wanted {
-            self.doorbell.store(wanted, Ordering::Relaxed);
-            let changes = self.doorbell_changes.load(Ordering::Relaxed);
-            self.doorbell_changes.store(changes.wrapping_add(1), Ordering::Relaxed);
+    /// Suppresses doorbells, or enables them with a new number, unless they are enabled. Executes a full barrier: the
+    /// next poll sees what a guest stored before it could read the new value.
+    pub fn set_doorbell(&self, is_wanted: bool) {
+        let mut value = self.doorbell();
+        if is_wanted != (value != DOORBELL_SPARED) {
+            let changes = self.doorbell_changes().wrapping_add(1);
+            self.doorbell_changes.store(changes, Ordering::Relaxed);
+            // Changes are even when doorbells are enabled, so this number is new.
+            value = if is_wanted { 1 + changes } else { DOORBELL_SPARED };
+            self.doorbell.store(value, Ordering::Relaxed);
         }
         if let Some(word) = self.bar.words().get(INFO_DOORBELL_OFFSET as usize / 8) {
-            word.store(wanted.to_le(), Ordering::Relaxed);
+            word.store(value.to_le(), Ordering::Relaxed);
         }
         fence(Ordering::SeqCst);
     }
@@ -351,11 +357,11 @@ mod tests {
         };
         let fresh = content(&pages);
         pages.publish();
-        pages.set_doorbell(DOORBELL_SPARED);
+        pages.set_doorbell(false);
         let spared = content(&pages);
         pages.retract();
         for (is_published, expected) in [(false, &fresh), (true, &spared)] {
-            pages.set_doorbell(if is_published { DOORBELL_SPARED } else { DOORBELL_WANTED });
+            pages.set_doorbell(!is_published);
             pages.bar.file().write_all_at(&vec![0xa5; bytes], 0).unwrap();
             assert!(pages.is_launched(0) || pages.has_registers(0), "the device sees it");
             if is_published {

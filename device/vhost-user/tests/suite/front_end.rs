@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use crate::common::process::Process;
 use crate::common::{frame, lab_with, pair, stream, until};
-use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED, INFO_DOORBELL_OFFSET};
+use niclab_abi::bar::INFO_DOORBELL_OFFSET;
 use niclab_abi::control::{OP_PING, Request};
 use niclab_abi::{FromBytes, PAGE_BYTES, ToBytes};
 use niclab_device::frontend::{ClusterGuest, Connection, DriverRing, GuestMemory, GuestPort};
@@ -461,7 +461,7 @@ fn bar_words(guest: &ClusterGuest) -> Vec<u64> {
     let words = guest.bar().words().iter().map(|word| word.load(Ordering::Relaxed));
     let mut words: Vec<u64> = words.collect();
     let doorbell = std::mem::take(&mut words[INFO_DOORBELL_OFFSET as usize / 8]);
-    assert!([DOORBELL_SPARED, DOORBELL_WANTED].contains(&doorbell), "{doorbell:#x}");
+    assert!(doorbell < 64, "{doorbell:#x}");
     words
 }
 

@@ -28,17 +28,19 @@ pub struct Link {
     received: AtomicU64,
     /// Doorbells rung.
     pub(crate) rung: AtomicU64,
+    /// The number of the device's sleep for which the last one was rung.
+    pub(crate) rung_for: AtomicU64,
     pub(crate) backing: Box<dyn Backing>,
 }
 
 impl Link {
-    /// Notifies the device of stores to a page of the port, unless it polls.
+    /// Notifies the device of stores to a page of the port, unless it polls or was notified and has not polled since.
     #[inline]
     pub(crate) fn announce(&self) {
         const DOORBELL_WORD: usize = (niclab_abi::bar::INFO_DOORBELL_OFFSET / 8) as usize;
-        if atomic::wants_doorbell(self.info.words().get(DOORBELL_WORD)) {
+        let word = self.info.words().get(DOORBELL_WORD);
+        if atomic::ring_if_needed(word, &self.rung_for, || self.backing.ring()) {
             self.rung.fetch_add(1, Ordering::Relaxed);
-            self.backing.ring();
         }
     }
 

@@ -77,8 +77,14 @@ impl Parts {
                 ),
             });
         };
-        let link =
-            Arc::new(Link { address, info, received: AtomicU64::new(0), rung: AtomicU64::new(0), backing });
+        let link = Arc::new(Link {
+            address,
+            info,
+            received: AtomicU64::new(0),
+            rung: AtomicU64::new(0),
+            rung_for: AtomicU64::new(0),
+            backing,
+        });
         let requester = Requester::new(Arc::clone(&link), requester, status);
         let queue = Queue::new(Arc::clone(&link), completer, slices, count);
         Ok((link, requester, queue))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED, INFO_DOORBELL_OFFSET};
+use niclab_abi::bar::{DOORBELL_SPARED, INFO_DOORBELL_OFFSET};
 use niclab_abi::receive::{SLICE_STATUS_WORD, SLICE_WORDS, SliceStatus};
 use niclab_port::atomic::store;
 use niclab_user::slices::{Flags, Parts, Port};
@@ -103,9 +103,12 @@ fn the_doorbell_is_rung_only_with_notification_enabled() {
     still.want_doorbell(DOORBELL_SPARED);
     still.port.send(&[], [0; 2], Flags::NONE, TIMEOUT).expect("room");
     assert_eq!(still.rings(), 0);
-    still.want_doorbell(DOORBELL_WANTED);
+    still.want_doorbell(7);
     still.port.send(&[], [0; 2], Flags::NONE, TIMEOUT).expect("room");
     assert_eq!(still.rings(), 1);
+    still.port.send(&[], [0; 2], Flags::NONE, TIMEOUT).expect("room");
+    assert_eq!(still.rings(), 1, "the device has not polled since");
+    still.want_doorbell(9);
     // The port also rings for releases: a quarter of eight slices is two.
     (1..=2).for_each(|number| still.write(number, 0));
     assert!(still.port.try_receive().is_some());

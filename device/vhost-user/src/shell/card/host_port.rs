@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED};
+use niclab_abi::bar::DOORBELL_SPARED;
 use niclab_abi::{QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, QUEUE_RECEIVE, QUEUE_TRANSMIT};
 use niclab_model::nic::adversarial::AdversarialKind;
 use niclab_model::nic::fault_injector::FaultInjector;
@@ -80,11 +80,24 @@ impl HostPort {
         kicks.fold(self.earlier_doorbells, u64::wrapping_add)
     }
 
+    /// A doorbell was taken out of the queue's event. If doorbells are enabled, the device begins a new sleep: drivers that
+    /// rang for the last one ring again for what they store from now on. Executes a full barrier, as
+    /// [`HostPort::want_doorbell`].
+    pub fn on_doorbell(&mut self) {
+        if self.pages.doorbell() != DOORBELL_SPARED {
+            self.pages.set_doorbell(false);
+            self.want_doorbell(!self.is_polled);
+        }
+    }
+
     /// Enables or suppresses doorbells. Executes a full barrier: the next poll sees what a guest stored before it could
     /// read the new value.
     pub fn want_doorbell(&mut self, is_wanted: bool) {
         self.is_polled = !is_wanted;
-        self.pages.set_doorbell(if is_wanted { DOORBELL_WANTED } else { DOORBELL_SPARED });
+        self.pages.set_doorbell(is_wanted);
+        if is_wanted && let Some(rules) = &mut self.rule_check.rules {
+            rules.on_sleep(&self.vrings);
+        }
     }
 
     /// Whether doorbells are suppressed.
@@ -96,7 +109,7 @@ impl HostPort {
     /// see that, so their doorbells count as suppressed.
     pub fn suppress_doorbell(&mut self, is_counted: bool) {
         self.is_polled = is_counted;
-        self.pages.set_doorbell(DOORBELL_SPARED);
+        self.pages.set_doorbell(false);
     }
 
     /// Stores words into the guest's memory, if its device runs.

@@ -2,9 +2,10 @@
 //!
 //! The proof that a doorbell is missing needs no clock:
 //!
-//! 1. The device stored `DOORBELL_WANTED`, executed a full barrier, and polled for post `s`, which was not there.
+//! 1. The device stored the number of a sleep, executed a full barrier, and polled for post `s`, which was not there. No
+//!    doorbell was rung in between.
 //! 2. So the driver stored `s` later. It loaded the doorbell word after a full barrier of its own, so later still, and
-//!    found `DOORBELL_WANTED`: the word has not changed until now.
+//!    found this number: the word has not changed until now. It had not rung for this number before.
 //! 3. Post `s + 1` is there, so the driver rang for `s` before.
 //! 4. A doorbell increments an event's count before the driver's store to the notify register completes. The daemon
 //!    counts the doorbells that it takes out of the event, under the queue's lock. If the event has none, and the
@@ -12,12 +13,12 @@
 //!
 //! Until `s + 1` is there, the check reports nothing: the host may stop the driver before it rings, for any time.
 
-use niclab_abi::bar::DOORBELL_WANTED;
+use niclab_abi::bar::DOORBELL_SPARED;
 
 use crate::shell::pages::Pages;
 use crate::vring::Bell;
 
-/// A poll that found no next post while the word was `DOORBELL_WANTED`.
+/// A poll that found no next post while the device slept.
 #[derive(Clone, Copy, Debug)]
 pub struct Absent {
     /// Number of the missing post.
@@ -29,10 +30,12 @@ pub struct Absent {
 }
 
 impl Absent {
-    /// Polls for the next post of `port`. `bell` is the state of the doorbell before the poll.
-    pub fn look(pages: &Pages, port: u32, bell: Option<Bell>) -> Option<Self> {
-        let bell = bell?;
-        if pages.doorbell() != DOORBELL_WANTED || pages.is_launched(port) {
+    /// Polls for the next post of `port`. `asleep` is the state of the doorbell when the sleep began, and `bell` its
+    /// state before the poll.
+    pub fn look(pages: &Pages, port: u32, asleep: Option<Bell>, bell: Option<Bell>) -> Option<Self> {
+        let bell = bell
+            .filter(|bell| asleep.map_or(bell.is_silent(), |asleep| asleep.is_all_that_was_heard(*bell)))?;
+        if pages.doorbell() == DOORBELL_SPARED || pages.is_launched(port) {
             return None;
         }
         let sequence = pages.expected(port);
@@ -77,7 +80,7 @@ pub enum Verdict {
 }
 
 /// Finds spurious doorbells: the word has been `DOORBELL_SPARED` since before the first port was opened after the last
-/// reset. So no program can have loaded `DOORBELL_WANTED`, however long ago.
+/// reset. So no program can have loaded another value, however long ago.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spared {
     /// Changes of the word until the first port was opened.
@@ -94,7 +97,7 @@ impl Spared {
         }
     }
 
-    /// A port was opened before the check started. Its program may have loaded `DOORBELL_WANTED`.
+    /// A port was opened before the check started. Its program may have loaded another value.
     pub fn on_open_unseen(&mut self) {
         self.word_changes = Some(u64::MAX);
     }
@@ -103,7 +106,7 @@ impl Spared {
     /// be older, and do not count.
     pub fn unwanted(&mut self, pages: &Pages, bell: Option<Bell>) -> u64 {
         let is_spared =
-            pages.doorbell() != DOORBELL_WANTED && self.word_changes == Some(pages.doorbell_changes());
+            pages.doorbell() == DOORBELL_SPARED && self.word_changes == Some(pages.doorbell_changes());
         let Some(bell) = bell.filter(|_| is_spared) else {
             self.kicks = None;
             return 0;

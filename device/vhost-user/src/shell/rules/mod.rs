@@ -54,6 +54,8 @@ pub struct Rules {
     spared: Spared,
     /// Doorbells noted so far.
     noted_doorbells: u64,
+    /// The state of the doorbell when the device's sleep began. None if it began before the check.
+    asleep: Option<Bell>,
     /// The driver has given the event queue a buffer, or may have.
     is_event_queue_filled: bool,
     /// Slices carry events of commands.
@@ -74,11 +76,12 @@ impl Rules {
             opening: None,
             spared: Spared::default(),
             noted_doorbells: 0,
+            asleep: None,
             is_event_queue_filled: is_running,
             has_lists,
         };
         if open.iter().any(|open| *open) {
-            // Programs may have loaded `DOORBELL_WANTED` at any time before.
+            // Programs may have loaded the number of a sleep at any time before.
             this.spared.on_open_unseen();
         }
         this
@@ -92,16 +95,23 @@ impl Rules {
     /// The device has polled `port` for its next post, and has taken it if `taken` is some.
     #[inline]
     pub fn on_look(&mut self, pages: &Pages, vrings: &[Vring], port: u32, taken: Option<&PageStore>) {
-        let Self { book, ports, .. } = self;
+        let Self { book, ports, asleep, .. } = self;
         if let Some(port) = ports.get_mut(port as usize).and_then(Option::as_mut) {
-            port.on_look(pages, taken, || bell(vrings), book);
+            port.on_look(pages, taken, (*asleep, || bell(vrings)), book);
         }
     }
 
     /// Checks all ports for posts without a doorbell. Takes none.
     pub fn peek(&mut self, pages: &Pages, vrings: &[Vring]) {
-        let Self { book, ports, .. } = self;
-        ports.iter_mut().flatten().for_each(|port| port.on_look(pages, None, || bell(vrings), book));
+        let Self { book, ports, asleep, .. } = self;
+        for port in ports.iter_mut().flatten() {
+            port.on_look(pages, None, (*asleep, || bell(vrings)), book);
+        }
+    }
+
+    /// The device begins a new sleep: it has enabled doorbells with a new number.
+    pub fn on_sleep(&mut self, vrings: &[Vring]) {
+        self.asleep = bell(vrings);
     }
 
     /// The device polls all ports, because of a doorbell or for another reason.

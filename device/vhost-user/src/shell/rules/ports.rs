@@ -102,13 +102,14 @@ impl PortRules {
         self.number
     }
 
-    /// The device has polled for the next post, and has taken it if `taken` is some.
+    /// The device has polled for the next post, and has taken it if `taken` is some. The states of the doorbell are that
+    /// when the sleep began, and that of now.
     #[inline]
     pub fn on_look(
         &mut self,
         pages: &Pages,
         taken: Option<&PageStore>,
-        bell: impl Fn() -> Option<Bell>,
+        (asleep, bell): (Option<Bell>, impl Fn() -> Option<Bell>),
         book: &mut Book,
     ) {
         if let Some(store) = taken {
@@ -134,7 +135,7 @@ impl PortRules {
         if taken.is_none() {
             self.check_number(pages, book);
             if self.absent.is_none_or(|absent| absent.is_stale(pages)) {
-                self.absent = Absent::look(pages, self.number, bell());
+                self.absent = Absent::look(pages, self.number, asleep, bell());
             }
         }
     }

@@ -33,6 +33,8 @@ pub fn start(locked: &mut LockedNodes<'_>, node: usize) {
     let Some(card) = locked.nodes.card_mut(node) else { return };
     let Some(stopped) = card.host.state.stopped.take() else { return };
     card.host.state.is_running = true;
+    // A doorbell of before the stop may be lost.
+    card.host.on_doorbell();
     locked.common.activity += 1;
     locked.common.budget = Budget::FULL;
     release_held(locked, node, *stopped);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::{Desk, LONG, ROOM};
 use crate::common::{lab_with, pair};
 use niclab_abi::FromBytes;
-use niclab_abi::bar::{DOORBELL_WANTED, INFO_DOORBELL_OFFSET};
+use niclab_abi::bar::{DOORBELL_SPARED, INFO_DOORBELL_OFFSET};
 use niclab_abi::control::{OP_PING, Reply, STATUS_OK};
 use niclab_abi::event::{CAUSE_MESSAGE, Event};
 use niclab_device::frontend::ClusterGuest;
@@ -165,7 +165,7 @@ fn driver_that_expects_buffers_in_order_is_found() {
 
 fn wants_doorbell(guest: &ClusterGuest) -> bool {
     let word = &guest.bar().words()[INFO_DOORBELL_OFFSET as usize / 8];
-    u64::from_le(word.load(std::sync::atomic::Ordering::SeqCst)) == DOORBELL_WANTED
+    u64::from_le(word.load(std::sync::atomic::Ordering::SeqCst)) != DOORBELL_SPARED
 }
 
 /// Two posts, the second of which finds the device awake or asleep. The bug: the driver reads the doorbell word before
