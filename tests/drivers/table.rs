@@ -96,8 +96,8 @@ pub const VARIANTS: &[Variant] = &[
                 sound: "	u32 i;
 
 	for (i = first;",
-                broken: "	bool is_wanted = readq(e->card.bar + NICLAB_INFO_DOORBELL_OFFSET) == \
-                    NICLAB_DOORBELL_WANTED;
+                broken: "	bool is_wanted = readq(e->card.bar + NICLAB_INFO_DOORBELL_OFFSET) != \
+                    NICLAB_DOORBELL_SPARED;
 	u32 i;
 
 	for (i = first;",
@@ -119,8 +119,7 @@ pub const VARIANTS: &[Variant] = &[
         finder: Finder::Rule("launch-doorbell"),
         edits: &[Edit {
             file: "example.c",
-            sound: "	if (readq(card->bar + NICLAB_INFO_DOORBELL_OFFSET) == NICLAB_DOORBELL_WANTED)
-		virtqueue_notify(card->queues[NICLAB_QUEUE_DOORBELL]);
+            sound: "		virtqueue_notify(card->queues[NICLAB_QUEUE_DOORBELL]);
 ",
             broken: "",
         }],

@@ -265,11 +265,14 @@ struct niclab_info_page {
 	__u64 reserved4;
 
 	/*
-	 * [`DOORBELL_WANTED`] while the device sleeps: a post or a register store must be followed by a doorbell.
-	 * [`DOORBELL_SPARED`] while it polls the pages. The word has a cache line of its own.
+	 * [`DOORBELL_SPARED`] while the device polls the pages. Otherwise the number of its sleep: a post or a register
+	 * store must be followed by a doorbell, unless the driver has rung for this number already. Numbers begin at
+	 * 1 and never repeat. The word has a cache line of its own.
 	 *
 	 * A sender stores, executes a full memory barrier, and only then reads this word. The device writes it,
-	 * executes a full barrier, and checks the pages once more before it sleeps.
+	 * executes a full barrier, and checks the pages once more before it sleeps. (Virtio's event index, Virtio 1.3,
+	 * section 2.7.10, is a position in one queue. One doorbell serves the pages of all ports, so this is a number
+	 * of the device.)
 	 */
 	__u64 doorbell;
 };
@@ -280,9 +283,6 @@ NICLAB_ASSERT_SIZE(struct niclab_info_page, 72);
 
 /* The device polls: no doorbell is needed. */
 #define NICLAB_DOORBELL_SPARED 0U
-
-/* The device sleeps: ring the doorbell after a store. */
-#define NICLAB_DOORBELL_WANTED 1U
 
 /*
  * A row of the table of windows. Page `n` of port `p`'s part is page `first_page + stride * p + n` of the BAR.
