@@ -153,8 +153,7 @@ impl AgentClient {
             }
         });
         client.greet()?;
-        let left = deadline.left();
-        match welcome.recv_timeout(left) {
+        match deadline.receive(&welcome) {
             Ok(Ok(_)) => Ok(client),
             Ok(Err(error)) => Err(error),
             Err(RecvTimeoutError::Timeout) => {
@@ -177,7 +176,7 @@ impl AgentClient {
     /// # Errors
     /// [`AgentError`].
     pub fn health(self: &Arc<Self>, timeout: Duration) -> Result<Health, AgentError> {
-        match self.begin(ToGuest::QueryHealth)?.events.recv_timeout(timeout) {
+        match Deadline::after(timeout).receive(&self.begin(ToGuest::QueryHealth)?.events) {
             Ok(Ok(ToHost::Health(health))) => Ok(health),
             Ok(Ok(other)) => Err(AgentError::Gone(format!("it answered {other:?}"))),
             Ok(Err(error)) => Err(error),

@@ -22,6 +22,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of the attempts to connect while QEMU starts.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(2);
 
+/// The shortest time-out of a socket; zero would mean none.
+const SHORTEST: Duration = Duration::from_millis(1);
 /// Upper bound on a greeting, event or answer.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
@@ -145,13 +147,10 @@ impl Qmp {
     /// # Errors
     /// [`QmpError`].
     pub fn over(stream: UnixStream, timeout: Duration) -> Result<Self, QmpError> {
-        // Zero would mean no time-out.
-        let timeout = timeout.max(Duration::from_millis(1));
-        stream.set_read_timeout(Some(timeout))?;
-        stream.set_write_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout.max(SHORTEST)))?;
         let mut qmp = Self { stream: BufReader::new(stream), timeout, events: VecDeque::new() };
         // The greeting comes after earlier connections have ended.
-        qmp.line()?;
+        qmp.line(Deadline::after(timeout))?;
         qmp.execute(&Command::QmpCapabilities {})?;
         Ok(qmp)
     }
@@ -270,8 +269,9 @@ impl Qmp {
         let mut line = serde_json::to_vec(command)?;
         line.push(b'\n');
         self.stream.get_mut().write_all(&line)?;
+        let deadline = Deadline::after(self.timeout);
         loop {
-            match self.line()? {
+            match self.line(deadline)? {
                 Line { error: Some(refusal), .. } => return Err(QmpError::Refused(refusal.desc)),
                 Line { done: Some(answer), .. } => return Ok(answer),
                 Line { event: Some(event), data, .. } => {
@@ -293,12 +293,7 @@ impl Qmp {
             let (event, data) = match self.events.pop_front() {
                 Some(event) => event,
                 None => {
-                    let left = deadline.left();
-                    // Zero would mean no time-out.
-                    self.stream.get_ref().set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-                    let line = self.line();
-                    self.stream.get_ref().set_read_timeout(Some(self.timeout))?;
-                    let line = line?;
+                    let line = self.line(deadline)?;
                     (line.event.unwrap_or_default(), line.data)
                 }
             };
@@ -308,9 +303,19 @@ impl Qmp {
         }
     }
 
-    fn line(&mut self) -> Result<Line, QmpError> {
+    /// The next line, until the deadline.
+    fn line(&mut self, deadline: Deadline) -> Result<Line, QmpError> {
         let mut line = Vec::new();
-        self.stream.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
+        loop {
+            self.stream.get_ref().set_read_timeout(Some(deadline.left().max(SHORTEST)))?;
+            let left = MAX_LINE_BYTES.saturating_sub(line.len() as u64);
+            match self.stream.by_ref().take(left).read_until(b'\n', &mut line) {
+                // The machine may have stood still. What was read so far is in `line`.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !deadline.is_over() => {}
+                Err(error) => return Err(error.into()),
+                Ok(_) => break,
+            }
+        }
         if line.last() != Some(&b'\n') {
             return Err(QmpError::HungUp);
         }

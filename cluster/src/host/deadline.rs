@@ -1,8 +1,8 @@
 //! Time limits that stand still while the machine does.
 //!
-//! A laptop sleeps, a host pauses a virtual machine, a debugger stops niclab: wall time passes, and no guest runs. A
-//! limit in wall time would then end a healthy cluster. So a thread reads the clock several times a second. Where more
-//! than [`LONGEST_STEP`] passes between two readings, the machine or niclab stood still, and no more than that counts.
+//! A host pauses a virtual machine, or a debugger stops niclab: wall time passes, and no guest runs. A limit in wall
+//! time would then end a healthy cluster. So a thread reads the clock several times a second. Where more than
+//! [`LONGEST_STEP`] passes between two readings, the machine or niclab stood still, and no more than that counts.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

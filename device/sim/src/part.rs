@@ -7,7 +7,7 @@ use niclab_model::time::Time;
 use niclab_workloads::{FlowId, Script};
 
 use crate::checker::Checker;
-use crate::host::{Effects, Host, InlinePacket, next_event};
+use crate::host::{Effects, FrameInFlight, Host, next_event};
 use crate::observer::Observer;
 use crate::queue::{Event, Queue, Slab};
 
@@ -32,7 +32,7 @@ impl Node {
 pub(crate) struct Flight {
     /// The sending node.
     pub(crate) from: u16,
-    pub(crate) packet: InlinePacket,
+    pub(crate) packet: FrameInFlight,
     /// Its destination, once it has entered the switch.
     transit: Option<Transit>,
 }
@@ -157,10 +157,10 @@ impl Part {
     pub(crate) fn depart(&mut self, now: Time, node: u16, place: u32, observer: Option<&mut Observer<'_>>) {
         let Some(flight) = self.flights.get_mut(place) else { return };
         self.clock = self.clock.max(now);
-        let InlinePacket { frame, message, passage, class } = &flight.packet;
+        let FrameInFlight { frame, message, passage, class } = &flight.packet;
         // The node's Ethernet function receives broadcasts of the node's MAC endpoint without the link.
         let own = (*class == FrameClass::All)
-            .then(|| InlinePacket { class: FrameClass::Host, ..flight.packet.clone() });
+            .then(|| FrameInFlight { class: FrameClass::Host, ..flight.packet.clone() });
         let mut transits = Transits::new();
         self.fabric.enter(*passage, node, frame, *message, &mut transits);
         if let Some(observer) = observer {
@@ -208,7 +208,7 @@ impl Part {
     pub(crate) fn cross(&mut self, now: Time, node: u16, place: u32, observer: Option<&mut Observer<'_>>) {
         let Some(flight) = self.flights.get_mut(place) else { return };
         let Some(transit) = flight.transit else { return };
-        let InlinePacket { frame, message, .. } = &flight.packet;
+        let FrameInFlight { frame, message, .. } = &flight.packet;
         self.clock = self.clock.max(now);
         let mut deliveries = Deliveries::new();
         self.fabric.leave(&transit, frame.len(), *message, &mut deliveries);

@@ -207,8 +207,9 @@ impl Scene {
     pub fn inject(&mut self, frame: FrameBytes) {
         let mut locked = self.lock_all();
         let LockedNodes { nodes, common } = &mut locked;
+        let class = FrameClass::of(&frame);
         let frame = CardFrame::Owned(frame.into());
-        let sent = SentFrame { ready: Time::ZERO.into(), frame, message: None, class: FrameClass::Card };
+        let sent = SentFrame { ready: Time::ZERO.into(), frame, message: None, class };
         common.network.keep(nodes, 1, sent);
         service::serve_pages(&mut locked, 0);
         deadlines::pass_time(&mut locked);

@@ -37,19 +37,6 @@ pub struct BatchLength {
     pub is_routed: bool,
 }
 
-/// Ports that can be borrowed in pairs.
-pub trait PortPairs: Ports {
-    /// The ports of two different nodes.
-    fn pair(&mut self, one: u16, other: u16) -> Option<(&mut SwitchPort, &mut SwitchPort)>;
-}
-
-impl PortPairs for alloc::vec::Vec<SwitchPort> {
-    fn pair(&mut self, one: u16, other: u16) -> Option<(&mut SwitchPort, &mut SwitchPort)> {
-        let [one, other] = self.get_disjoint_mut([usize::from(one), usize::from(other)]).ok()?;
-        Some((one, other))
-    }
-}
-
 impl SwitchPort {
     /// Whether frames of this length can pass as a batch: the link is fault-free, and no observer records single
     /// stages.
@@ -64,12 +51,7 @@ impl Switching {
     /// own routing.
     ///
     /// Call this for frames that are sent afterwards: the switch learns from it.
-    pub fn batch_route(
-        &mut self,
-        ports: &mut impl PortPairs,
-        from: u16,
-        frame: FrameHead<'_>,
-    ) -> Option<u16> {
+    pub fn batch_route(&mut self, ports: &mut impl Ports, from: u16, frame: FrameHead<'_>) -> Option<u16> {
         let header = Frame::new_checked(frame.bytes)?;
         let length = FrameLength::of(frame.bytes, frame.frame_bytes);
         if !ports.port(from)?.takes_batch(length)

@@ -280,7 +280,7 @@ impl Switching {
         };
         let routed = self.routing.and_then(|routing| routing(head));
         let off_wire = if routed.is_some() { HEADER_BYTES as u8 } else { 0 };
-        let length = FrameLength::of(head, frame_bytes - usize::from(off_wire));
+        let length = FrameLength::of(head, frame_bytes.saturating_sub(off_wire.into()));
         let entering = port.enter(ready, length, message);
         // A dropped frame needs no route.
         if entering[0].is_none() {

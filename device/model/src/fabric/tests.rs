@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::batch::{BatchFrame, BatchLength, PortPairs as _};
+use super::batch::{BatchFrame, BatchLength};
 use super::ethernet::{BROADCAST, Header, Mac, mac_of_node};
 use super::*;
 use crate::random::Chance;
@@ -426,7 +426,7 @@ proptest! {
         let fits = config.links[2].mtu_bytes.min(config.links[1].mtu_bytes) as usize + HEADER_BYTES >= on_wire;
         let route = switching.batch_route(&mut ports.own, from, (&*frame).into());
         prop_assert_eq!(route, (fits && !is_routed).then_some(to), "frames with their own routing go alone");
-        let (near, far) = ports.own.pair(from, to).unwrap();
+        let [near, far] = ports.own.get_disjoint_mut([usize::from(from), usize::from(to)]).unwrap();
         let length = BatchLength { bytes, is_routed };
         let room = switching.batch_room(near, far, length);
         prop_assert!(fits || room == 0);

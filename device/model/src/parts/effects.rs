@@ -262,22 +262,6 @@ impl<C: Counting> Effects<C> {
         at
     }
 
-    /// As [`Self::dma_write`], from a slice of words.
-    #[inline]
-    pub fn dma_write_words(&mut self, ready: Time, address: u64, words: &[u64], content: Content) -> Time {
-        let message = self.interface.ledger().attributed();
-        let at = self.interface.transfer(BusTransfer::DmaWrite, ready, words.len() as u64 * WORD_BYTES).end;
-        self.spend_output(0);
-        self.queue.push_back(Output::DmaWrite {
-            at,
-            address,
-            words: DmaWords::from_slice(words),
-            content,
-            message,
-        });
-        at
-    }
-
     /// Stores a part of a frame as one DMA transfer. Returns when it is visible.
     pub fn dma_frame(
         &mut self,

@@ -5,7 +5,7 @@ use niclab_abi::event::CAUSE_MESSAGE;
 use niclab_abi::receive::{SLICE_NUMBER_SHIFT, SLICE_VALID, SliceStatus};
 
 use crate::nic::Address;
-use crate::nic::Content;
+use crate::nic::{Content, DmaWords};
 use crate::parts::counters::Counting;
 use crate::parts::effects::{Effects, WORD_BYTES};
 use crate::parts::port::{Promise, ReceiveQueue, SliceSlot};
@@ -61,7 +61,7 @@ impl Slice<'_> {
         let burst = burst.get(..=count).unwrap_or_default();
         let skipped = (PAYLOAD_WORDS - payload_words) as u64 * WORD_BYTES;
         let content = Content::Completion { status: STATUS_BITS };
-        let visible = effects.dma_write_words(ready, slot.address + skipped, burst, content);
+        let visible = effects.dma_write(ready, slot.address + skipped, DmaWords::from_slice(burst), content);
         queue.on_visible(visible);
         let consumed = effects.interface.host_receive(visible, bytes);
         if let Some(message) = self.message {

@@ -575,22 +575,22 @@ proptest! {
         simulation.check_end();
         // The same run with cards that borrow the data of frames must have the same frames, memory and counts.
         let mut twin = Simulation::new(seed, faults);
-        twin.cluster.lends = true;
+        twin.cluster.borrows = true;
         for _ in 0..steps {
             twin.step();
         }
         twin.settle();
         twin.check_end();
-        prop_assert_eq!(simulation.cluster.lent, 0);
-        let (copied, lent) = (simulation.cluster, twin.cluster);
-        prop_assert_eq!(lent.lent > 0, copied.sent.iter().any(|(_, frame)| has_data(frame)));
-        prop_assert!(copied.sent == lent.sent, "the same frames at the same times, check words included");
-        for (node, (copied, lent)) in copied.hosts.iter().zip(&lent.hosts).enumerate() {
-            prop_assert!(copied.memory == lent.memory, "the memory of node {}", node);
-            prop_assert_eq!(copied.nic.ledger(), lent.nic.ledger());
-            prop_assert_eq!(copied.nic.nic.counters(), lent.nic.nic.counters());
-            prop_assert_eq!(&copied.nic.node, &lent.nic.node);
-            prop_assert_eq!(&copied.interrupts, &lent.interrupts);
+        prop_assert_eq!(simulation.cluster.borrowed, 0);
+        let (copied, borrowed) = (simulation.cluster, twin.cluster);
+        prop_assert_eq!(borrowed.borrowed > 0, copied.sent.iter().any(|(_, frame)| has_data(frame)));
+        prop_assert!(copied.sent == borrowed.sent, "the same frames at the same times, check words included");
+        for (node, (copied, borrowed)) in copied.hosts.iter().zip(&borrowed.hosts).enumerate() {
+            prop_assert!(copied.memory == borrowed.memory, "the memory of node {}", node);
+            prop_assert_eq!(copied.nic.ledger(), borrowed.nic.ledger());
+            prop_assert_eq!(copied.nic.nic.counters(), borrowed.nic.nic.counters());
+            prop_assert_eq!(&copied.nic.node, &borrowed.nic.node);
+            prop_assert_eq!(&copied.interrupts, &borrowed.interrupts);
         }
     }
 }

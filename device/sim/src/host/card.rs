@@ -38,7 +38,7 @@ use super::ethernet::Function;
 use super::memory::{COUNTER_WORDS, Glance, HostMemory, Launch, MemoryLocation};
 use super::oracle::{Oracle, Progress, STATUS_SENT};
 use super::tally::{Interrupts, Tally};
-use super::{Effects, Host, InlinePacket, Refused, Sum};
+use super::{Effects, FrameInFlight, Host, Refused, Sum};
 use crate::checker::{Check, Checker};
 
 /// Word of the status line: the number of posts that the card has accepted.
@@ -275,7 +275,7 @@ impl<T: Transport> CardHost<T> {
                     self.tally.sent_frames += 1;
                     self.tally.sent_bytes += frame.len() as u64;
                     let (passage, class) = (Passage { head, tail }, FrameClass::of(&frame));
-                    effects.frames.push_back(InlinePacket { frame, message, passage, class });
+                    effects.frames.push_back(FrameInFlight { frame, message, passage, class });
                 }
                 Output::DmaWrite { at, address, words, message, .. } => {
                     self.on_write(at, address, &words, message, checker);
@@ -639,11 +639,11 @@ impl<T: Transport> Host for CardHost<T> {
         self.tally.sent_frames
     }
 
-    fn arrive(&mut self, now: Time, packet: &InlinePacket, checker: &mut Checker, effects: &mut Effects) {
+    fn arrive(&mut self, now: Time, packet: &FrameInFlight, checker: &mut Checker, effects: &mut Effects) {
         if packet.class != FrameClass::Card && !self.is_for_mac_endpoints(now, packet) {
             return;
         }
-        let InlinePacket { frame, message, passage, .. } = packet;
+        let FrameInFlight { frame, message, passage, .. } = packet;
         self.tally.received_frames += 1;
         self.tally.received_bytes += frame.len() as u64;
         let input = Input::Frame { frame, head: passage.head, message: *message };
@@ -760,7 +760,7 @@ impl<T: Transport> CardHost<T> {
     /// An ordinary frame. Delivers it to the Ethernet function if it is for it. Returns whether MAC endpoints get it,
     /// too.
     #[cold]
-    fn is_for_mac_endpoints(&mut self, now: Time, packet: &InlinePacket) -> bool {
+    fn is_for_mac_endpoints(&mut self, now: Time, packet: &FrameInFlight) -> bool {
         let class = packet.class;
         let is_for_host = class.is_for_host(self.node);
         let is_for_mac_endpoints = class.is_for_mac_endpoints(self.node) && self.nic.has_mac_endpoints();

@@ -20,7 +20,7 @@ use niclab_spec::report::NodeFigures;
 
 use niclab_workloads::{End, Flow, Mark, PortPlan, Script};
 
-use super::{Effects, Host, InlinePacket, Refused, Sum};
+use super::{Effects, FrameInFlight, Host, Refused, Sum};
 use crate::checker::{Check, Checker};
 
 /// The EtherType of IPv4.
@@ -77,7 +77,7 @@ impl Function {
     }
 
     /// An intact frame has arrived for a host whose program uses another NIC.
-    pub(super) fn take(&mut self, at: Time, packet: &InlinePacket, bus: &mut NodeBus) {
+    pub(super) fn take(&mut self, at: Time, packet: &FrameInFlight, bus: &mut NodeBus) {
         // A busy driver polls its ring, and the NIC does not interrupt it.
         let is_idle = self.busy_until <= at;
         self.busy_until = self.receive(at, packet.frame.len(), packet.message, bus);
@@ -148,8 +148,8 @@ impl Host for EthernetHost {
         self.function.tally.sent_frames
     }
 
-    fn arrive(&mut self, now: Time, packet: &InlinePacket, _: &mut Checker, _: &mut Effects) {
-        let InlinePacket { frame, message: Some(message), .. } = packet else { return };
+    fn arrive(&mut self, now: Time, packet: &FrameInFlight, _: &mut Checker, _: &mut Effects) {
+        let FrameInFlight { frame, message: Some(message), .. } = packet else { return };
         let mark = mark_of(message);
         if **frame != *datagram(message.node, self.node, &mark) {
             self.function.tally.dropped_frames += 1;
@@ -191,7 +191,7 @@ impl Host for EthernetHost {
         tally.sent_frames += 1;
         tally.sent_bytes += frame.len() as u64;
         let (message, passage, class) = (Some(message), self.notified_until.into(), FrameClass::Host);
-        effects.frames.push_back(InlinePacket { frame: frame.into(), message, passage, class });
+        effects.frames.push_back(FrameInFlight { frame: frame.into(), message, passage, class });
     }
 
     fn soonest(&self) -> Time {

@@ -36,7 +36,7 @@ use crate::checker::Checker;
 
 /// A frame in flight.
 #[derive(Clone, Debug)]
-pub struct InlinePacket {
+pub struct FrameInFlight {
     /// Its bytes.
     pub frame: SharedFrame,
     /// The message that it carries.
@@ -47,7 +47,7 @@ pub struct InlinePacket {
     pub class: FrameClass,
 }
 
-impl InlinePacket {
+impl FrameInFlight {
     /// The frame leaves the last link.
     pub fn arrive(&mut self, delivery: &Delivery) {
         self.passage = Passage { head: delivery.head, tail: delivery.at };
@@ -62,7 +62,7 @@ impl InlinePacket {
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Frames for the link.
-    pub frames: VecDeque<InlinePacket>,
+    pub frames: VecDeque<FrameInFlight>,
 }
 
 /// The card refused its set-up, although the configuration passed every check.
@@ -135,7 +135,7 @@ pub trait Host: Send {
     fn sent_frames(&self) -> u64;
 
     /// A frame has arrived.
-    fn arrive(&mut self, now: Time, packet: &InlinePacket, checker: &mut Checker, effects: &mut Effects);
+    fn arrive(&mut self, now: Time, packet: &FrameInFlight, checker: &mut Checker, effects: &mut Effects);
 
     /// The NIC's deadline is due.
     fn timeout(&mut self, now: Time, checker: &mut Checker, effects: &mut Effects);

@@ -39,7 +39,7 @@ use self::direct::{Direct, SEND_TOKEN};
 use self::memory::{BUFFER_BYTES, HostRings, TRANSMIT_DESCRIPTORS, Which, is_ring};
 use super::ethernet::Function;
 use super::tally::{Interrupts, Tally};
-use super::{Effects, Host, HostMaker, HostSeat, InlinePacket, Refused, Sum};
+use super::{Effects, FrameInFlight, Host, HostMaker, HostSeat, Refused, Sum};
 use crate::checker::{Check, Checker};
 
 /// Makes hosts of such cards.
@@ -219,7 +219,7 @@ impl RingHost {
                     self.tally.sent_bytes += frame.len() as u64;
                     let (passage, class) = (Passage { head, tail }, FrameClass::of(&frame));
                     hold(checker.frames.on_left(&frame), checker);
-                    effects.frames.push_back(InlinePacket { frame, message, passage, class });
+                    effects.frames.push_back(FrameInFlight { frame, message, passage, class });
                 }
                 Output::DmaWrite { at, address, words, .. } => {
                     self.on_write_back(at, address, &words, checker)
@@ -579,8 +579,8 @@ impl Host for RingHost {
         self.tally.sent_frames
     }
 
-    fn arrive(&mut self, now: Time, packet: &InlinePacket, checker: &mut Checker, effects: &mut Effects) {
-        let InlinePacket { frame, message, passage, class } = packet;
+    fn arrive(&mut self, now: Time, packet: &FrameInFlight, checker: &mut Checker, effects: &mut Effects) {
+        let FrameInFlight { frame, message, passage, class } = packet;
         if class.is_for_host(self.node) {
             self.ethernet.take(now, packet, &mut self.bus);
         }

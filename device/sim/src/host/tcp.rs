@@ -27,7 +27,7 @@ use niclab_workloads::{Flow, Mark, PortPlan, Script};
 
 use self::connection::{Connection, Terms};
 use super::ethernet::{Function, figures};
-use super::{Effects, Host, InlinePacket, Refused, Sum};
+use super::{Effects, FrameInFlight, Host, Refused, Sum};
 use crate::checker::{Check, Checker};
 
 /// Bytes of the tag before a message's payload.
@@ -85,7 +85,7 @@ pub struct TcpHost {
     cpu_driven: bool,
     peers: BTreeMap<u16, Peer>,
     /// Stored frames, with the times at which the host can see them; of a CPU-driven card, the frames that wait in it.
-    arrivals: VecDeque<(Time, InlinePacket)>,
+    arrivals: VecDeque<(Time, FrameInFlight)>,
     /// Messages in flight to this node, by flow and number.
     coming: BTreeMap<(u32, u64), TraceTag>,
     writing: Option<Writing>,
@@ -157,7 +157,7 @@ impl TcpHost {
     }
 
     /// The driver takes the next frame, and the stack processes it.
-    fn take_frame(&mut self, now: Time, visible: Time, packet: &InlinePacket) {
+    fn take_frame(&mut self, now: Time, visible: Time, packet: &FrameInFlight) {
         let bytes = packet.frame.len() as u64;
         self.function.nic.ledger_mut().attribute(packet.message);
         if visible > self.driver_until {
@@ -204,7 +204,7 @@ impl TcpHost {
         tally.sent_frames += 1;
         tally.sent_bytes += bytes;
         let passage = Passage::from(self.notified_until);
-        effects.frames.push_back(InlinePacket {
+        effects.frames.push_back(FrameInFlight {
             frame: frame.into(),
             message,
             passage,
@@ -360,7 +360,7 @@ impl Host for TcpHost {
         self.function.tally.sent_frames
     }
 
-    fn arrive(&mut self, now: Time, packet: &InlinePacket, checker: &mut Checker, _: &mut Effects) {
+    fn arrive(&mut self, now: Time, packet: &FrameInFlight, checker: &mut Checker, _: &mut Effects) {
         let tally = &mut self.function.tally;
         if !packet.class.is_for_host(self.node) {
             tally.dropped_frames += 1;

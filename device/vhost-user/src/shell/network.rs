@@ -3,7 +3,7 @@
 mod in_flight;
 mod in_order;
 
-use niclab_model::fabric::batch::{BatchFrame, BatchLength, PortPairs};
+use niclab_model::fabric::batch::{BatchFrame, BatchLength};
 use niclab_model::fabric::ethernet::FrameClass;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::frame_head::FrameHead;
@@ -136,6 +136,9 @@ impl Network {
             self.push(&only, frame, message, class, false);
             return None;
         }
+        if self.deliveries.is_empty() {
+            return None;
+        }
         let is_late = reordered != self.reordered(ports);
         // The duplicate of a delayed frame is not delayed.
         let late = self.deliveries.iter().map(|delivery| delivery.at).max();
@@ -247,7 +250,7 @@ impl Network {
     #[inline]
     pub fn batch_route(
         &mut self,
-        ports: &mut impl PortPairs,
+        ports: &mut impl Ports,
         from: u16,
         header: &LinkHeader,
         bytes: usize,

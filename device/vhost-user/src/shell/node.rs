@@ -1,6 +1,5 @@
 //! A node, and the lock that protects it.
 
-use niclab_model::fabric::batch::PortPairs;
 use niclab_model::fabric::{Ports, SwitchPort};
 use niclab_model::nic::Output;
 use niclab_model::platform::node_bus::NodeBus;
@@ -247,14 +246,6 @@ impl Ports for Nodes<'_> {
     #[inline]
     fn port(&mut self, number: u16) -> Option<&mut SwitchPort> {
         self.get_mut(usize::from(number)).map(|node| &mut node.port)
-    }
-}
-
-impl PortPairs for Nodes<'_> {
-    #[inline]
-    fn pair(&mut self, one: u16, other: u16) -> Option<(&mut SwitchPort, &mut SwitchPort)> {
-        let (one, other) = Nodes::pair(self, one.into(), other.into())?;
-        Some((&mut one.port, &mut other.port))
     }
 }
 

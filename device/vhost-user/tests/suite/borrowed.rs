@@ -70,9 +70,9 @@ struct Seen {
 }
 
 impl Pair {
-    fn new(mtu_bytes: u32, is_lending: bool) -> Self {
+    fn new(mtu_bytes: u32, is_borrowing: bool) -> Self {
         let lab = match_lab(2, mtu_bytes);
-        settings::set_fast_path(&mut lab.daemon().shell().lock_all(), is_lending);
+        settings::set_fast_path(&mut lab.daemon().shell().lock_all(), is_borrowing);
         let hosts = [0, 1].map(|node| {
             let guest = ClusterGuest::connect(lab.cluster_socket(node).unwrap(), REGION + (1 << 20));
             let port = ListPort::open(&guest.unwrap().into(), 64).unwrap();
@@ -171,19 +171,19 @@ proptest! {
         mtu_bytes in prop::sample::select(vec![256_u32, 1_500, 9_000]),
         transfers in prop::collection::vec(any_transfer(), 1..8),
     ) {
-        let (mut lending, mut copying) = (Pair::new(mtu_bytes, true), Pair::new(mtu_bytes, false));
+        let (mut borrowing, mut copying) = (Pair::new(mtu_bytes, true), Pair::new(mtu_bytes, false));
         for transfer in &transfers {
-            let events = lending.transfer(transfer);
+            let events = borrowing.transfer(transfer);
             prop_assert_eq!(&events, &copying.transfer(transfer));
             prop_assert_eq!(events.len(), 2);
             prop_assert!(events.iter().all(|event| event.outcome == Outcome::Done));
             for node in 0..2 {
-                prop_assert!(lending.memory(node) == copying.memory(node), "the memory of node {}", node);
+                prop_assert!(borrowing.memory(node) == copying.memory(node), "the memory of node {}", node);
             }
         }
-        prop_assert_eq!(lending.seen(), copying.seen());
+        prop_assert_eq!(borrowing.seen(), copying.seen());
         prop_assert_eq!(copying.borrowed_frames(), 0);
-        prop_assert_eq!(lending.borrowed_frames() > 0, transfers.iter().any(|transfer| transfer.bytes > 0));
+        prop_assert_eq!(borrowing.borrowed_frames() > 0, transfers.iter().any(|transfer| transfer.bytes > 0));
     }
 }
 
@@ -229,7 +229,7 @@ fn mishaps(lab: &Lab, node: usize) -> u64 {
 }
 
 /// Whether payload from one side to the other is borrowed.
-fn lends(lab: &Lab, from: &mut Side, to: &mut Side, seed: u8) -> bool {
+fn borrows(lab: &Lab, from: &mut Side, to: &mut Side, seed: u8) -> bool {
     let before = settings::borrowed_frames(&lab.daemon().shell().lock_all());
     exchange(from, to, seed, 50_000);
     settings::borrowed_frames(&lab.daemon().shell().lock_all()) > before
@@ -239,14 +239,14 @@ fn lends(lab: &Lab, from: &mut Side, to: &mut Side, seed: u8) -> bool {
 fn payload_is_not_borrowed_on_faulty_links() {
     let lab = match_lab(2, 9_000);
     let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
-    assert!(lends(&lab, &mut a, &mut b, 1));
+    assert!(borrows(&lab, &mut a, &mut b, 1));
     set_faults(&lab, 1, Faults { corrupt: 0.2, duplicate: 0.2, reorder: 0.2, ..Faults::default() });
     for seed in 2..12 {
-        assert!(!lends(&lab, &mut a, &mut b, seed));
+        assert!(!borrows(&lab, &mut a, &mut b, seed));
     }
     assert!((0..2).any(|node| mishaps(&lab, node) > 0));
     set_faults(&lab, 1, Faults::default());
-    until("payload that is borrowed again", || lends(&lab, &mut a, &mut b, 20));
+    until("payload that is borrowed again", || borrows(&lab, &mut a, &mut b, 20));
 }
 
 #[test]
@@ -254,12 +254,12 @@ fn observer_sees_complete_frames() {
     let lab = match_lab(2, 9_000);
     let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
     let watching = Watching::begin(&lab, WatchSubject::Capture, &[], None);
-    assert!(!lends(&lab, &mut a, &mut b, 1));
+    assert!(!borrows(&lab, &mut a, &mut b, 1));
     let (file, _) = watching.end();
     let data = |(_, _, bytes, _): &(u32, bool, Vec<u8>, String)| Frame::parse(bytes).unwrap().data.len();
     let bytes: usize = frames(&file).iter().map(data).sum();
     assert_eq!(bytes, 2 * 50_000, "the capture has both links");
-    until("payload that is borrowed again", || lends(&lab, &mut a, &mut b, 2));
+    until("payload that is borrowed again", || borrows(&lab, &mut a, &mut b, 2));
 }
 
 /// A guest stores while the card reads. Each received word was in memory at some time, and no frame counts as damaged.

@@ -92,7 +92,6 @@ impl Gamma {
                 }
             }
             Input::Control { token, request } => control::on_control(self, now, token, request),
-            // A card without an effect queue receives no inline packets.
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             Input::Timeout => {
                 self.transmit.on_timeout(now, &self.config, &mut self.effects);

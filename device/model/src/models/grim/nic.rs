@@ -399,7 +399,6 @@ impl Grim {
             Input::DmaData { token, bytes, is_whole } => self.on_payload(token, bytes, is_whole),
             Input::Register { port, register } => self.on_register(now, port as usize, register),
             Input::Control { token, request } => control::on_control(self, now, token, request),
-            // A card without an effect queue receives no inline packets.
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             // The card gets no borrowed payload.
             Input::Borrowed { .. } | Input::BorrowedFrame { .. } => {}

@@ -421,7 +421,6 @@ impl Mailbox {
                 }
             }
             Input::Control { token, request } => control::on_control(self, now, token, request),
-            // This model has no effect queue, so the shell never gives it packets by the fast path.
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             // This model never reads host memory.
             Input::DmaData { .. } | Input::Borrowed { .. } | Input::BorrowedFrame { .. } => {}

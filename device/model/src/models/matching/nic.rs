@@ -87,7 +87,6 @@ impl Match {
             Input::Borrowed { token, into } => self.transport.on_borrowed(token, into, &mut self.ends),
             Input::Register { port, register } => self.on_register(now, port as usize, register),
             Input::Control { token, request } => control::on_control(self, now, token, request),
-            // A card without an effect queue receives no inline packets.
             Input::ShellCounts(counts) => self.ends.effects.shell_counts = counts,
             // This model's host interface consists of pages alone.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}

@@ -73,10 +73,10 @@ pub struct Cluster {
     pub hosts: Vec<Host>,
     pub wire: VecDeque<Flying>,
     pub frames: usize,
-    /// Whether the shell lends payload: cards then get the head of an intact frame without its payload.
-    pub lends: bool,
+    /// Whether cards borrow payload: they then get the head of an intact frame without its payload.
+    pub borrows: bool,
     /// Number of reads that were answered with borrowed payload.
-    pub lent: usize,
+    pub borrowed: usize,
     /// All frames that were sent, with their times.
     pub sent: Vec<(Time, Vec<u8>)>,
 }
@@ -107,7 +107,7 @@ impl Cluster {
             }
         };
         let (hosts, wire) = ((0..nodes).map(host).collect(), VecDeque::new());
-        Self { hosts, wire, frames: 0, lends: false, lent: 0, sent: Vec::new() }
+        Self { hosts, wire, frames: 0, borrows: false, borrowed: 0, sent: Vec::new() }
     }
 
     /// Carries out a card's outputs.
@@ -140,11 +140,11 @@ impl Cluster {
                 }
                 let data: u64 = ranges.iter().map(|range| range.bytes).sum();
                 let head = into.len().saturating_sub(data as usize);
-                if self.lends && is_whole && head > 0 {
+                if self.borrows && is_whole && head > 0 {
                     host.loan = into[head..].to_vec();
                     into.truncate(head);
                     host.nic.handle(at, Input::Borrowed { token, into });
-                    self.lent += 1;
+                    self.borrowed += 1;
                     let next = host.nic.poll_output().expect("a frame");
                     assert!(matches!(next, Output::BorrowedFrame { .. }), "{next:?} comes next");
                     return self.carry_out(node, next, None);
@@ -177,8 +177,10 @@ impl Cluster {
         let to = usize::from(u16::from_be_bytes([flying.frame[4], flying.frame[5]]));
         let Flying { at, frame, message } = flying;
         // A damaged frame is delivered complete, never as a borrowed one.
-        let data =
-            Frame::parse(frame).ok().map(|parsed| parsed.data).filter(|data| self.lends && !data.is_empty());
+        let data = Frame::parse(frame)
+            .ok()
+            .map(|parsed| parsed.data)
+            .filter(|data| self.borrows && !data.is_empty());
         let Some(data) = data else {
             self.hosts[to].nic.handle(*at, Input::Frame { head: *at, frame, message: *message });
             return self.carry(to);

@@ -75,7 +75,11 @@ pub fn apply(
             return ready_to_send(locked, node, sent);
         }
         Output::BorrowedFrame { at: head, tail, head: first, message } => {
-            let frame = locked.common.loan.take()?.behind(first);
+            let Some(loan) = locked.common.loan.take() else {
+                debug_assert!(false, "the model sent a borrowed frame without a loan");
+                return None;
+            };
+            let frame = loan.behind(first);
             let sent = SentFrame { ready: Passage { head, tail }, frame, message, class: FrameClass::Card };
             return ready_to_send(locked, node, sent);
         }

@@ -41,7 +41,8 @@ impl LockedNodes<'_> {
     /// * an observer sees all events in one order;
     /// * MAC endpoints share a network with Ethernet functions, and descriptors are polled at all nodes;
     /// * the next thread resumes what is in flight;
-    /// * a thread in [`LockedNodes::bump`] locks all nodes again.
+    /// * a thread in [`LockedNodes::bump`] locks all nodes again;
+    /// * tests send all frames one by one.
     pub fn may_split(&self) -> bool {
         let Common { ethernet, network, lockstep, loading, .. } = &*self.common;
         let is_one_for_all = lockstep.is_some() || loading.is_some() || self.common.has_descriptors;
@@ -84,16 +85,19 @@ impl LockedNodes<'_> {
         self.nodes.iter().find_map(|(number, node)| is_due(node).then_some(number))
     }
 
-    /// The next output of the card of `node`. Deferred outputs come first, and stay deferred in a domain that lacks a
-    /// lock.
+    /// The next output of the card of `node`. Deferred outputs come first. They stay deferred in a domain that lacks a
+    /// lock, and after a deferred read nothing follows there.
     #[inline]
     pub fn next_output(&mut self, node: usize) -> Option<Output> {
         let needs_more_locks = self.common.more_locks.is_some();
         let node = self.nodes.get_mut(node).filter(|node| !node.card.host.state.is_stopped())?;
-        if !node.unsent.is_empty() && !needs_more_locks {
-            return node.unsent.pop_front();
+        match node.unsent.back() {
+            None => node.card.nic.poll_output(),
+            Some(_) if !needs_more_locks => node.unsent.pop_front(),
+            // A deferred read precedes everything that its card decided later.
+            Some(Output::DmaRead { .. } | Output::WindowRead { .. }) => None,
+            Some(_) => node.card.nic.poll_output(),
         }
-        node.card.nic.poll_output()
     }
 
     /// Whether a frame can be sent: its destination is locked, or joins.

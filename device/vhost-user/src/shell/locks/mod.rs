@@ -72,7 +72,8 @@ pub struct Common {
     pub has_deferred: bool,
     /// Frames may borrow guest memory: nothing stays in flight when the nodes are unlocked.
     pub may_borrow: bool,
-    /// Frames go one by one and own their payload: no fast path, so that tests can compare.
+    /// Cards and Ethernet functions send frames one by one, each frame owns its payload, and there are no lock domains:
+    /// tests compare this with the fast path.
     pub goes_alone: bool,
     /// The memory that the next borrowed frame refers to.
     pub loan: Option<Loan>,

@@ -91,6 +91,7 @@ mod tests {
     use crate::shell::card_frame::{CardFrame, SentFrame};
     use crate::shell::cluster::Cluster;
     use crate::shell::dispatch;
+    use crate::shell::locks::MoreLocks;
     use crate::shell::pages::Pages;
 
     /// A card whose program releases a slice and posts while the device polls its pages.
@@ -101,6 +102,8 @@ mod tests {
         inputs: Arc<Mutex<Vec<&'static str>>>,
         /// The card has taken a post, and continues with it later.
         is_at_work: bool,
+        /// An input has caused an output.
+        has_output: bool,
         ledger: Ledger,
     }
 
@@ -119,6 +122,7 @@ mod tests {
                 _ => "something else",
             };
             self.is_at_work = name == "posted";
+            self.has_output = name == "something else";
             self.inputs.lock().unwrap().push(name);
         }
 
@@ -133,7 +137,11 @@ mod tests {
         }
 
         fn poll_output(&mut self) -> Option<Output> {
-            None
+            std::mem::take(&mut self.has_output).then_some(Output::Complete {
+                at: Time::ZERO,
+                token: 1,
+                bytes: 0,
+            })
         }
 
         fn poll_timeout(&self) -> Option<Time> {
@@ -187,6 +195,7 @@ mod tests {
             completer_page: pages.bar.completer_page(0),
             inputs: Arc::clone(&inputs),
             is_at_work: false,
+            has_output: false,
             ledger: Ledger::default(),
         };
         let cluster = Cluster::new(vec![(Box::new(nic), pages, 1)], &Arc::default(), fabric.unwrap(), 1);
@@ -219,6 +228,28 @@ mod tests {
         locked.set_aside(0, sent(2), false);
         locked.set_aside(0, sent(4), true);
         assert_eq!([(); 3].map(|()| locked.next_output(0)), [2, 3, 4].map(|number| Some(frame(number))));
+    }
+
+    #[test]
+    fn nothing_overtakes_a_deferred_read() {
+        let (cluster, _) = alone();
+        let mut locked = cluster.lock_all();
+        let (card, bus) = locked.nodes.card_and_bus(0).unwrap();
+        card.nic.handle(Time::ZERO, Input::HostReset, bus);
+        let read = Output::DmaRead {
+            at: Time::ZERO,
+            token: 2,
+            ranges: SmallVec::new(),
+            into: SmallVec::new(),
+            message: None,
+        };
+        // The domain lacks a lock for a frame. The card has read since, and decided more.
+        locked.common.more_locks = Some(MoreLocks::All);
+        locked.defer(0, read.clone());
+        assert_eq!(locked.next_output(0), None);
+        locked.common.more_locks = None;
+        assert_eq!(locked.next_output(0), Some(read));
+        assert!(matches!(locked.next_output(0), Some(Output::Complete { token: 1, .. })));
     }
 
     #[test]
