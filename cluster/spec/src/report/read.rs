@@ -178,11 +178,17 @@ mod tests {
         node.kernel_debug_tools = vec!["kasan".to_owned()];
         node.nic_counts.insert("duplicated".to_owned(), 4);
         node.device_faults.insert("duplicated_interrupt".to_owned(), 5);
+        for (number, shortcut) in (6..).zip(["batched", "borrowed", "ethernet_batched"]) {
+            node.shortcuts.insert(shortcut.to_owned(), number);
+        }
         let text = report.to_json();
         let old = text
             .replace("\"adversarial", "\"unkind")
             .replace("\"duplicated", "\"doubled")
-            .replace("\"kernel_debug_tools\"", "\"kernel_watchers\"");
+            .replace("\"kernel_debug_tools\"", "\"kernel_watchers\"")
+            .replace("\"batched\"", "\"message_series\"")
+            .replace("\"borrowed\"", "\"lent\"")
+            .replace("\"ethernet_batched\"", "\"ethernet_series\"");
         assert_ne!(old, text);
         assert_eq!(Report::from_json("r.json", &old).unwrap(), report);
     }

@@ -27,7 +27,7 @@ use niclab_spec::daemon::{DaemonConfig, NodeSockets};
 use niclab_spec::scenario::ScenarioFile;
 use niclab_spec::{ClusterFile, ClusterName, NicConfig, Source};
 use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
 use super::*;
@@ -461,16 +461,28 @@ fn bursts() -> impl Strategy<Value = Vec<Act>> {
     )
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn fast_path_of_bursts_leaves_the_state_of_the_slow_path((config, acts) in (any_config(0.3), bursts())) {
+        compare(&config, &acts)?;
+    }
+}
+
+/// The bursts would compare nothing if no message went in a batch. The draws are fixed because the count of random ones
+/// varies by thousands: only one of the models takes batches.
 #[test]
-fn fast_path_of_bursts_leaves_the_state_of_the_slow_path() {
-    let cases = ProptestConfig { cases: 96, ..ProptestConfig::default() };
+fn messages_of_bursts_go_in_batches() {
+    let cases = ProptestConfig { cases: 32, ..ProptestConfig::default() };
+    let mut runner = TestRunner::new_with_rng(cases, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let sum = Cell::new(0);
     let compare = |(config, acts): (DaemonConfig, Vec<Act>)| {
         sum.set(sum.get() + compare(&config, &acts)?);
         Ok(())
     };
-    TestRunner::new(cases).run(&(any_config(0.3), bursts()), compare).unwrap();
-    assert!(sum.get() > 10_000, "{} messages went in batches", sum.get());
+    runner.run(&(any_config(0.3), bursts()), compare).unwrap();
+    assert!(sum.get() > 1_000, "{} messages went in batches", sum.get());
 }
 
 /// Forty bursts of sixteen messages from node 0 to node 1. The result of `before` precedes each burst.
