@@ -52,10 +52,6 @@ struct card {
 	void __iomem *bar;
 	/* The number of the device's sleep for which the doorbell was rung last. */
 	u64 rung_for;
-	/* The number of the device's sleep for which the doorbell was rung last. */
-	u64 rung_for;
-	/* The number of the device's sleep for which the doorbell was rung last. */
-	u64 rung_for;
 	struct miscdevice misc;
 	/* Called by the interrupt. The interrupt then wakes the sleepers in `changed`, which check again. */
 	void (*on_event)(struct card *card);

@@ -528,13 +528,13 @@ static void niclab_active_settle(struct niclab_rings *rings)
 }
 
 /**
- * niclab_active_serve - polls both rings.
+ * niclab_active_poll - polls both rings, and does not notify the card of frames that it is given.
  * @rings: the rings, locked.
  * @until: stops once this port has a message or an error; NULL: takes all frames.
  *
  * Return: whether frames were taken, or are still pending.
  */
-bool niclab_active_serve(struct niclab_rings *rings, struct niclab_active *until)
+bool niclab_active_poll(struct niclab_rings *rings, struct niclab_active *until)
 {
 	u32 left = rings->receive.count;
 	u32 status;
@@ -549,8 +549,22 @@ bool niclab_active_serve(struct niclab_rings *rings, struct niclab_active *until
 	niclab_net_measure(rings);
 	while (left-- && !(until && until->put != until->got) && niclab_active_take(rings))
 		any = true;
-	niclab_ring_demand(rings);
 	return any || rings->parked || niclab_ring_poll(rings, &status);
+}
+
+/**
+ * niclab_active_serve - polls both rings, and notifies the card of the frames that it has.
+ * @rings: the rings, locked.
+ * @until: as for niclab_active_poll().
+ *
+ * Return: as niclab_active_poll().
+ */
+bool niclab_active_serve(struct niclab_rings *rings, struct niclab_active *until)
+{
+	bool any = niclab_active_poll(rings, until);
+
+	niclab_ring_demand(rings);
+	return any;
 }
 
 /**
@@ -726,6 +740,7 @@ void niclab_active_close(struct niclab_file *file)
 		return;
 	mutex_lock(&active->rings->lock);
 	if (!active->rings->is_stopped) {
+		niclab_ring_demand(active->rings);
 		niclab_active_leave(active);
 		/* Messages sent without blocking stay pinned until they have left. */
 		if (active->sendings)

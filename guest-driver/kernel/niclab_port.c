@@ -39,6 +39,7 @@ static int niclab_port_ask(struct niclab *nic, struct niclab_open_port *argument
 		.slices_address = virt_to_phys(memory) + NICLAB_RECEIVE_SLICES_OFFSET,
 		.status_address = virt_to_phys(memory),
 		.fifo_words = argument->fifo_words,
+		.flags = NICLAB_PORT_BATCHES,
 	};
 	struct niclab_port_opened opened;
 	int err;
@@ -124,6 +125,18 @@ static void niclab_port_unmap(struct niclab_file *file)
 	unmap_mapping_range(file->mapping, NICLAB_MAP_INFO + PAGE_SIZE, 0, 1);
 }
 
+/* Notifies the device of posts of a program that died before it rang the doorbell for them. */
+static void niclab_port_announce(struct niclab *nic)
+{
+	u64 sleep;
+
+	/* The posts must be visible before the word is loaded. */
+	mb();
+	memcpy_fromio(&sleep, nic->info + NICLAB_INFO_DOORBELL_OFFSET, sizeof(sleep));
+	if (sleep != NICLAB_DOORBELL_SPARED)
+		virtqueue_notify(nic->queues[NICLAB_QUEUE_DOORBELL]);
+}
+
 /* Asks the device to close the port. Returns whether it promised not to write any more. */
 static bool niclab_port_ask_close(struct niclab_file *file)
 {
@@ -163,6 +176,7 @@ void niclab_port_close(struct niclab_file *file, struct list_head *regions)
 	 * The owner loses its pages before the device closes the port, or it could store into pages of the next owner.
 	 */
 	niclab_port_unmap(file);
+	niclab_port_announce(file->nic);
 	niclab_port_forget(file, niclab_port_ask_close(file), regions);
 }
 

@@ -297,6 +297,7 @@ void niclab_ring_poll_later(struct niclab_rings *rings);
 
 /* niclab_active.c */
 void niclab_active_announce(struct niclab_rings *rings);
+bool niclab_active_poll(struct niclab_rings *rings, struct niclab_active *until);
 bool niclab_active_serve(struct niclab_rings *rings, struct niclab_active *until);
 void niclab_active_serve_others(struct niclab_rings *rings);
 u32 niclab_active_count_others(const struct niclab_rings *rings);

@@ -136,7 +136,8 @@ static bool niclab_send_push(struct niclab_rings *rings, struct niclab_outgoing 
 		out->offset += bytes;
 		any = true;
 	}
-	niclab_ring_demand(rings);
+	if (!out->is_given || !(argument->flags & NICLAB_ACTIVE_SEND_MORE))
+		niclab_ring_demand(rings);
 	return any;
 }
 
@@ -166,13 +167,15 @@ static int niclab_send_locked(struct niclab_rings *rings, struct niclab_outgoing
 	int err = rings->is_stopped ? -ENODEV : 0;
 
 	if (!err && !is_blocking) {
-		niclab_active_serve(rings, NULL);
+		niclab_active_poll(rings, NULL);
 		/*
 		 * Once begun, a message waits for its remaining window, because its receiver returns whole windows
 		 * only.
 		 */
-		if (!niclab_send_room(rings, out->peer) || niclab_ring_active_room(rings) < NICLAB_SEND_PIECES)
+		if (!niclab_send_room(rings, out->peer) || niclab_ring_active_room(rings) < NICLAB_SEND_PIECES) {
+			niclab_ring_demand(rings);
 			err = -EAGAIN;
+		}
 	}
 	while (!err) {
 		if (niclab_send_push(rings, out))
@@ -245,7 +248,8 @@ static struct niclab_sending *niclab_sending_alloc(struct niclab *nic, const str
 
 static int niclab_send_check(struct niclab *nic, const struct niclab_active_send *argument)
 {
-	if (argument->reserved || argument->flags & ~NICLAB_ACTIVE_SEND_BLOCK || argument->node >= nic->config.nodes ||
+	/* Either flag, not both: a message that has left was announced. */
+	if (argument->reserved || argument->flags > NICLAB_ACTIVE_SEND_MORE || argument->node >= nic->config.nodes ||
 	    argument->node == nic->config.node || argument->port >= NICLAB_ACTIVE_PORTS)
 		return -EINVAL;
 	return argument->bytes > NICLAB_ACTIVE_PORT_MAX_MESSAGE_BYTES ? -EMSGSIZE : 0;
@@ -323,7 +327,10 @@ int niclab_active_flush(struct niclab_file *file, void __user *user)
 	out.deadline = jiffies + msecs_to_jiffies(out.argument.timeout_ms) + 1;
 	mutex_lock(&active->rings->lock);
 	err = active->rings->is_stopped ? -ENODEV : 0;
+	niclab_ring_demand(active->rings);
 	niclab_ring_reap(active->rings);
+	if (!err && active->sendings && !out.argument.timeout_ms)
+		err = -EAGAIN;
 	while (!err && active->sendings)
 		err = niclab_send_wait(active->rings, &out);
 	mutex_unlock(&active->rings->lock);

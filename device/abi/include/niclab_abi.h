@@ -764,10 +764,16 @@ struct niclab_port_open {
 	/* Share of the requester's FIFO memory in 64-bit words, or zero for an equal share. */
 	__u32 fifo_words;
 
-	/* Zero. */
-	__u32 reserved;
+	/* [`PORT_BATCHES`], or zero. */
+	__u32 flags;
 };
 NICLAB_ASSERT_SIZE(struct niclab_port_open, 32);
+
+/*
+ * [`PortOpen::flags`]: the driver may ring one doorbell for several posts. Only the check of the rules uses this: of
+ * other ports it expects a doorbell after each post.
+ */
+#define NICLAB_PORT_BATCHES 1U
 
 /* Reply to [`OP_PORT_OPEN`]. */
 struct niclab_port_opened {
@@ -2721,6 +2727,13 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 40);
  */
 #define NICLAB_ACTIVE_SEND_BLOCK 1U
 
+/*
+ * [`ActiveSend::flags`], without [`ACTIVE_SEND_BLOCK`]: another message follows, so the card need not be notified of
+ * this one yet. It is notified by the next request of any file that sends, receives or flushes, before a request waits,
+ * and when the file is closed.
+ */
+#define NICLAB_ACTIVE_SEND_MORE 2U
+
 /* [`ActiveReceive::errors`]: frames did not arrive. */
 #define NICLAB_ACTIVE_ERROR_LOST 1U
 
@@ -2823,7 +2836,10 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 40);
  */
 #define NICLAB_IOCTL_ACTIVE_SEND 0x4020f50eU
 
-/* Waits until all frames of the file's active port have left, [`ActiveSend`]. */
+/*
+ * Waits until all frames of the file's active port have left, [`ActiveSend`]. With a time limit of zero it does not
+ * wait, `EAGAIN`: some have not left.
+ */
 #define NICLAB_IOCTL_ACTIVE_FLUSH 0x4020f50fU
 
 /*

@@ -92,10 +92,14 @@ layout! {
         pub status_address: u64,
         /// Share of the requester's FIFO memory in 64-bit words, or zero for an equal share.
         pub fifo_words: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// [`PORT_BATCHES`], or zero.
+        pub flags: u32,
     }
 }
+
+/// [`PortOpen::flags`]: the driver may ring one doorbell for several posts. Only the check of the rules uses this: of
+/// other ports it expects a doorbell after each post.
+pub const PORT_BATCHES: u32 = 1;
 
 layout! {
     /// Reply to [`OP_PORT_OPEN`].

@@ -168,6 +168,10 @@ pub const ACTIVE_NO_BUFFER: u32 = u32::MAX;
 /// request waits only for the window, and only once the message has begun. The memory must then not change until
 /// [`IOCTL_ACTIVE_FLUSH`].
 pub const ACTIVE_SEND_BLOCK: u32 = 1 << 0;
+/// [`ActiveSend::flags`], without [`ACTIVE_SEND_BLOCK`]: another message follows, so the card need not be notified of
+/// this one yet. It is notified by the next request of any file that sends, receives or flushes, before a request waits,
+/// and when the file is closed.
+pub const ACTIVE_SEND_MORE: u32 = 1 << 1;
 /// [`ActiveReceive::errors`]: frames did not arrive.
 pub const ACTIVE_ERROR_LOST: u32 = 1 << 0;
 /// [`ActiveReceive::errors`]: part of a message did not arrive, and the message was dropped.
@@ -238,7 +242,8 @@ pub const IOCTL_ACTIVE_OPEN: u32 = request(READ | WRITE, 13, size_of::<ActiveOpe
 /// the message is incomplete at its receiver. `ENXIO`: the card cannot reach the memory (beyond 4 GiB). `EIO`: the card
 /// refused a frame.
 pub const IOCTL_ACTIVE_SEND: u32 = request(WRITE, 14, size_of::<ActiveSend>());
-/// Waits until all frames of the file's active port have left, [`ActiveSend`].
+/// Waits until all frames of the file's active port have left, [`ActiveSend`]. With a time limit of zero it does not
+/// wait, `EAGAIN`: some have not left.
 pub const IOCTL_ACTIVE_FLUSH: u32 = request(WRITE, 15, size_of::<ActiveSend>());
 /// Returns a buffer, and takes the next message or error of the file's active port from the ring, [`ActiveReceive`].
 /// `EAGAIN`: there is none, or a signal arrived first. `poll` reports readable if there is one already.

@@ -324,13 +324,14 @@ const SENDING_AND_RECEIVING: &[Rule] = &[
     Rule {
         name: "launch-doorbell",
         section: 5,
-        must: "Read `InfoPage.doorbell` after each post, and ring if it is a number for which you have not rung.",
+        must: "Read `InfoPage.doorbell` after each post or batch, and ring if it is a number for which you have not rung.",
         why: "A sleeping device finds the post only when something else wakes it, or never.",
         fix: "Execute steps 5 and 6 after every launch word, in this order; load the word from memory each \
               time (`READ_ONCE`).",
         check: Check::Live(
             "two posts of a port have arrived, the word had one number since before the first, and no doorbell \
-             was rung since the device stored that number",
+             was rung since the device stored that number; with `PORT_BATCHES`, one post more than the page has \
+             slots, or one post and `OP_PORT_CLOSE`",
         ),
     },
     Rule {

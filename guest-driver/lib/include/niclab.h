@@ -784,6 +784,26 @@ int niclab_ultra_authorize(niclab_ultra_port *port, uint32_t node, uint32_t node
 int niclab_ultra_revoke(niclab_ultra_port *port, uint32_t node, uint32_t node_port);
 
 /**
+ * Begins a batch: until the matching niclab_ultra_end_batch(), messages and releases share doorbells, each of which is an
+ * exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits or
+ * flushes. Batches may be nested.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_ultra_open.
+ */
+int niclab_ultra_begin_batch(niclab_ultra_port *port);
+
+/**
+ * Ends a batch. If it was the outermost one, rings the doorbell that is deferred.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_ultra_open.
+ */
+int niclab_ultra_end_batch(niclab_ultra_port *port);
+
+/**
  * Sends `words` (0 to 8) words of payload and a tag of two words. Flags are NICLAB_NOTIFY, NICLAB_INTERRUPT and
  * NICLAB_ACKNOWLEDGE. Waits for room up to `timeout_us`; with 0 it does not wait, but fails with NICLAB_ERROR_AGAIN.
  *
@@ -845,8 +865,27 @@ int gamma_open(const niclab_device *device,
 void gamma_close(gamma_port *port);
 
 /**
- * Sends a message from the program's memory to an active port of another node, and returns once the message has left.
- * Waits up to `timeout_us` while the window does not allow it.
+ * Begins a batch: until gamma_end_batch(), messages share notifications of the card, and gamma_send() need not wait until
+ * its message has left. Its data must not change before gamma_end_batch() returns. Batches cannot be nested.
+ *
+ * # Safety
+ *
+ * `port` must be null or from gamma_open.
+ */
+int gamma_begin_batch(gamma_port *port);
+
+/**
+ * Ends a batch: notifies the card, and waits up to `timeout_us` until all messages have left.
+ *
+ * # Safety
+ *
+ * `port` must be null or from gamma_open.
+ */
+int gamma_end_batch(gamma_port *port, int64_t timeout_us);
+
+/**
+ * Sends a message from the program's memory to an active port of another node, and returns once the message has left;
+ * in a batch, perhaps sooner. Waits up to `timeout_us` while the window does not allow it.
  *
  * # Safety
  *
@@ -945,6 +984,26 @@ int grim_get_handler_by_name(grim *handle,
                              const char *name,
                              uint32_t *number,
                              int64_t timeout_us);
+
+/**
+ * Begins a batch: until the matching grim_end_batch(), messages and releases share doorbells, each of which is an
+ * exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits or
+ * flushes. Batches may be nested.
+ *
+ * # Safety
+ *
+ * `handle` must be null or from grim_enable.
+ */
+int grim_begin_batch(grim *handle);
+
+/**
+ * Ends a batch. If it was the outermost one, rings the doorbell that is deferred.
+ *
+ * # Safety
+ *
+ * `handle` must be null or from grim_enable.
+ */
+int grim_end_batch(grim *handle);
 
 /**
  * Sends four integers for a handler of the endpoint at `node` and `port`, through channel `channel`, counted from 0.
@@ -1135,6 +1194,26 @@ int niclab_inic_register(const niclab_inic_port *port,
                          void *memory,
                          uint64_t bytes,
                          niclab_region **region);
+
+/**
+ * Begins a batch: until the matching niclab_inic_end_batch(), messages and releases share doorbells, each of which is an
+ * exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits or
+ * flushes. Batches may be nested.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_inic_open.
+ */
+int niclab_inic_begin_batch(niclab_inic_port *port);
+
+/**
+ * Ends a batch. If it was the outermost one, rings the doorbell that is deferred.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_inic_open.
+ */
+int niclab_inic_end_batch(niclab_inic_port *port);
 
 /**
  * Sends `bytes` bytes of a region from `offset` on to `node`; a multiple of 4, and not 0. With `tells`, the event
@@ -1330,6 +1409,26 @@ int niclab_match_register(const niclab_match_port *port,
                           void *memory,
                           uint64_t bytes,
                           niclab_region **region);
+
+/**
+ * Begins a batch: until the matching niclab_match_end_batch(), messages and releases share doorbells, each of which is an
+ * exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits or
+ * flushes. Batches may be nested.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_match_open.
+ */
+int niclab_match_begin_batch(niclab_match_port *port);
+
+/**
+ * Ends a batch. If it was the outermost one, rings the doorbell that is deferred.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_match_open.
+ */
+int niclab_match_end_batch(niclab_match_port *port);
 
 /**
  * Appends a match entry and stores its handle in `handle`, unless that is null. Waits for room up to `timeout_us`;

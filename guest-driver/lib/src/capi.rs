@@ -22,7 +22,7 @@ use std::slice;
 use std::time::Duration;
 
 use crate::slices::{Flags, Message, PAYLOAD_WORDS, Port, PortOptions};
-use crate::{Address, Deadline, Device, Error, WaitPolicy};
+use crate::{Address, Batching as _, Deadline, Device, Error, WaitPolicy};
 
 /// Success.
 pub const NICLAB_OK: c_int = 0;
@@ -289,6 +289,36 @@ pub unsafe extern "C" fn niclab_ultra_revoke(
 ) -> c_int {
     // SAFETY: the caller guarantees that it is null or valid.
     call(|| Ok(unsafe { exclusive(port)? }.0.revoke(Address { node, port: node_port })?))
+}
+
+/// Begins a batch: until the matching niclab_ultra_end_batch(), messages and releases share doorbells, each of which is an
+/// exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits or
+/// flushes. Batches may be nested.
+///
+/// # Safety
+///
+/// `port` must be null or from niclab_ultra_open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn niclab_ultra_begin_batch(port: *mut niclab_ultra_port) -> c_int {
+    call(|| {
+        // SAFETY: the caller guarantees that it is null or valid.
+        unsafe { exclusive(port)? }.0.begin_batch();
+        Ok(())
+    })
+}
+
+/// Ends a batch. If it was the outermost one, rings the doorbell that is deferred.
+///
+/// # Safety
+///
+/// `port` must be null or from niclab_ultra_open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn niclab_ultra_end_batch(port: *mut niclab_ultra_port) -> c_int {
+    call(|| {
+        // SAFETY: the caller guarantees that it is null or valid.
+        unsafe { exclusive(port)? }.0.end_batch();
+        Ok(())
+    })
 }
 
 /// Sends `words` (0 to 8) words of payload and a tag of two words. Flags are NICLAB_NOTIFY, NICLAB_INTERRUPT and

@@ -11,7 +11,7 @@ use niclab_port::command;
 use crate::port::{self, Kind, Link, Parts, PortOptions, Queue, Requester, Status};
 use crate::region::Region;
 use crate::wait::{Next, Quiet, Wait};
-use crate::{Address, Deadline, Device, Error, SharedMemory, WaitPolicy};
+use crate::{Address, Batching, Deadline, Device, Error, SharedMemory, WaitPolicy};
 
 /// The events of ports of one kind of card interface.
 pub trait Event: Debug + Sized {
@@ -152,16 +152,6 @@ impl<E: Event> Port<E> {
         self.commands.try_launch(command)
     }
 
-    /// [`Commands::hold`].
-    pub fn hold(&mut self) {
-        self.commands.hold();
-    }
-
-    /// [`Commands::tell`].
-    pub fn tell(&mut self) {
-        self.commands.tell();
-    }
-
     /// Posts a command as [`Port::launch`] does. While no slot is free, reads events into `inbox`, because the device
     /// may wait for their slots in the event queue. These events precede all that [`Port::event`] returns.
     ///
@@ -196,8 +186,8 @@ impl<E: Event> Port<E> {
                 commands.quiet.on_progress();
                 return Ok(launched);
             }
-            if let Next::Sleep(limit) = wait.next(&mut commands.quiet, &*link.backing)? {
-                link.backing.wait_interrupts(limit.min(WaitPolicy::SENDER_SLEEP))?;
+            if let Next::Sleep(limit) = link.next_in(&mut wait, &mut commands.quiet)? {
+                link.wait_interrupts(limit.min(WaitPolicy::SENDER_SLEEP))?;
             }
         }
     }
@@ -216,6 +206,18 @@ impl<E: Event> Port<E> {
     #[inline]
     pub fn try_event(&mut self) -> Option<E> {
         self.events.try_next()
+    }
+}
+
+impl<E: Event> Batching for Port<E> {
+    fn begin_batch(&mut self) {
+        self.commands.begin_batch();
+        self.events.begin_batch();
+    }
+
+    fn end_batch(&mut self) {
+        self.commands.end_batch();
+        self.events.end_batch();
     }
 }
 
@@ -280,18 +282,6 @@ impl<E: Event> Commands<E> {
         })
     }
 
-    /// Defers the doorbell of all posts until [`Commands::tell`], or until no slot is free. One doorbell, which is an
-    /// exit from the virtual machine, then serves several commands. A program that waits for the effect of such a
-    /// command must call [`Commands::tell`] first.
-    pub fn hold(&mut self) {
-        self.requester.hold();
-    }
-
-    /// Notifies the device of all posts since [`Commands::hold`], and of each later post at once.
-    pub fn tell(&mut self) {
-        self.requester.tell();
-    }
-
     /// Commands posted since the port was opened.
     pub fn launched(&self) -> u64 {
         self.requester.launched()
@@ -300,6 +290,16 @@ impl<E: Event> Commands<E> {
     /// The status line as the device last wrote it.
     pub fn status(&self) -> Status {
         self.requester.status()
+    }
+}
+
+impl<E: Event> Batching for Commands<E> {
+    fn begin_batch(&mut self) {
+        self.requester.begin_batch();
+    }
+
+    fn end_batch(&mut self) {
+        self.requester.end_batch();
     }
 }
 
@@ -363,6 +363,16 @@ impl<E: Event> Events<E> {
     /// [`Error::DeviceGone`].
     pub fn wait_interrupts(&mut self, timeout: Duration) -> Result<u64, Error> {
         self.queue.wait_interrupts(timeout)
+    }
+}
+
+impl<E: Event> Batching for Events<E> {
+    fn begin_batch(&mut self) {
+        self.queue.begin_batch();
+    }
+
+    fn end_batch(&mut self) {
+        self.queue.end_batch();
     }
 }
 

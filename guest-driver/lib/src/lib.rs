@@ -40,6 +40,7 @@
 
 mod backing;
 mod bare;
+mod batch;
 pub mod capi;
 pub mod commanded;
 mod device;
@@ -57,6 +58,7 @@ mod wait;
 
 pub use backing::Backing;
 pub use bare::BarePort;
+pub use batch::{Batch, Batching};
 pub use device::{Device, DeviceInfo};
 pub use error::Error;
 pub use memory::SharedMemory;

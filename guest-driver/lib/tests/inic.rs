@@ -14,6 +14,7 @@ use niclab_abi::inic::{
 };
 use niclab_abi::receive::SLICE_WORDS;
 use niclab_abi::{from_words, to_words};
+use niclab_user::Batching as _;
 use niclab_user::capi::inic::*;
 use niclab_user::capi::region::*;
 use niclab_user::capi::{NICLAB_ERROR_AGAIN, NICLAB_ERROR_VALUE, NICLAB_OK};
@@ -256,36 +257,31 @@ fn message_is_stored_in_the_oldest_posted_receive() {
 }
 
 #[test]
-fn held_commands_share_one_doorbell_until_no_slot_is_free() {
+fn batch_has_one_doorbell_until_no_slot_is_free() {
     let (mut port, device) = port_with_device();
     let region = port.allocate(4096).expect("memory");
     let receive = Receive::new(region.span(0..8).expect("inside the region"));
-    // Posts while doorbells are held. Returns how many posts the device has taken before and after `tell`.
-    let mut post_held = |count: u32| {
+    // Posts in a batch. Returns how many posts the device has taken before and after its end.
+    let mut post_in_batch = |count: u32| {
         let taken = || device.state.lock().expect("not poisoned").taken;
         let before = taken();
-        port.hold();
+        port.begin_batch();
         (0..count).for_each(|_| {
             port.launch(&receive, LIMIT).expect("a free slot");
         });
-        let taken_while_held = taken() - before;
-        port.tell();
-        (taken_while_held, taken() - before)
+        let taken_in_batch = taken() - before;
+        port.end_batch();
+        (taken_in_batch, taken() - before)
     };
-    assert_eq!(post_held(5), (0, 5));
-    // The library reads the status line only when it knows of no free slot. Five slots still count as occupied, so it
-    // must ring the doorbell after SLOTS - 5 posts: the device frees only slots of which it was notified.
+    assert_eq!(post_in_batch(5), (0, 5));
     let (slots, more) = (u64::from(SLOTS), u64::from(SLOTS) + 3);
-    assert_eq!(
-        post_held(SLOTS + 3),
-        (slots - 5, more),
-        "the doorbell rings when no slot is known to be free"
-    );
-    assert_eq!(post_held(0), (0, 0));
+    assert_eq!(post_in_batch(SLOTS), (0, slots), "the slots of the first batch are free again");
+    assert_eq!(post_in_batch(SLOTS + 3), (slots, more), "the doorbell rings when no slot is free");
+    assert_eq!(post_in_batch(0), (0, 0));
     port.launch(&receive, LIMIT).expect("a free slot");
     assert_eq!(
         device.state.lock().expect("not poisoned").taken,
-        5 + more + 1,
+        5 + slots + more + 1,
         "each post rings the doorbell again"
     );
 }

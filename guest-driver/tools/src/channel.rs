@@ -1,5 +1,6 @@
 //! What a benchmark needs of a transport: messages with a tag, in order, to one peer.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use niclab_user::slices::Flags;
@@ -63,6 +64,13 @@ pub trait Channel {
     ///
     /// As [`Channel::try_receive`]; a timeout.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Tag, Failure>;
+
+    /// Begins a batch: until [`Channel::end_batch`], what is sent and what is released may share doorbells. Calls that
+    /// wait ring them first. Without effect if the transport has no doorbells.
+    fn begin_batch(&mut self) {}
+
+    /// Ends the batch.
+    fn end_batch(&mut self) {}
 
     /// Doorbells rung so far; 0 if the transport does not count them.
     fn doorbells(&self) -> u64 {
@@ -160,6 +168,38 @@ impl std::fmt::Display for Tag {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { kind, step, bytes, number } = self;
         write!(formatter, "{kind:?} number {number} of {bytes} bytes in step {step}")
+    }
+}
+
+/// Batches of a step, one after the other.
+#[derive(Debug)]
+pub struct Batches {
+    /// Messages in a batch. None: as many as are ready.
+    size: Option<NonZeroU64>,
+    in_this: u64,
+}
+
+impl Batches {
+    /// Begins the first batch.
+    pub fn begin(channel: &mut impl Channel, size: Option<NonZeroU64>) -> Self {
+        channel.begin_batch();
+        Self { size, in_this: 0 }
+    }
+
+    /// Counts a message. If the batch is complete, begins the next one.
+    #[inline]
+    pub fn count(&mut self, channel: &mut impl Channel) {
+        self.in_this += 1;
+        if self.size.is_some_and(|size| self.in_this >= size.get()) {
+            self.next(channel);
+        }
+    }
+
+    /// Begins the next batch.
+    pub fn next(&mut self, channel: &mut impl Channel) {
+        self.in_this = 0;
+        channel.end_batch();
+        channel.begin_batch();
     }
 }
 

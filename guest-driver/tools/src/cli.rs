@@ -1,6 +1,7 @@
 //! The command line, and the pairing of ranks.
 
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -81,6 +82,9 @@ pub struct RunArguments {
     /// Request an acknowledgement with each message: the NIC reports to the sender that the message was stored
     #[arg(long)]
     pub acknowledge: bool,
+    /// `stream` and `rate`: ring one doorbell for this many messages; 1: for each [default: for all that are ready]
+    #[arg(long, value_name = "MESSAGES")]
+    pub batch: Option<NonZeroU64>,
     /// Match cards: post this many receives that match no message before those that match
     #[arg(
         long,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use niclab_user::gamma::{MAX_MESSAGE_BYTES, Message, Port, PortOptions};
 use niclab_user::slices::Flags;
-use niclab_user::{Address, Device, SharedMemory};
+use niclab_user::{Address, Batching as _, Device, SharedMemory};
 
 use crate::Failure;
 use crate::channel::{Channel, MessageKind, Tag, pattern};
@@ -199,6 +199,14 @@ impl Channel for ActiveChannel {
         let taken = self.port.receive(self.timeout, |message| accept(message, buffer, number, peer))?;
         self.received += 1;
         taken
+    }
+
+    fn begin_batch(&mut self) {
+        self.port.begin_batch();
+    }
+
+    fn end_batch(&mut self) {
+        self.port.end_batch();
     }
 
     fn flush(&mut self) -> Result<(), Failure> {

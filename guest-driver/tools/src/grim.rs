@@ -9,7 +9,7 @@ use niclab_user::grim::{
     Short, Terms,
 };
 use niclab_user::slices::Flags;
-use niclab_user::{Address, Device, Error};
+use niclab_user::{Address, Batching as _, Device, Error};
 
 use crate::Failure;
 use crate::channel::{Channel, Interrupting, MessageKind, Tag};
@@ -238,6 +238,14 @@ impl Channel for PushChannel {
         }
     }
 
+    fn begin_batch(&mut self) {
+        self.port.begin_batch();
+    }
+
+    fn end_batch(&mut self) {
+        self.port.end_batch();
+    }
+
     #[inline]
     fn doorbells(&self) -> u64 {
         self.port.sender.doorbells()
@@ -327,6 +335,14 @@ impl Channel for InTurn {
         let tag = self.channels[self.received].receive(buffer)?;
         self.on_received(tag);
         Ok(tag)
+    }
+
+    fn begin_batch(&mut self) {
+        self.channels.iter_mut().for_each(Channel::begin_batch);
+    }
+
+    fn end_batch(&mut self) {
+        self.channels.iter_mut().for_each(Channel::end_batch);
     }
 
     fn doorbells(&self) -> u64 {

@@ -4,9 +4,9 @@
 
 use std::collections::VecDeque;
 
-use niclab_user::Device;
 use niclab_user::inic::{Event, EventKind, Outcome, Port, PortOptions, Receive, Region, Send, UNIT_BYTES};
 use niclab_user::slices::Flags;
+use niclab_user::{Batching as _, Device};
 
 use crate::Failure;
 use crate::channel::{Channel, MessageKind, Tag, pattern};
@@ -265,6 +265,14 @@ impl Channel for PostChannel {
             let event = self.port.event(self.options.timeout)?;
             self.inbox.push_back(event);
         }
+    }
+
+    fn begin_batch(&mut self) {
+        self.port.begin_batch();
+    }
+
+    fn end_batch(&mut self) {
+        self.port.end_batch();
     }
 
     fn flush(&mut self) -> Result<(), Failure> {

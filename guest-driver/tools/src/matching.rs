@@ -18,7 +18,7 @@ use niclab_user::matching::{
     Append, Command, Event, EventKind, Outcome, Port, PortOptions, Put, Region, Target,
 };
 use niclab_user::slices::Flags;
-use niclab_user::{Address, Device};
+use niclab_user::{Address, Batching as _, Device};
 use serde::Serialize;
 
 use crate::Failure;
@@ -276,9 +276,9 @@ impl ListChannel {
     /// notifies the peer with an empty message.
     fn post_again(&mut self) -> Result<(), Failure> {
         // One doorbell for all of them.
-        self.port.hold();
+        self.port.begin_batch();
         let posted = self.post_free();
-        self.port.tell();
+        self.port.end_batch();
         posted?;
         if self.counts.posted - self.counts.reported < self.window.receives as u64 / 2 {
             return Ok(());
@@ -577,6 +577,14 @@ impl Channel for ListChannel {
             let event = self.port.event(self.timeout)?;
             self.inbox.push_back(event);
         }
+    }
+
+    fn begin_batch(&mut self) {
+        self.port.begin_batch();
+    }
+
+    fn end_batch(&mut self) {
+        self.port.end_batch();
     }
 
     fn flush(&mut self) -> Result<(), Failure> {

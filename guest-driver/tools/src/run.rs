@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use niclab_output::eprintln;
@@ -77,6 +78,8 @@ struct Plan {
     command: &'static str,
     parts: Vec<Part>,
     flags: FlagPlan,
+    /// Messages that may share a doorbell. None: all that are ready.
+    batch: Option<NonZeroU64>,
     matching: Matching,
     /// Number of channels, used round robin.
     channels: u32,
@@ -105,6 +108,7 @@ impl Plan {
                 warmup: arguments.warmup.unwrap_or(warmup),
             }],
             flags: arguments.flags(),
+            batch: arguments.batch,
             matching: arguments.matching(),
             channels: arguments.channels,
             is_coordinated: arguments.coordinated,
@@ -120,6 +124,7 @@ impl Plan {
             command: "demo",
             parts: vec![part(Benchmark::Pingpong, &[8, 16, 32, 64]), part(Benchmark::Stream, &[16, 64])],
             flags: FlagPlan::default(),
+            batch: None,
             matching: Matching::default(),
             channels: 1,
             is_coordinated: false,
@@ -412,6 +417,7 @@ fn run_parts<C>(
                 iterations: part.iterations,
                 warmup: part.warmup,
                 flags: plan.flags,
+                batch: plan.batch,
             };
             let mut run = |step: &Step| run(part.benchmark, channel, step, &mut buffers);
             let outcome = run_step(&step, plan.is_coordinated, &mut run)?;
@@ -488,6 +494,7 @@ fn count_interrupts_over(
         iterations: arguments.iterations,
         warmup: 0,
         flags,
+        batch: None,
     };
     let mut buffers = Buffers::new(INTERRUPT_BYTES);
     let account = interrupts::run(&mut channel, device, &step, &mut buffers, world.timeout())?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use niclab_user::slices::{Flags, Message, PAYLOAD_BYTES, Port, PortOptions};
-use niclab_user::{Address, Device};
+use niclab_user::{Address, Batching as _, Device};
 
 use crate::Failure;
 use crate::channel::{Channel, Interrupting, Tag};
@@ -85,6 +85,14 @@ impl Channel for SliceChannel {
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Tag, Failure> {
         let message = self.port.receive(self.timeout)?;
         self.accept(&message, buffer)
+    }
+
+    fn begin_batch(&mut self) {
+        self.port.begin_batch();
+    }
+
+    fn end_batch(&mut self) {
+        self.port.end_batch();
     }
 
     fn flush(&mut self) -> Result<(), Failure> {

@@ -245,7 +245,15 @@ mod tests {
     }
 
     fn step(end: End, iterations: u64, warmup: u64) -> Step {
-        Step { number: 1, end, payload_bytes: 16, iterations, warmup, flags: FlagPlan::default() }
+        Step {
+            number: 1,
+            end,
+            payload_bytes: 16,
+            iterations,
+            warmup,
+            flags: FlagPlan::default(),
+            batch: None,
+        }
     }
 
     /// Runs a stream. Returns the sender's outcome.

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 
 use niclab_abi::FromBytes;
 use niclab_abi::control::{
-    CountersFrom, OP_COUNTERS, OP_PING, OP_PORT_CLOSE, OP_PORT_OPEN, OP_RESET, PORT_ANY, PortName, PortOpen,
-    PortOpened, Request, STATUS_BAD_ADDRESS, STATUS_BAD_LENGTH, STATUS_BAD_OPERATION, STATUS_BAD_PORT,
-    STATUS_BAD_VALUE, STATUS_NO_SPACE, STATUS_NOT_FOUND, STATUS_PORT_BUSY,
+    CountersFrom, OP_COUNTERS, OP_PING, OP_PORT_CLOSE, OP_PORT_OPEN, OP_RESET, PORT_ANY, PORT_BATCHES,
+    PortName, PortOpen, PortOpened, Request, STATUS_BAD_ADDRESS, STATUS_BAD_LENGTH, STATUS_BAD_OPERATION,
+    STATUS_BAD_PORT, STATUS_BAD_VALUE, STATUS_NO_SPACE, STATUS_NOT_FOUND, STATUS_PORT_BUSY,
 };
 use niclab_abi::receive::{MIN_SLICES, SLICE_BYTES};
 use thiserror::Error;
@@ -309,7 +309,7 @@ fn open_port<C: Controlled>(card: &mut C, open: &PortOpen) -> Result<usize, Cont
         return Err(ControlError::BadAddress);
     }
     let is_queue = open.slices.is_power_of_two() && (MIN_SLICES..=card.max_slices()).contains(&open.slices);
-    if !is_queue || open.reserved != 0 {
+    if !is_queue || open.flags > PORT_BATCHES {
         return Err(ControlError::BadValue);
     }
     card.check_open(open)?;
@@ -464,7 +464,7 @@ mod tests {
         slices_address: 0x1000,
         status_address: 0x40,
         fifo_words: 0,
-        reserved: 0,
+        flags: 0,
     };
 
     #[test]
@@ -476,7 +476,7 @@ mod tests {
             (PortOpen { slices: 48, ..OPEN }, STATUS_BAD_VALUE),
             (PortOpen { slices: 128, ..OPEN }, STATUS_BAD_VALUE),
             (PortOpen { slices: MIN_SLICES / 2, ..OPEN }, STATUS_BAD_VALUE),
-            (PortOpen { reserved: 1, ..OPEN }, STATUS_BAD_VALUE),
+            (PortOpen { flags: 2, ..OPEN }, STATUS_BAD_VALUE),
             (PortOpen { fifo_words: 1, ..OPEN }, STATUS_BAD_VALUE),
             (PortOpen { port: 2, ..OPEN }, STATUS_BAD_PORT),
             (PortOpen { port: 3, ..OPEN }, STATUS_BAD_PORT),

@@ -70,7 +70,7 @@ fn any_request() -> impl Strategy<Value = Vec<u8>> {
         address(),
     )
         .prop_map(|(port, slices, slices_address, status_address)| {
-            let open = PortOpen { port, slices, slices_address, status_address, fifo_words: 0, reserved: 0 };
+            let open = PortOpen { port, slices, slices_address, status_address, fifo_words: 0, flags: 0 };
             request(OP_PORT_OPEN, &open)
         });
     let close = small().prop_map(|port| request(OP_PORT_CLOSE, &PortName { port, reserved: 0 }));
@@ -394,7 +394,7 @@ fn prepared() -> Vec<Attack> {
             slices_address: 0x1000 * (3 * port + 1),
             status_address: 0x1000 * 3 * port,
             fifo_words: 0,
-            reserved: 0,
+            flags: 0,
         };
         all.push(Attack::Request(request(OP_PORT_OPEN, &open)));
         let extents = [(0x10_0000 + 0x1_0000 * port + 1_096, 3_000), (0x20_0000 + 0x1_0000 * port, 5_000)];

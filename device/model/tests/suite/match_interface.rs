@@ -157,7 +157,7 @@ fn invalid_requests_are_refused_with_the_right_status() {
     let mut cluster = Cluster::with(2, |config| config.regions_per_port = 2);
     cluster.open(0);
     let open = |port, slices, slices_address, status_address, fifo_words| {
-        let open = PortOpen { port, slices, slices_address, status_address, fifo_words, reserved: 0 };
+        let open = PortOpen { port, slices, slices_address, status_address, fifo_words, flags: 0 };
         request(OP_PORT_OPEN, &open)
     };
     let name = |region, extents| RegionName { port: 0, region, extents, reserved: 0 };

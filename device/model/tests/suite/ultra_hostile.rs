@@ -52,7 +52,7 @@ fn any_request() -> impl Strategy<Value = Vec<u8>> {
                     slices_address,
                     status_address,
                     fifo_words: fifo_words & 31,
-                    reserved: 0,
+                    flags: 0,
                 },
             )
         });
@@ -239,7 +239,7 @@ fn invalid_requests_are_refused_with_the_right_status() {
     let open = |slices: u32, slices_address: u64, status_address: u64, fifo_words: u32, port: u32| {
         request(
             OP_PORT_OPEN,
-            &PortOpen { port, slices, slices_address, status_address, fifo_words, reserved: 0 },
+            &PortOpen { port, slices, slices_address, status_address, fifo_words, flags: 0 },
         )
     };
     for (request, expected) in [

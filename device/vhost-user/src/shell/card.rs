@@ -227,13 +227,13 @@ impl Card {
 
     /// Takes one chain of the control queue, and feeds a request to the model. False when there was none.
     pub fn next_request(&mut self, bus: &mut NodeBus) -> bool {
-        let HostPort { vrings, control, memory, rule_check, .. } = &mut self.host;
+        let HostPort { vrings, control, memory, rule_check, pages, .. } = &mut self.host;
         let Some(vring) = vrings.get(QUEUE_CONTROL as usize) else { return false };
         let (token, request) = match control.next(vring, memory) {
             Ok(Next::Request { token, bytes, is_again }) => {
                 if let Some(rules) = &mut rule_check.rules {
                     rules.at(bus.clock());
-                    rules.on_request(memory, token, &bytes, is_again);
+                    rules.on_request(memory, (pages, vrings), token, &bytes, is_again);
                 }
                 (token, bytes)
             }

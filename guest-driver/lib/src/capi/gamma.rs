@@ -16,6 +16,7 @@ pub struct gamma_port {
     port: Port,
     /// Copy of the message that the handler is called for.
     seen: Vec<u8>,
+    is_in_batch: bool,
 }
 
 /// A message, as passed to a handler.
@@ -61,7 +62,7 @@ pub unsafe extern "C" fn gamma_open(
         let options = if port == NICLAB_ANY_PORT { options } else { options.port(port) };
         let port = Port::open(&device.0, options)?;
         // SAFETY: the caller guarantees this.
-        unsafe { give(result, gamma_port { port, seen: Vec::new() }) }
+        unsafe { give(result, gamma_port { port, seen: Vec::new(), is_in_batch: false }) }
     })
 }
 
@@ -76,8 +77,38 @@ pub unsafe extern "C" fn gamma_close(port: *mut gamma_port) {
     unsafe { take_back(port) }
 }
 
-/// Sends a message from the program's memory to an active port of another node, and returns once the message has left.
-/// Waits up to `timeout_us` while the window does not allow it.
+/// Begins a batch: until gamma_end_batch(), messages share notifications of the card, and gamma_send() need not wait until
+/// its message has left. Its data must not change before gamma_end_batch() returns. Batches cannot be nested.
+///
+/// # Safety
+///
+/// `port` must be null or from gamma_open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gamma_begin_batch(port: *mut gamma_port) -> c_int {
+    call(|| {
+        // SAFETY: the caller guarantees that it is null or valid.
+        unsafe { exclusive(port)? }.is_in_batch = true;
+        Ok(())
+    })
+}
+
+/// Ends a batch: notifies the card, and waits up to `timeout_us` until all messages have left.
+///
+/// # Safety
+///
+/// `port` must be null or from gamma_open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gamma_end_batch(port: *mut gamma_port, timeout_us: i64) -> c_int {
+    call(|| {
+        // SAFETY: the caller guarantees that it is null or valid.
+        let own = unsafe { exclusive(port)? };
+        own.is_in_batch = false;
+        Ok(own.port.flush(limit(timeout_us))?)
+    })
+}
+
+/// Sends a message from the program's memory to an active port of another node, and returns once the message has left;
+/// in a batch, perhaps sooner. Waits up to `timeout_us` while the window does not allow it.
 ///
 /// # Safety
 ///
@@ -96,7 +127,11 @@ pub unsafe extern "C" fn gamma_send(
         let own = unsafe { exclusive(port)? };
         // SAFETY: the caller guarantees this.
         let message = unsafe { slice(data, bytes)? };
-        Ok(own.port.send(Address { node, port: target_port }, message, limit(timeout_us))?)
+        let (target, limit) = (Address { node, port: target_port }, limit(timeout_us));
+        if own.is_in_batch && own.port.try_post(target, message, limit)? {
+            return Ok(());
+        }
+        Ok(own.port.send(target, message, limit)?)
     })
 }
 
@@ -117,7 +152,7 @@ pub unsafe extern "C" fn gamma_poll(
 ) -> c_int {
     call(|| {
         // SAFETY: the caller guarantees that it is null or valid.
-        let gamma_port { port, seen } = unsafe { exclusive(port)? };
+        let gamma_port { port, seen, .. } = unsafe { exclusive(port)? };
         let handler = handler.ok_or(Failure::value(c"the handler is null"))?;
         let mut run = |message: &Message<'_>| {
             seen.resize(message.bytes(), 0);

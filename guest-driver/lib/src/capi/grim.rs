@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use super::region::niclab_region;
 use super::{Failure, call, deadline, exclusive, give, niclab_device, place, policy_of, shared, take_back};
 use crate::grim::{ExposedPart, FIRST_HANDLER, Message, Node, Options, SendQueue, Short};
-use crate::{Address, Deadline};
+use crate::{Address, Batching as _, Deadline};
 
 /// Any free ports.
 pub const GRIM_ANY_PORT: u32 = 0xffff_ffff;
@@ -192,6 +192,36 @@ pub unsafe extern "C" fn grim_get_handler_by_name(
         };
         // SAFETY: not null, and the caller guarantees that it is valid for a store then.
         unsafe { number.write(found) };
+        Ok(())
+    })
+}
+
+/// Begins a batch: until the matching grim_end_batch(), messages and releases share doorbells, each of which is an
+/// exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits or
+/// flushes. Batches may be nested.
+///
+/// # Safety
+///
+/// `handle` must be null or from grim_enable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn grim_begin_batch(handle: *mut grim) -> c_int {
+    call(|| {
+        // SAFETY: the caller guarantees that it is null or valid.
+        unsafe { exclusive(handle)? }.0.begin_batch();
+        Ok(())
+    })
+}
+
+/// Ends a batch. If it was the outermost one, rings the doorbell that is deferred.
+///
+/// # Safety
+///
+/// `handle` must be null or from grim_enable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn grim_end_batch(handle: *mut grim) -> c_int {
+    call(|| {
+        // SAFETY: the caller guarantees that it is null or valid.
+        unsafe { exclusive(handle)? }.0.end_batch();
         Ok(())
     })
 }

@@ -7,11 +7,11 @@ use super::{
     Failure, NICLAB_ANY_PORT, call, deadline, exclusive, give, niclab_device, options_of, place, policy_of,
     shared, take_back,
 };
-use crate::Error;
 use crate::inic::{
     Barrier, Command, Element, Event, EventKind, Multicast, Operator, Outcome, Port, Receive, Reduce, Rules,
     Send,
 };
+use crate::{Batching as _, Error};
 
 /// Event: the card has read a message completely; its memory may be reused.
 pub const NICLAB_INIC_SENT: u32 = 1;
@@ -190,6 +190,36 @@ pub unsafe extern "C" fn niclab_inic_register(
         let port = unsafe { shared(port)? };
         // SAFETY: the caller guarantees this.
         unsafe { register(&port.0, memory, bytes, region) }
+    })
+}
+
+/// Begins a batch: until the matching niclab_inic_end_batch(), messages and releases share doorbells, each of which is an
+/// exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits or
+/// flushes. Batches may be nested.
+///
+/// # Safety
+///
+/// `port` must be null or from niclab_inic_open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn niclab_inic_begin_batch(port: *mut niclab_inic_port) -> c_int {
+    call(|| {
+        // SAFETY: the caller guarantees that it is null or valid.
+        unsafe { exclusive(port)? }.0.begin_batch();
+        Ok(())
+    })
+}
+
+/// Ends a batch. If it was the outermost one, rings the doorbell that is deferred.
+///
+/// # Safety
+///
+/// `port` must be null or from niclab_inic_open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn niclab_inic_end_batch(port: *mut niclab_inic_port) -> c_int {
+    call(|| {
+        // SAFETY: the caller guarantees that it is null or valid.
+        unsafe { exclusive(port)? }.0.end_batch();
+        Ok(())
     })
 }
 

@@ -8,10 +8,10 @@ use super::{
     Failure, NICLAB_ANY_PORT, call, deadline, exclusive, give, niclab_device, options_of, place, policy_of,
     shared, take_back,
 };
-use crate::Address;
 use crate::matching::{
     Append, Command, Event, EventKind, Get, Handle, Outcome, Port, Put, Region, Target, Unlink,
 };
+use crate::{Address, Batching as _};
 
 /// Source of a match entry: any node.
 pub const NICLAB_MATCH_ANY: u32 = u32::MAX;
@@ -280,6 +280,36 @@ pub unsafe extern "C" fn niclab_match_register(
         let port = unsafe { shared(port)? };
         // SAFETY: the caller guarantees this.
         unsafe { register(&port.0, memory, bytes, region) }
+    })
+}
+
+/// Begins a batch: until the matching niclab_match_end_batch(), messages and releases share doorbells, each of which is an
+/// exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits or
+/// flushes. Batches may be nested.
+///
+/// # Safety
+///
+/// `port` must be null or from niclab_match_open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn niclab_match_begin_batch(port: *mut niclab_match_port) -> c_int {
+    call(|| {
+        // SAFETY: the caller guarantees that it is null or valid.
+        unsafe { exclusive(port)? }.0.begin_batch();
+        Ok(())
+    })
+}
+
+/// Ends a batch. If it was the outermost one, rings the doorbell that is deferred.
+///
+/// # Safety
+///
+/// `port` must be null or from niclab_match_open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn niclab_match_end_batch(port: *mut niclab_match_port) -> c_int {
+    call(|| {
+        // SAFETY: the caller guarantees that it is null or valid.
+        unsafe { exclusive(port)? }.0.end_batch();
+        Ok(())
     })
 }
 

@@ -10,14 +10,14 @@ use niclab_abi::control::PORT_ANY;
 use niclab_abi::gamma::ACTIVE_PORT_MAX_MESSAGE_BYTES;
 use niclab_abi::ioctl::{
     ACTIVE_ERROR_INCOMPLETE, ACTIVE_ERROR_LOST, ACTIVE_ERROR_NO_BUFFER, ACTIVE_ERROR_TOO_LONG,
-    ACTIVE_NO_BUFFER, ACTIVE_SEND_BLOCK, ActiveOpen, ActiveReceive, ActiveSend,
+    ACTIVE_NO_BUFFER, ACTIVE_SEND_BLOCK, ACTIVE_SEND_MORE, ActiveOpen, ActiveReceive, ActiveSend,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::requests;
 use crate::backing::request_error;
-use crate::{Address, Device, Error, SharedMemory, WaitPolicy};
+use crate::{Address, Batching, Device, Error, SharedMemory, WaitPolicy};
 
 /// Polls between two clock reads.
 const LOOKS_PER_CLOCK: u32 = 64;
@@ -114,6 +114,8 @@ pub struct Port {
     done: u32,
     /// Memory of messages that may not have left.
     in_flight: Vec<SharedMemory>,
+    /// Number of open batches.
+    batches: u32,
 }
 
 impl Port {
@@ -151,6 +153,7 @@ impl Port {
             is_interrupted: argument.interrupt_frames > 0,
             done: ACTIVE_NO_BUFFER,
             in_flight: Vec::new(),
+            batches: 0,
         })
     }
 
@@ -192,12 +195,25 @@ impl Port {
             self.flush(limit)?;
         }
         let address = memory.address() + part.start as u64;
-        let argument = self.argument(target, address, part.len(), 0, limit)?;
-        match requests::send(&self.file, &argument) {
-            Ok(()) => {
-                self.in_flight.push(memory.clone());
-                Ok(true)
-            }
+        let flags = if self.batches > 0 { ACTIVE_SEND_MORE } else { 0 };
+        let argument = self.argument(target, address, part.len(), flags, limit)?;
+        let is_sent = self.try_request(&argument, target, limit)?;
+        if is_sent {
+            self.in_flight.push(memory.clone());
+        }
+        Ok(is_sent)
+    }
+
+    /// As [`Self::try_send`] in a batch, for memory that the caller of the C interface keeps unchanged.
+    pub(crate) fn try_post(&self, target: Address, message: &[u8], limit: Duration) -> Result<bool, Error> {
+        let address = message.as_ptr().expose_provenance() as u64;
+        let argument = self.argument(target, address, message.len(), ACTIVE_SEND_MORE, limit)?;
+        self.try_request(&argument, target, limit)
+    }
+
+    fn try_request(&self, argument: &ActiveSend, target: Address, limit: Duration) -> Result<bool, Error> {
+        match requests::send(&self.file, argument) {
+            Ok(()) => Ok(true),
             Err(Errno::EAGAIN) => Ok(false),
             Err(errno) => Err(self.send_error(errno, target, limit)),
         }
@@ -211,7 +227,7 @@ impl Port {
     pub fn flush(&mut self, limit: Duration) -> Result<(), Error> {
         let argument = ActiveSend { timeout_ms: millis(limit), ..ActiveSend::default() };
         requests::flush(&self.file, &argument).map_err(|errno| match errno {
-            Errno::ETIMEDOUT => self.timed_out("flush", limit),
+            Errno::ETIMEDOUT | Errno::EAGAIN => self.timed_out("flush", limit),
             errno => request_error(&self.device, errno, "wait until messages have left".into()),
         })?;
         self.in_flight.clear();
@@ -376,6 +392,22 @@ impl Port {
             source_address: source,
             lost_frames: event.lost_frames,
             what: what.collect::<Vec<_>>().join("; "),
+        }
+    }
+}
+
+/// Messages of [`Port::try_send`] share a notification of the card. Messages of [`Port::send`] have left when it
+/// returns, so each has its own.
+impl Batching for Port {
+    fn begin_batch(&mut self) {
+        self.batches += 1;
+    }
+
+    fn end_batch(&mut self) {
+        self.batches = self.batches.saturating_sub(1);
+        if self.batches == 0 {
+            // Any flush notifies the card. Whether messages have left does not matter, and the next call reports errors.
+            let _ = requests::flush(&self.file, &ActiveSend::default());
         }
     }
 }

@@ -11,7 +11,7 @@ use super::send_queue::{ExposedPart, SendQueue, bulk, memory};
 use super::{Message, Port, Receiver, Refusal, Sender, Terms};
 use crate::port::{Parts, PortOptions};
 use crate::wait::{Next, Quiet, Wait};
-use crate::{Address, Deadline, Device, Error, WaitPolicy};
+use crate::{Address, Batching, Deadline, Device, Error, WaitPolicy};
 
 /// Maximum number of messages of a channel that are handled before the next channel is polled.
 const BATCH: u32 = 64;
@@ -377,6 +377,12 @@ impl Node {
     /// Runs handlers and pushes waiting messages. Returns the number of handled messages, and whether there was
     /// progress.
     fn progress(&mut self) -> Result<(u32, bool), Error> {
+        // Several handlers may send.
+        let mut batch = self.batch();
+        batch.run_handlers()
+    }
+
+    fn run_handlers(&mut self) -> Result<(u32, bool), Error> {
         let Self { send_queue, receivers, handlers, .. } = self;
         let mut handled = 0;
         for receiver in receivers {
@@ -414,9 +420,11 @@ impl Node {
                 self.quiet.on_progress();
             }
             let Self { send_queue, quiet, receivers, .. } = self;
+            // Each channel has a doorbell of its own.
+            send_queue.senders().iter().for_each(|sender| sender.link().announce_deferred());
             let link = send_queue.senders().first().map(Sender::link);
             let Some(link) = link else { continue };
-            let next = wait.next(quiet, &*link.backing)?;
+            let next = link.next_in(&mut wait, quiet)?;
             looks = looks.wrapping_add(1);
             if next != Next::Look || looks.is_multiple_of(LOOKS_PER_CHECK) {
                 receivers.iter_mut().try_for_each(Receiver::check)?;
@@ -430,5 +438,17 @@ impl Node {
                 (Next::Sleep(limit), _) => thread::sleep(limit.min(WaitPolicy::SENDER_SLEEP)),
             }
         }
+    }
+}
+
+impl Batching for Node {
+    fn begin_batch(&mut self) {
+        self.send_queue.senders_mut().for_each(Batching::begin_batch);
+        self.receivers.iter_mut().for_each(Batching::begin_batch);
+    }
+
+    fn end_batch(&mut self) {
+        self.send_queue.senders_mut().for_each(Batching::end_batch);
+        self.receivers.iter_mut().for_each(Batching::end_batch);
     }
 }

@@ -6,7 +6,7 @@ use niclab_abi::grim::ChannelExpose;
 use super::{Receiver, Sender};
 use crate::port::{self, Parts, PortOptions};
 use crate::region::Region;
-use crate::{Address, Device, DeviceInfo, Error, SharedMemory, WaitPolicy};
+use crate::{Address, Batching, Device, DeviceInfo, Error, SharedMemory, WaitPolicy};
 
 /// Options of a channel, other than those of its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,5 +131,17 @@ impl Sender {
         let (region, is_exposed) = (region.name(), is_exposed.into());
         self.link().backing.expose(&ChannelExpose { port: 0, region, is_exposed, reserved: 0 })?;
         Ok(region)
+    }
+}
+
+impl Batching for Port {
+    fn begin_batch(&mut self) {
+        self.sender.begin_batch();
+        self.receiver.begin_batch();
+    }
+
+    fn end_batch(&mut self) {
+        self.sender.end_batch();
+        self.receiver.end_batch();
     }
 }

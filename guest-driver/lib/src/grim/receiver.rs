@@ -10,7 +10,7 @@ use niclab_port::slices::Slice;
 use crate::memory::copy;
 use crate::port::Queue;
 use crate::region::Region;
-use crate::{Address, Deadline, Error, WaitPolicy};
+use crate::{Address, Batching, Deadline, Error, WaitPolicy};
 
 /// A payload region holds this many times the longest messages between two releases of slices with payload.
 const MESSAGES_BETWEEN_RELEASES: u64 = 4;
@@ -269,5 +269,15 @@ impl Receiver {
             device: self.region.backing().name().into(),
             what: "a message was in the queue, and then was not".into(),
         }
+    }
+}
+
+impl Batching for Receiver {
+    fn begin_batch(&mut self) {
+        self.queue.begin_batch();
+    }
+
+    fn end_batch(&mut self) {
+        self.queue.end_batch();
     }
 }

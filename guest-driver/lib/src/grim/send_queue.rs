@@ -91,6 +91,11 @@ impl SendQueue {
         &self.senders
     }
 
+    /// The sending halves, for batches.
+    pub(super) fn senders_mut(&mut self) -> impl Iterator<Item = &mut Sender> {
+        self.senders.iter_mut()
+    }
+
     /// Number of messages that wait for room.
     pub fn waiting(&self) -> usize {
         self.messages

@@ -7,7 +7,7 @@ use niclab_port::grim::{Outgoing, PayloadRoom, Pushing, Segments, Short};
 
 use crate::memory::copy;
 use crate::port::{Link, Requester, Status};
-use crate::{Address, Deadline, Error, SharedMemory, WaitPolicy};
+use crate::{Address, Batching, Deadline, Error, SharedMemory, WaitPolicy};
 
 /// The payload region of an outbound queue has room for this many pieces of a memory transfer.
 const PIECES: u64 = 4;
@@ -310,5 +310,15 @@ impl Sender {
             self.requester.go_on_waiting(&mut wait)?;
         }
         Ok(())
+    }
+}
+
+impl Batching for Sender {
+    fn begin_batch(&mut self) {
+        self.requester.begin_batch();
+    }
+
+    fn end_batch(&mut self) {
+        self.requester.end_batch();
     }
 }

@@ -12,7 +12,7 @@ use niclab_port::matching::messages::{BufferPart, Ended, Messages, Terms};
 pub use niclab_port::matching::messages::{Message, Request};
 
 use super::{Event, Outcome, Port, Region};
-use crate::{Deadline, Error, WaitPolicy};
+use crate::{Batching as _, Deadline, Error, WaitPolicy};
 
 /// Interval between greetings to a peer that has not opened its port yet.
 const GREETING_INTERVAL: Duration = Duration::from_millis(1);
@@ -228,6 +228,13 @@ impl Endpoint {
     /// Posts all pending commands. If no slot is free, reads events, because the device may wait for their slots in the
     /// event queue.
     fn flush(&mut self) -> Result<(), Error> {
+        self.port.begin_batch();
+        let posted = self.post_all();
+        self.port.end_batch();
+        posted
+    }
+
+    fn post_all(&mut self) -> Result<(), Error> {
         /// Longer than any working daemon takes to free a slot; a dead one is detected sooner.
         const LIMIT: Duration = Duration::from_secs(60);
         loop {

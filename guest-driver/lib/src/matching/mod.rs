@@ -136,12 +136,12 @@ impl Commands {
                 self.quiet.on_progress();
                 return Ok(count);
             }
-            let next = wait.next(&mut self.quiet, &*self.requester.link().backing)?;
+            let next = self.requester.link().next_in(&mut wait, &mut self.quiet)?;
             let Next::Sleep(limit) = next else { continue };
             // If the counter has already reached its value, the card interrupts at once, so the sleep cannot miss it.
             is_armed = is_armed || self.try_launch(&ArmCounter { counter, successes })?.is_some();
             let limit = if is_armed { limit } else { limit.min(WaitPolicy::SENDER_SLEEP) };
-            self.requester.link().backing.wait_interrupts(limit)?;
+            self.requester.link().wait_interrupts(limit)?;
         }
     }
 }

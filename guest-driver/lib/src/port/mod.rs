@@ -6,7 +6,8 @@ mod parts;
 mod queue;
 mod requester;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use niclab_port::{Fault, atomic};
 
@@ -18,7 +19,25 @@ pub use parts::Parts;
 pub(crate) use queue::Queue;
 pub(crate) use requester::Requester;
 
+use crate::wait::{Next, Quiet, Wait};
 use crate::{Address, Backing, Error, SharedMemory};
+
+/// Number of open batches of a half of a port.
+#[derive(Debug, Default)]
+pub(crate) struct Batches(u32);
+
+impl Batches {
+    fn begin(&mut self) {
+        self.0 += 1;
+    }
+
+    fn end(&mut self, link: &Link) {
+        self.0 = self.0.saturating_sub(1);
+        if self.0 == 0 {
+            link.announce_deferred();
+        }
+    }
+}
 
 /// State that both halves of a port share: the connection to the device.
 pub struct Link {
@@ -30,6 +49,8 @@ pub struct Link {
     pub(crate) rung: AtomicU64,
     /// The number of the device's sleep for which the last one was rung.
     pub(crate) rung_for: AtomicU64,
+    /// A half of the port has deferred a doorbell.
+    is_deferred: AtomicBool,
     pub(crate) backing: Box<dyn Backing>,
 }
 
@@ -42,6 +63,38 @@ impl Link {
         if atomic::ring_if_needed(word, &self.rung_for, || self.backing.ring()) {
             self.rung.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// As [`Link::announce`]; in a batch, defers the doorbell.
+    #[inline]
+    pub(crate) fn announce_in(&self, batches: &Batches) {
+        if batches.0 == 0 {
+            self.announce();
+        } else {
+            self.is_deferred.store(true, Ordering::Release);
+        }
+    }
+
+    /// Rings the doorbell if a half of the port has deferred it.
+    #[inline]
+    pub(crate) fn announce_deferred(&self) {
+        // With `swap`, a post that another thread defers meanwhile is either announced here or stays deferred.
+        if self.is_deferred.load(Ordering::Relaxed) && self.is_deferred.swap(false, Ordering::AcqRel) {
+            self.announce();
+        }
+    }
+
+    /// What a wait does next: [`Wait::next`]. The device must know of all posts by then.
+    #[inline]
+    pub(crate) fn next_in(&self, wait: &mut Wait, quiet: &mut Quiet) -> Result<Next, Error> {
+        self.announce_deferred();
+        wait.next(quiet, &*self.backing)
+    }
+
+    /// Returns the interrupts for the port since the last call. Sleeps up to `limit` for the first one.
+    pub(crate) fn wait_interrupts(&self, limit: Duration) -> Result<u64, Error> {
+        self.announce_deferred();
+        self.backing.wait_interrupts(limit)
     }
 
     /// The device's name, for an error.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use niclab_port::atomic::AtomicRecords;
 
-use super::{Kind, Link};
+use super::{Batches, Kind, Link};
 use crate::wait::{Next, Quiet, Wait};
-use crate::{Deadline, Error, SharedMemory, WaitPolicy};
+use crate::{Batching, Deadline, Error, SharedMemory, WaitPolicy};
 
 /// Polls for a record between two checks for skipped records.
 const LOOKS_PER_CHECK: u32 = 4096;
@@ -22,13 +22,21 @@ pub(crate) struct Queue<K> {
     records: niclab_port::Queue<K>,
     policy: WaitPolicy,
     quiet: Quiet,
+    batches: Batches,
 }
 
 impl<K: Kind> Queue<K> {
     pub(super) fn new(link: Arc<Link>, completer: SharedMemory, slices: SharedMemory, count: u32) -> Self {
         let records = niclab_port::Queue::new(count, 0);
-        let mut this =
-            Self { link, completer, slices, records, policy: WaitPolicy::ADAPTIVE, quiet: Quiet::default() };
+        let mut this = Self {
+            link,
+            completer,
+            slices,
+            records,
+            policy: WaitPolicy::ADAPTIVE,
+            quiet: Quiet::default(),
+            batches: Batches::default(),
+        };
         this.set_release_interval(this.records.usual_release_interval());
         this
     }
@@ -53,13 +61,13 @@ impl<K: Kind> Queue<K> {
         &mut self,
         take: impl FnOnce(&mut niclab_port::Queue<K>, &mut AtomicRecords<'_>) -> Option<(T, bool)>,
     ) -> Option<T> {
-        let Self { link, completer, slices, records, quiet, .. } = self;
+        let Self { link, completer, slices, records, quiet, batches, .. } = self;
         let mut memory = AtomicRecords { records: slices.words(), completer: completer.words() };
         let (taken, is_released) = take(records, &mut memory)?;
         link.received.store(records.received(), Ordering::Relaxed);
         quiet.on_progress();
         if is_released {
-            link.announce();
+            link.announce_in(batches);
         }
         Some(taken)
     }
@@ -91,7 +99,7 @@ impl<K: Kind> Queue<K> {
 
     /// Returns the interrupts for this port since the last call. Sleeps up to `timeout` for the first one.
     pub(crate) fn wait_interrupts(&self, timeout: Duration) -> Result<u64, Error> {
-        self.link.backing.wait_interrupts(timeout)
+        self.link.wait_interrupts(timeout)
     }
 
     /// Shortens the release interval for a sender with `credits` slices, so that releases are frequent enough for it.
@@ -115,7 +123,7 @@ impl<K: Kind> Queue<K> {
         let mut wait = Wait::new(operation, self.policy, deadline);
         let mut looks: u32 = 0;
         loop {
-            let next = wait.next(&mut self.quiet, &*self.link.backing);
+            let next = self.link.next_in(&mut wait, &mut self.quiet);
             looks = looks.wrapping_add(1);
             if !matches!(next, Ok(Next::Look)) || looks.is_multiple_of(LOOKS_PER_CHECK) {
                 self.check()?;
@@ -134,7 +142,7 @@ impl<K: Kind> Queue<K> {
         if self.with_memory(|records, memory| records.arm(memory)) {
             self.link.announce();
         }
-        self.link.backing.wait_interrupts(limit).map(drop)
+        self.link.wait_interrupts(limit).map(drop)
     }
 
     fn with_memory<T>(
@@ -143,5 +151,15 @@ impl<K: Kind> Queue<K> {
     ) -> T {
         let Self { completer, slices, records, .. } = self;
         act(records, &mut AtomicRecords { records: slices.words(), completer: completer.words() })
+    }
+}
+
+impl<K: Kind> Batching for Queue<K> {
+    fn begin_batch(&mut self) {
+        self.batches.begin();
+    }
+
+    fn end_batch(&mut self) {
+        self.batches.end(&self.link);
     }
 }

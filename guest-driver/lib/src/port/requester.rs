@@ -6,9 +6,9 @@ use std::thread;
 
 use niclab_port::atomic::AtomicPage;
 
-use super::{Link, Status};
+use super::{Batches, Link, Status};
 use crate::wait::{Next, Quiet, Wait};
-use crate::{Deadline, Error, SharedMemory, WaitPolicy};
+use crate::{Batching, Deadline, Error, SharedMemory, WaitPolicy};
 
 /// The requester page of a port.
 #[derive(Debug)]
@@ -19,10 +19,7 @@ pub(crate) struct Requester {
     slots: niclab_port::Requester,
     policy: WaitPolicy,
     quiet: Quiet,
-    /// The device is notified of several posts together.
-    is_holding: bool,
-    /// There are posts that the device was not notified of.
-    is_unreported: bool,
+    batches: Batches,
 }
 
 impl Requester {
@@ -34,25 +31,7 @@ impl Requester {
             slots: niclab_port::Requester::new(0),
             policy: WaitPolicy::ADAPTIVE,
             quiet: Quiet::default(),
-            is_holding: false,
-            is_unreported: false,
-        }
-    }
-
-    /// Defers the notification of posts until [`Requester::tell`], or until no slot is free.
-    pub(crate) fn hold(&mut self) {
-        self.is_holding = true;
-    }
-
-    /// Notifies the device of deferred posts, and from now on of each post at once.
-    pub(crate) fn tell(&mut self) {
-        self.is_holding = false;
-        self.tell_now();
-    }
-
-    fn tell_now(&mut self) {
-        if std::mem::take(&mut self.is_unreported) {
-            self.link.announce();
+            batches: Batches::default(),
         }
     }
 
@@ -83,16 +62,19 @@ impl Requester {
     #[inline]
     pub(crate) fn has_slot(&mut self) -> Result<bool, Error> {
         if self.slots.is_full() {
-            // The device frees only slots that it was notified of.
-            self.tell_now();
             self.refresh()?;
+            if self.slots.is_full() {
+                // The device frees only slots that it was notified of.
+                self.link.announce_deferred();
+                self.refresh()?;
+            }
         }
         Ok(!self.slots.is_full())
     }
 
     /// Whether the device has taken all posts. Reads the status line.
     pub(crate) fn is_drained(&mut self) -> Result<bool, Error> {
-        self.tell_now();
+        self.link.announce_deferred();
         self.refresh()?;
         Ok(self.slots.in_flight() == 0)
     }
@@ -115,14 +97,10 @@ impl Requester {
         &mut self,
         fill: impl FnOnce(&mut niclab_port::Requester, &mut AtomicPage<'_>, u64) -> T,
     ) -> T {
-        let Self { link, page, status, slots, .. } = self;
+        let Self { link, page, status, slots, batches, .. } = self;
         let mut page = AtomicPage { requester: page.words(), status: status.words() };
         let launched = fill(slots, &mut page, link.received.load(Ordering::Relaxed));
-        if self.is_holding {
-            self.is_unreported = true;
-        } else {
-            link.announce();
-        }
+        link.announce_in(batches);
         launched
     }
 
@@ -151,9 +129,19 @@ impl Requester {
 
     /// Continues a wait: polls again, or sleeps.
     pub(crate) fn go_on_waiting(&mut self, wait: &mut Wait) -> Result<(), Error> {
-        if let Next::Sleep(limit) = wait.next(&mut self.quiet, &*self.link.backing)? {
+        if let Next::Sleep(limit) = self.link.next_in(wait, &mut self.quiet)? {
             thread::sleep(limit.min(WaitPolicy::SENDER_SLEEP));
         }
         Ok(())
+    }
+}
+
+impl Batching for Requester {
+    fn begin_batch(&mut self) {
+        self.batches.begin();
+    }
+
+    fn end_batch(&mut self) {
+        self.batches.end(&self.link);
     }
 }

@@ -29,7 +29,7 @@ pub use sender::Sender;
 
 use crate::port::{self, Link};
 pub use crate::port::{Parts, PortOptions, Refusal, Status};
-use crate::{Address, Deadline, Device, Error, WaitPolicy};
+use crate::{Address, Batching, Deadline, Device, Error, WaitPolicy};
 
 /// An open port. Dropping it closes the port: packets not yet sent are discarded and counted.
 #[derive(Debug)]
@@ -183,5 +183,17 @@ impl Port {
     /// As [`Sender::flush`].
     pub fn flush(&mut self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         self.sender.flush(deadline)
+    }
+}
+
+impl Batching for Port {
+    fn begin_batch(&mut self) {
+        self.sender.begin_batch();
+        self.receiver.begin_batch();
+    }
+
+    fn end_batch(&mut self) {
+        self.sender.end_batch();
+        self.receiver.end_batch();
     }
 }

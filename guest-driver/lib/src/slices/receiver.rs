@@ -6,7 +6,7 @@ use niclab_port::slices::{self, Slice};
 
 use super::Message;
 use crate::port::Queue;
-use crate::{Deadline, Error, WaitPolicy};
+use crate::{Batching, Deadline, Error, WaitPolicy};
 
 /// Receives at a port.
 #[derive(Debug)]
@@ -76,6 +76,16 @@ impl Receiver {
 
     pub(super) fn queue(&mut self) -> &mut Queue<Slice> {
         &mut self.queue
+    }
+}
+
+impl Batching for Receiver {
+    fn begin_batch(&mut self) {
+        self.queue.begin_batch();
+    }
+
+    fn end_batch(&mut self) {
+        self.queue.end_batch();
     }
 }
 

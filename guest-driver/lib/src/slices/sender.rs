@@ -5,7 +5,7 @@ use niclab_port::slices::{self, pack};
 
 use super::{Flags, PAYLOAD_BYTES, PAYLOAD_WORDS, TAG_WORDS};
 use crate::port::{Requester, Status};
-use crate::{Deadline, Error, WaitPolicy};
+use crate::{Batching, Deadline, Error, WaitPolicy};
 
 /// Sends from a port.
 #[derive(Debug)]
@@ -145,6 +145,16 @@ impl Sender {
         self.last_reports = flags.intersects(Flags::NOTIFY | Flags::ACKNOWLEDGE);
         self.requester
             .launch(|slots, page, received| slices::launch(slots, page, payload, tag, flags, received))
+    }
+}
+
+impl Batching for Sender {
+    fn begin_batch(&mut self) {
+        self.requester.begin_batch();
+    }
+
+    fn end_batch(&mut self) {
+        self.requester.end_batch();
     }
 }
 

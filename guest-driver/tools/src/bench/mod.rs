@@ -7,6 +7,7 @@ pub mod pingpong;
 pub mod rate;
 pub mod stream;
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use niclab_user::slices::Flags;
@@ -76,6 +77,8 @@ pub struct Step {
     pub warmup: u64,
     /// Flags of the messages.
     pub flags: FlagPlan,
+    /// Messages that may share a doorbell. None: all that are ready.
+    pub batch: Option<NonZeroU64>,
 }
 
 impl Step {

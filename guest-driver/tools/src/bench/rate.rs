@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{Buffers, End, Outcome, Step};
 use crate::Failure;
-use crate::channel::{Channel, receive, try_receive};
+use crate::channel::{Batches, Channel, receive, try_receive};
 use crate::meeting::barrier;
 
 /// Polls without progress before an end waits instead of polling.
@@ -40,11 +40,13 @@ fn exchange(
 ) -> Result<(), Failure> {
     let (outgoing, incoming) = buffers.of(step);
     let (mut sent, mut received, mut idle) = (0, 0, 0);
+    let mut batches = Batches::begin(channel, step.batch);
     while sent < count || received < count {
         let before = sent + received;
         let number = after + sent + 1;
         if sent < count && channel.try_send_pattern(outgoing, step.data(number), step.flags.flags(number))? {
             sent += 1;
+            batches.count(channel);
         }
         let due = step.data(after + received + 1);
         if received < count
@@ -56,6 +58,10 @@ fn exchange(
         if sent + received != before {
             idle = 0;
             continue;
+        }
+        if idle == 0 {
+            // Nothing more is ready.
+            batches.next(channel);
         }
         idle += 1;
         std::hint::spin_loop();
@@ -74,5 +80,6 @@ fn exchange(
             sent += 1;
         }
     }
+    channel.end_batch();
     Ok(())
 }

@@ -1,12 +1,16 @@
 //! Messages in one direction, as fast as possible; the receiver confirms the last one.
 
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use niclab_user::slices::Flags;
 
 use super::{Buffers, End, Outcome, Step};
 use crate::Failure;
-use crate::channel::{Channel, MessageKind, Tag, receive};
+use crate::channel::{Batches, Channel, MessageKind, Tag, receive};
+
+/// Received messages whose releases share a doorbell, unless the step says otherwise.
+const RELEASED: Option<NonZeroU64> = NonZeroU64::new(16);
 
 /// Runs the step: a warm-up stream, if there is one, then the measured stream. The first end sends and gets the
 /// outcome.
@@ -49,9 +53,12 @@ fn send(
     let (outgoing, incoming) = buffers.of(step);
     let began = Instant::now();
     let last = *numbers.end();
+    let mut batches = Batches::begin(channel, step.batch);
     for number in numbers {
         channel.send_pattern(outgoing, step.data(number), step.flags.flags(number))?;
+        batches.count(channel);
     }
+    channel.end_batch();
     receive(channel, incoming)?.expect(done(step, last), channel.peer())?;
     Ok(began.elapsed())
 }
@@ -64,9 +71,13 @@ fn consume(
 ) -> Result<(), Failure> {
     let (_, incoming) = buffers.of(step);
     let last = *numbers.end();
+    // The sender waits for what is released, so batches are short.
+    let mut batches = Batches::begin(channel, step.batch.or(RELEASED));
     for number in numbers {
         receive(channel, incoming)?.expect(step.data(number), channel.peer())?;
+        batches.count(channel);
     }
+    channel.end_batch();
     channel.send(&[], done(step, last), Flags::NONE)
 }
 

@@ -110,26 +110,47 @@ struct Stage<'a> {
     timeout: Duration,
 }
 
+/// Most stores that share a doorbell while the program finds more to do.
+const MAX_BATCH: u32 = 32;
+
 /// Open ports in order, each with its region if it has one.
 #[derive(Default)]
-struct OpenPorts(Vec<(BarePort, Option<Region>)>);
+struct OpenPorts {
+    ports: Vec<(BarePort, Option<Region>)>,
+    /// Stores may share a doorbell: not in lockstep, where a program stores once for each grant.
+    batches: bool,
+    /// Stores that the device was not notified of.
+    deferred: u32,
+}
+
+impl OpenPorts {
+    /// Notifies the device of all stores.
+    fn announce_deferred(&mut self) {
+        if std::mem::take(&mut self.deferred) > 0 {
+            // All ports share one doorbell.
+            self.ports.iter().take(1).for_each(|(port, _)| port.announce());
+        }
+    }
+}
 
 impl Ports for OpenPorts {
     type Memory<'a> = AtomicMemory<'a>;
 
     fn memory(&mut self, place: usize) -> AtomicMemory<'_> {
-        let (port, region) = &self.0[place];
+        let (port, region) = &self.ports[place];
         let region = region.as_ref().map_or(&[][..], |region| region.memory().words());
         AtomicMemory { page: port.page(), records: port.records(), region, payload: port.payload() }
     }
 
     fn announce(&mut self) {
-        // All ports share one doorbell.
-        self.0.iter().take(1).for_each(|(port, _)| port.announce());
+        self.deferred += 1;
+        if !self.batches || self.deferred >= MAX_BATCH {
+            self.announce_deferred();
+        }
     }
 
     fn completer(&self) -> &[AtomicU64] {
-        self.0.first().map_or(&[], |(port, _)| port.records().completer)
+        self.ports.first().map_or(&[], |(port, _)| port.records().completer)
     }
 }
 
@@ -194,7 +215,7 @@ fn perform<T: Transport>(
     let &Stage { device, workload, plan, rank, timeout } = stage;
     let mut performer = Performer {
         program: Program::default(),
-        ports: OpenPorts::default(),
+        ports: OpenPorts { batches: !device.info().has(FEATURE_TURNS), ..OpenPorts::default() },
         verifier: Verifier::new(plan.flows.clone(), workload.promise),
         takes_turns: device.info().has(FEATURE_TURNS),
         timeout,
@@ -209,20 +230,20 @@ impl<T: Transport> Performer<T> {
     /// Opens a port, and authorizes its partners to send to it.
     fn open(&mut self, stage: &Stage<'_>, plan: &PortPlan, transport: T) -> Result<(), Failure> {
         let slices = stage.workload.slices;
-        let place = self.ports.0.len();
+        let place = self.ports.ports.len();
         let port = BarePort::open(stage.device, PortOptions::default().port(plan.number).slices(slices))?;
         let bytes = usize::try_from(transport.region_bytes()).unwrap_or(usize::MAX);
         let region = (bytes > 0).then(|| port.allocate(bytes)).transpose()?;
         let (region, name) = region.map_or((None, 0), |(region, name)| (Some(region), name));
-        self.ports.0.push((port, region));
+        self.ports.ports.push((port, region));
         let credits = transport.credits(slices);
         self.program.open(plan, transport, slices, &mut self.ports);
-        if let (Some(credits), Some((port, _))) = (credits, self.ports.0.last()) {
+        if let (Some(credits), Some((port, _))) = (credits, self.ports.ports.last()) {
             plan.partners.iter().try_for_each(|(_, partner)| port.authorize((*partner).into(), credits))?;
             plan.sends.iter().try_for_each(|(_, target)| port.route((*target).into()))?;
         }
         let requests = self.program.begin(place, name);
-        if let Some((port, _)) = self.ports.0.last() {
+        if let Some((port, _)) = self.ports.ports.last() {
             requests.iter().try_for_each(|(operation, body)| port.request(*operation, body))?;
         }
         Ok(())
@@ -258,7 +279,7 @@ impl<T: Transport> Performer<T> {
 
     /// Fails if the device is gone, or if the program has made no progress since `since` for longer than its timeout.
     fn check(&self, since: Instant, due: u64) -> Result<(), Failure> {
-        self.ports.0.iter().try_for_each(|(port, _)| port.check())?;
+        self.ports.ports.iter().try_for_each(|(port, _)| port.check())?;
         // In lockstep a program waits for others even when its own script is done.
         if since.elapsed() > self.timeout && !self.is_done(due) {
             return Err(out_of_step(format!("no more messages after {} of {due}", self.program.received())));
@@ -289,6 +310,9 @@ impl<T: Transport> Performs for Performer<T> {
                 before = self.program.received();
                 on_message();
             }
+            if !has_moved {
+                self.ports.announce_deferred();
+            }
             looks = if has_moved { 0 } else { looks.saturating_add(1) };
             if has_moved {
                 quiet = None;
@@ -301,6 +325,7 @@ impl<T: Transport> Performs for Performer<T> {
                 }
             }
         }
+        self.ports.announce_deferred();
         Ok(())
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use niclab_abi::bar::{DOORBELL_SPARED, INFO_DOORBELL_OFFSET};
+use niclab_abi::bar::{DOORBELL_SPARED, INFO_DOORBELL_OFFSET, SLOTS};
 use niclab_abi::receive::{SLICE_STATUS_WORD, SLICE_WORDS, SliceStatus};
 use niclab_port::atomic::store;
 use niclab_user::slices::{Flags, Parts, Port};
-use niclab_user::{Address, Backing, Error, SharedMemory};
+use niclab_user::{Address, Backing, Batching as _, Error, SharedMemory};
 
 use super::{TIMEOUT, node};
 
@@ -115,6 +115,59 @@ fn the_doorbell_is_rung_only_with_notification_enabled() {
     assert_eq!(still.rings(), 1, "one slice is too few for a release");
     assert!(still.port.try_receive().is_some());
     assert_eq!(still.rings(), 2);
+}
+
+#[test]
+fn batch_rings_when_it_ends() {
+    let mut still = Still::new();
+    still.want_doorbell(7);
+    // A release is due after two slices.
+    (1..=2).for_each(|number| still.write(number, 0));
+    let mut outer = still.port.batch();
+    outer.send(&[], [0; 2], Flags::NONE, TIMEOUT).expect("room");
+    assert!(outer.try_receive().is_some() && outer.try_receive().is_some());
+    outer.batch().send(&[], [0; 2], Flags::NONE, TIMEOUT).expect("room");
+    assert_eq!(still.rings.load(Ordering::Relaxed), 0, "the inner batch has ended");
+    drop(outer);
+    assert_eq!(still.rings(), 1);
+    still.want_doorbell(9);
+    drop(still.port.batch());
+    assert_eq!(still.rings(), 1, "nothing was deferred");
+}
+
+#[test]
+fn batch_rings_when_no_slot_is_free() {
+    let mut still = Still::new();
+    still.want_doorbell(7);
+    let mut batch = still.port.batch();
+    for _ in 0..SLOTS {
+        assert!(batch.try_send(&[], [0; 2], Flags::NONE).expect("no fault").is_some());
+    }
+    assert_eq!(still.rings.load(Ordering::Relaxed), 0);
+    assert!(batch.try_send(&[], [0; 2], Flags::NONE).expect("no fault").is_none());
+    assert_eq!(still.rings.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn batch_rings_before_a_call_waits() {
+    let mut still = Still::new();
+    let moment = Duration::from_millis(1);
+    type Wait = fn(&mut Port, Duration) -> Result<(), Error>;
+    let waits: [Wait; 4] = [
+        |port, limit| port.receive(limit).map(drop),
+        |port, limit| port.flush(limit),
+        |port, limit| port.sender().wait_acknowledged(1, limit),
+        |port, limit| port.receiver().wait_interrupts(limit).map(drop),
+    ];
+    for (wait, number) in waits.into_iter().zip(1..) {
+        still.want_doorbell(number);
+        let mut batch = still.port.batch();
+        batch.send(&[], [0; 2], Flags::NOTIFY, TIMEOUT).expect("room");
+        assert_eq!(still.rings.load(Ordering::Relaxed), number - 1);
+        let waited = wait(&mut batch, moment);
+        assert!(matches!(waited, Ok(()) | Err(Error::TimedOut { .. })), "{waited:?}");
+        assert_eq!(still.rings.load(Ordering::Relaxed), number);
+    }
 }
 
 #[test]

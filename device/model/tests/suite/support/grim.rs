@@ -263,7 +263,7 @@ impl Wire {
             slices_address: base + SLICES,
             status_address: base,
             fifo_words: 0,
-            reserved: 0,
+            flags: 0,
         };
         assert_eq!(self.control(node, &request(OP_PORT_OPEN, &open)).0, 0);
         let program = Program {

@@ -107,7 +107,7 @@ impl Wire {
             slices_address: QUEUE,
             status_address: 0x1000,
             fifo_words: 0,
-            reserved: 0,
+            flags: 0,
         };
         self.hosts[node].memory[..REGION as usize].fill(0);
         self.hosts[node].read = 0;

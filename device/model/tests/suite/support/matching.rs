@@ -235,7 +235,7 @@ impl Cluster {
             slices_address: page + 4096,
             status_address: page,
             fifo_words: 0,
-            reserved: 0,
+            flags: 0,
         };
         self.hosts[node].memory[page as usize..][..PORT_BYTES as usize].fill(0);
         let (status, body) = self.control(node, &request(OP_PORT_OPEN, &open));

@@ -49,7 +49,7 @@ pub fn open_request(slices: u32, base: u64, fifo_words: u32) -> Vec<u8> {
         slices_address: base + 64,
         status_address: base,
         fifo_words,
-        reserved: 0,
+        flags: 0,
     };
     request(OP_PORT_OPEN, &open)
 }

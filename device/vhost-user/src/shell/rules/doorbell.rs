@@ -6,12 +6,14 @@
 //!    doorbell was rung in between.
 //! 2. So the driver stored `s` later. It loaded the doorbell word after a full barrier of its own, so later still, and
 //!    found this number: the word has not changed until now. It had not rung for this number before.
-//! 3. Post `s + 1` is there, so the driver rang for `s` before.
+//! 3. Post `s + 1` is there, so the driver rang for `s` before. A driver that may ring once for several posts
+//!    ([`niclab_abi::control::PORT_BATCHES`]) rang before post `s + SLOTS`, for which it had no slot. When a driver
+//!    closes the port, it rang for `s` before.
 //! 4. A doorbell increments an event's count before the driver's store to the notify register completes. The daemon
 //!    counts the doorbells that it takes out of the event, under the queue's lock. If the event has none, and the
 //!    daemon has taken none since step 1, then no doorbell was rung.
 //!
-//! Until `s + 1` is there, the check reports nothing: the host may stop the driver before it rings, for any time.
+//! Until the later post is there, the check reports nothing: the host may stop the driver before it rings, for any time.
 
 use niclab_abi::bar::DOORBELL_SPARED;
 
@@ -52,9 +54,16 @@ impl Absent {
         self.word_changes != pages.doorbell_changes()
     }
 
-    /// What is known about the missing post by now.
-    pub fn unannounced(&self, pages: &Pages, port: u32, bell: impl FnOnce() -> Option<Bell>) -> Verdict {
-        let next = self.sequence.wrapping_add(1);
+    /// What is known about the missing post by now. The driver rings for it before it stores the one `ahead` posts
+    /// later.
+    pub fn unannounced(
+        &self,
+        pages: &Pages,
+        port: u32,
+        ahead: u32,
+        bell: impl FnOnce() -> Option<Bell>,
+    ) -> Verdict {
+        let next = self.sequence.wrapping_add(ahead);
         let is_past = pages.expected(port).wrapping_sub(next) as i32 > 0;
         if !is_past && pages.sequence_in_slot_of(port, next) != next {
             return Verdict::Open;
@@ -71,7 +80,7 @@ impl Absent {
 /// What is known about a post that a poll did not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing yet: the next post is not there.
+    /// Nothing yet: the later post is not there.
     Open,
     /// A doorbell was rung, or the poll is stale and proves nothing.
     Fine,

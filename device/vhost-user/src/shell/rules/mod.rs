@@ -19,7 +19,8 @@ mod rings;
 use niclab_abi::FromBytes;
 use niclab_abi::config::FEATURE_LISTS;
 use niclab_abi::control::{
-    OP_PORT_CLOSE, OP_PORT_OPEN, OP_RESET, PortName, PortOpen, PortOpened, Reply, Request, STATUS_OK,
+    OP_PORT_CLOSE, OP_PORT_OPEN, OP_RESET, PORT_BATCHES, PortName, PortOpen, PortOpened, Reply, Request,
+    STATUS_OK,
 };
 use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE};
 use niclab_abi::region::{Extent, OP_REGION_EXTEND, OP_REGION_OPEN, RegionName, RegionOpen};
@@ -40,6 +41,14 @@ use crate::memory::DmaMemory;
 use crate::ring::{Burst, RingError};
 use crate::vring::{Bell, Vring};
 
+/// A port that the driver opens.
+#[derive(Debug)]
+struct Opening {
+    memory: PortMemory,
+    /// Its posts may share a doorbell.
+    batches: bool,
+}
+
 /// The check of a node, and the rules that the node has broken.
 #[derive(Debug)]
 pub struct Rules {
@@ -50,7 +59,7 @@ pub struct Rules {
     requests: Requests,
     rings: Rings,
     /// Memory that the pending `OP_PORT_OPEN` names.
-    opening: Option<PortMemory>,
+    opening: Option<Opening>,
     spared: Spared,
     /// Doorbells noted so far.
     noted_doorbells: u64,
@@ -67,7 +76,7 @@ impl Rules {
     pub fn begin(book: Book, pages: &Pages, open: &[bool], is_running: bool, features: u64) -> Self {
         let has_lists = features & FEATURE_LISTS != 0;
         let port =
-            |(number, open): (u32, &bool)| open.then(|| PortRules::new(number, None, pages, has_lists));
+            |(number, open): (u32, &bool)| open.then(|| PortRules::new(number, None, true, pages, has_lists));
         let mut this = Self {
             book,
             ports: (0..).zip(open).map(port).collect(),
@@ -141,20 +150,31 @@ impl Rules {
     }
 
     /// The device took a request, and will process it. `is_again`: it has taken the request's chain already.
-    pub fn on_request(&mut self, memory: &DmaMemory, token: u64, bytes: &RequestBytes, is_again: bool) {
+    pub fn on_request(
+        &mut self,
+        memory: &DmaMemory,
+        (pages, vrings): (&Pages, &[Vring]),
+        token: u64,
+        bytes: &RequestBytes,
+        is_again: bool,
+    ) {
+        let bell = || bell(vrings);
         self.requests.on_request(token, bytes, is_again, &mut self.book);
         let body = bytes.get(Request::BYTES..).unwrap_or_default();
         let Self { book, ports, rings, .. } = self;
         match requests::operation_of(bytes) {
             OP_PORT_OPEN => {
-                self.opening = PortOpen::from_bytes(body).and_then(|open| PortMemory::new(memory, &open));
+                self.opening = PortOpen::from_bytes(body).and_then(|open| {
+                    let batches = open.flags & PORT_BATCHES != 0;
+                    Some(Opening { memory: PortMemory::new(memory, &open)?, batches })
+                });
             }
             OP_RING_START => RingStart::from_bytes(body).iter().for_each(|start| rings.on_start(start)),
-            // The memory belongs to the device until the reply.
             OP_PORT_CLOSE => {
                 let named = PortName::from_bytes(body).and_then(|name| ports.get_mut(name.port as usize));
-                named.into_iter().flatten().for_each(|port| port.check_memory(memory, book));
+                named.into_iter().flatten().for_each(|port| port.on_closing(memory, pages, bell, book));
             }
+            // A program may post until its driver resets the device, so a doorbell may be missing.
             OP_RESET => ports.iter_mut().flatten().for_each(|port| port.check_memory(memory, book)),
             _ => {}
         }
@@ -171,8 +191,8 @@ impl Rules {
         match asked.operation() {
             OP_PORT_OPEN => {
                 let opened = reply.get(Reply::BYTES..).and_then(PortOpened::from_bytes);
-                if let (Some(opened), Some(memory)) = (opened, opening) {
-                    self.on_open(pages, opened.port, memory);
+                if let (Some(opened), Some(opening)) = (opened, opening) {
+                    self.on_open(pages, opened.port, opening);
                 }
             }
             OP_REGION_OPEN => self.on_extents::<RegionOpen>(&asked),
@@ -190,7 +210,7 @@ impl Rules {
         }
     }
 
-    fn on_open(&mut self, pages: &Pages, number: u32, memory: PortMemory) {
+    fn on_open(&mut self, pages: &Pages, number: u32, Opening { memory, batches }: Opening) {
         let others = self.ports.iter().flatten().filter(|port| port.number() != number);
         let with_memory = others.filter_map(|port| Some((port.number(), port.memory.as_ref()?)));
         let overlapped = with_memory.filter(|(_, other)| memory.meets(other)).map(|(other, _)| other).next();
@@ -203,7 +223,7 @@ impl Rules {
             self.book.broken("port-memory-once", Some(number), seen);
         }
         if let Some(port) = self.ports.get_mut(number as usize) {
-            *port = Some(PortRules::new(number, Some(memory), pages, self.has_lists));
+            *port = Some(PortRules::new(number, Some(memory), batches, pages, self.has_lists));
             self.spared.on_open(pages);
         }
     }
@@ -304,7 +324,7 @@ impl Rules {
     pub fn on_write(&mut self, memory: &DmaMemory, pages: &Pages, address: u64, words: &[u64]) {
         let Self { book, ports, opening, rings, .. } = self;
         if let Some(opening) = opening {
-            opening.on_write(memory, address, words);
+            opening.memory.on_write(memory, address, words);
         }
         let mut ports = ports.iter_mut().flatten();
         if !ports.any(|port| port.on_write(memory, pages, address, words, book)) {

@@ -71,6 +71,8 @@ pub struct PortRules {
     refused: u64,
     /// A poll that found no next post.
     absent: Option<Absent>,
+    /// Posts may share a doorbell.
+    batches: bool,
     /// The post for which a wrong number was reported.
     misnumbered: Option<u32>,
     /// Slices carry events of commands.
@@ -79,7 +81,14 @@ pub struct PortRules {
 
 impl PortRules {
     /// A port that was just opened. Without `memory`: an older one, of which only the number of posts is known.
-    pub fn new(number: u32, memory: Option<PortMemory>, pages: &Pages, has_lists: bool) -> Self {
+    /// `batches`: its posts may share a doorbell.
+    pub fn new(
+        number: u32,
+        memory: Option<PortMemory>,
+        batches: bool,
+        pages: &Pages,
+        has_lists: bool,
+    ) -> Self {
         let taken = u64::from(pages.expected(number).wrapping_sub(1));
         Self {
             number,
@@ -92,6 +101,7 @@ impl PortRules {
             released: pages.released(number),
             refused: 0,
             absent: None,
+            batches,
             misnumbered: None,
             has_lists,
         }
@@ -115,27 +125,35 @@ impl PortRules {
         if let Some(store) = taken {
             self.on_taken(pages, store, book);
         }
-        if let Some(absent) = self.absent {
-            match absent.unannounced(pages, self.number, &bell) {
-                Verdict::Open => {}
-                Verdict::Fine => self.absent = None,
-                Verdict::Unannounced(sequence) => {
-                    self.absent = None;
-                    let next = sequence.wrapping_add(1);
-                    book.broken(
-                        "launch-doorbell",
-                        Some(self.number),
-                        format_args!(
-                            "posts {sequence} and {next} are there, and no doorbell was rung for post {sequence}"
-                        ),
-                    );
-                }
-            }
-        }
+        // With batches the driver rings at the latest when it has no slot for the next post.
+        self.check_doorbell(pages, if self.batches { SLOTS } else { 1 }, &bell, book);
         if taken.is_none() {
             self.check_number(pages, book);
             if self.absent.is_none_or(|absent| absent.is_stale(pages)) {
                 self.absent = Absent::look(pages, self.number, asleep, bell());
+            }
+        }
+    }
+
+    /// Reports a post without a doorbell, once the one `ahead` posts later is there.
+    fn check_doorbell(
+        &mut self,
+        pages: &Pages,
+        ahead: u32,
+        bell: impl FnOnce() -> Option<Bell>,
+        book: &mut Book,
+    ) {
+        let Some(absent) = self.absent else { return };
+        match absent.unannounced(pages, self.number, ahead, bell) {
+            Verdict::Open => {}
+            Verdict::Fine => self.absent = None,
+            Verdict::Unannounced(sequence) => {
+                self.absent = None;
+                let last = sequence.wrapping_add(ahead);
+                let seen = format_args!(
+                    "posts {sequence} to {last} are there, and no doorbell was rung since the first of them"
+                );
+                book.broken("launch-doorbell", Some(self.number), seen);
             }
         }
     }
@@ -289,6 +307,19 @@ impl PortRules {
             Some(self.number),
             format_args!("an event reports EVENT_REFUSED with {result}"),
         );
+    }
+
+    /// The driver closes the port. Its memory belongs to the device until the reply, and all posts have had their
+    /// doorbell.
+    pub fn on_closing(
+        &mut self,
+        memory: &DmaMemory,
+        pages: &Pages,
+        bell: impl FnOnce() -> Option<Bell>,
+        book: &mut Book,
+    ) {
+        self.check_memory(memory, book);
+        self.check_doorbell(pages, 0, bell, book);
     }
 
     /// Checks all of the port's memory.

@@ -156,7 +156,7 @@ impl Side {
                 let slices_address = PORT_BYTES * u64::from(port);
                 let status_address = slices_address + PORT_BYTES - 64;
                 let slices = 1 << slices_log;
-                let open = PortOpen { port, slices, slices_address, status_address, fifo_words, reserved: 0 };
+                let open = PortOpen { port, slices, slices_address, status_address, fifo_words, flags: 0 };
                 self.request(node, OP_PORT_OPEN, &open);
             }
             Act::Close { node, port } => {

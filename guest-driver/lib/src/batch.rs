@@ -1,0 +1,58 @@
+//! Batches: one doorbell, which is an exit from the virtual machine, for several posts and releases.
+
+use std::ops::{Deref, DerefMut};
+
+/// A port, or a half of one, that can defer its doorbells.
+///
+/// In a batch, a deferred doorbell is rung when the requester page is full, before any call waits or flushes, and when
+/// the batch ends. So a program cannot wait for the effect of a post that the device does not know of, unless it polls
+/// by calls that never wait. If the program dies, the device finds its posts before it closes the port.
+pub trait Batching {
+    /// Begins a batch. Batches may be nested; [`Batching::batch`] cannot forget the end.
+    fn begin_batch(&mut self);
+
+    /// Ends a batch. If it was the outermost one, rings the doorbell that is deferred.
+    fn end_batch(&mut self);
+
+    /// A batch that ends with the returned value.
+    ///
+    /// ```no_run
+    /// use niclab_user::{Batching as _, Error, slices::{Flags, Port}};
+    ///
+    /// # fn send_all(port: &mut Port, limit: std::time::Duration) -> Result<(), Error> {
+    /// let mut batch = port.batch();
+    /// for number in 0..32 {
+    ///     batch.send(&[number], [0; 2], Flags::NONE, limit)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn batch(&mut self) -> Batch<'_, Self> {
+        self.begin_batch();
+        Batch(self)
+    }
+}
+
+/// A batch of a port or half, which it stands for: [`Batching::batch`].
+#[derive(Debug)]
+pub struct Batch<'a, T: Batching + ?Sized>(&'a mut T);
+
+impl<T: Batching + ?Sized> Deref for Batch<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0
+    }
+}
+
+impl<T: Batching + ?Sized> DerefMut for Batch<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0
+    }
+}
+
+impl<T: Batching + ?Sized> Drop for Batch<'_, T> {
+    fn drop(&mut self) {
+        self.0.end_batch();
+    }
+}
