@@ -53,6 +53,7 @@ struct State {
 
 /// A device that returns each message to its sender. Its doorbell call processes all posts before it returns.
 struct Loopback {
+    info: SharedMemory,
     requester: SharedMemory,
     status: SharedMemory,
     /// The receive queue, to which the device writes its events.
@@ -119,6 +120,8 @@ impl Backing for Device {
                 (first..first + SLOT_WORDS).map(|word| load(&self.0.requester, word)).collect();
             let launch = slot[SLOT_LAUNCH_WORD];
             if launch >> 32 != u64::from(sequence) {
+                // The device sleeps again.
+                self.0.info.words()[INFO_DOORBELL_OFFSET as usize / 8].fetch_add(1, Ordering::Relaxed);
                 return;
             }
             state.taken += 1;
@@ -209,6 +212,7 @@ fn port_with_device() -> (Port, Arc<Loopback>) {
     let (status, records) = (words(8), words(SLICES * SLICE_WORDS));
     info.words()[INFO_DOORBELL_OFFSET as usize / 8].store(1, Ordering::Relaxed);
     let device = Loopback {
+        info: info.clone(),
         requester: requester.clone(),
         status: status.clone(),
         records: records.clone(),
