@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-use niclab_abi::bar::{DOORBELL_SPARED, SLOT_LAUNCH_WORD, SLOT_RECEIVED_WORD, SLOT_WORDS};
+use niclab_abi::bar::{SLOT_LAUNCH_WORD, SLOT_RECEIVED_WORD, SLOT_WORDS};
 use niclab_abi::receive::SLICE_WORDS;
 
 use crate::{Page, Record, Records, Register, Reports};
@@ -34,23 +34,6 @@ pub fn store_fence() {
         core::arch::x86_64::_mm_sfence();
     }
     fence(if cfg!(target_arch = "x86_64") { Ordering::Release } else { Ordering::SeqCst });
-}
-
-/// Rings the doorbell after a store, if the device needs it. `niclab_abi::bar::InfoPage::doorbell` has the protocol:
-/// store, then a full barrier, which drains write-combining buffers, and only then check whether the device sleeps.
-/// `rung_for` has the number of the device's sleep for which a doorbell was rung last. Returns whether it rang.
-///
-/// Threads may share `rung_for`: it is stored after the doorbell, so a thread that finds its number there need not ring.
-#[inline]
-pub fn ring_if_needed(doorbell_word: Option<&AtomicU64>, rung_for: &AtomicU64, ring: impl FnOnce()) -> bool {
-    fence(Ordering::SeqCst);
-    let number = doorbell_word.map_or(u64::MAX, load);
-    if number == DOORBELL_SPARED || number == rung_for.load(Ordering::Acquire) {
-        return false;
-    }
-    ring();
-    rung_for.store(number, Ordering::Release);
-    true
 }
 
 /// A requester page, and the page that begins with the status line.

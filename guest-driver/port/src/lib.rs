@@ -14,7 +14,8 @@
 //! - [`gamma`]: the driver's part if the card does not know ports: rings, windows, messages in frames;
 //! - [`command`]: the contents of slots of card interfaces with commands;
 //! - [`Windows`]: the places of these pages in the BAR, and further windows of the card's model;
-//! - [`atomic`]: these traits over words that another thread or process reads and writes.
+//! - [`atomic`]: these traits over words that another thread or process reads and writes;
+//! - [`doorbell`]: when a driver rings the doorbell.
 
 #![no_std]
 
@@ -25,6 +26,7 @@ extern crate std;
 mod address;
 pub mod atomic;
 pub mod command;
+pub mod doorbell;
 mod fault;
 pub mod gamma;
 pub mod grim;

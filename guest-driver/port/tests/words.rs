@@ -7,7 +7,8 @@ use niclab_abi::bar::{SLOT_LAUNCH_WORD, SLOT_TAG_WORD, SLOT_WORDS, slot_of};
 use niclab_abi::receive::{
     SLICE_NUMBER_SHIFT, SLICE_STATUS_WORD, SLICE_WORDS, SLICE_WORDS_MASK, SliceStatus,
 };
-use niclab_port::atomic::{AtomicPage, AtomicRecords, load, ring_if_needed, store};
+use niclab_port::atomic::{AtomicPage, AtomicRecords, load, store};
+use niclab_port::doorbell::ring_if_needed;
 use niclab_port::slices::{self, Flags, Slice};
 use niclab_port::{Fault, Loss, Queue, Requester};
 

@@ -16,7 +16,7 @@ use niclab_abi::event::Event;
 use niclab_abi::grim::WINDOW_CHANNEL_PAYLOAD;
 use niclab_abi::{FromBytes, MAGIC, QUEUE_DOORBELL, QUEUE_SIZE, QUEUES, ToBytes};
 use niclab_port::Windows;
-use niclab_port::atomic::ring_if_needed;
+use niclab_port::doorbell::ring_if_needed;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -4,7 +4,7 @@ mod bar;
 pub mod grants;
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use niclab_abi::bar::{
     COMPLETER_ARMED_OFFSET, COMPLETER_INTERVAL_OFFSET, COMPLETER_RELEASED_OFFSET, DOORBELL_SPARED,
@@ -15,6 +15,7 @@ use niclab_abi::{ABI_VERSION, MAGIC, PAGE_BYTES, ToBytes};
 use niclab_model::nic::batch::Batch;
 use niclab_model::nic::windows;
 use niclab_model::nic::{PageStore, Register};
+use niclab_port::doorbell;
 
 pub use self::bar::{Bar, PagesError};
 
@@ -166,10 +167,7 @@ impl Pages {
             value = if is_wanted { 1 + changes } else { DOORBELL_SPARED };
             self.doorbell.store(value, Ordering::Relaxed);
         }
-        if let Some(word) = self.bar.words().get(INFO_DOORBELL_OFFSET as usize / 8) {
-            word.store(value.to_le(), Ordering::Relaxed);
-        }
-        fence(Ordering::SeqCst);
+        doorbell::announce(self.bar.words().get(INFO_DOORBELL_OFFSET as usize / 8), value);
     }
 
     /// The doorbell word.
@@ -360,8 +358,11 @@ mod tests {
         pages.set_doorbell(false);
         let spared = content(&pages);
         pages.retract();
-        for (is_published, expected) in [(false, &fresh), (true, &spared)] {
+        for (is_published, mut expected) in [(false, fresh), (true, spared)] {
             pages.set_doorbell(!is_published);
+            // Each sleep has a new number.
+            let word = INFO_DOORBELL_OFFSET as usize;
+            expected[word..word + 8].copy_from_slice(&pages.doorbell().to_le_bytes());
             pages.bar.file().write_all_at(&vec![0xa5; bytes], 0).unwrap();
             assert!(pages.is_launched(0) || pages.has_registers(0), "the device sees it");
             if is_published {
@@ -373,7 +374,7 @@ mod tests {
                 );
             }
             pages.renew().unwrap();
-            assert!(content(&pages) == *expected, "published: {is_published}");
+            assert!(content(&pages) == expected, "published: {is_published}");
             assert!(!pages.is_launched(0) && !pages.has_registers(0));
         }
         assert_eq!(pages.doorbell(), DOORBELL_SPARED, "the device does not read what a guest stores");

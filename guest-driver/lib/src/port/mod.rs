@@ -9,7 +9,8 @@ mod requester;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use niclab_port::{Fault, atomic};
+use niclab_port::Fault;
+use niclab_port::doorbell::ring_if_needed;
 
 pub(crate) use niclab_port::Kind;
 pub use niclab_port::{Refusal, Status};
@@ -60,7 +61,7 @@ impl Link {
     pub(crate) fn announce(&self) {
         const DOORBELL_WORD: usize = (niclab_abi::bar::INFO_DOORBELL_OFFSET / 8) as usize;
         let word = self.info.words().get(DOORBELL_WORD);
-        if atomic::ring_if_needed(word, &self.rung_for, || self.backing.ring()) {
+        if ring_if_needed(word, &self.rung_for, || self.backing.ring()) {
             self.rung.fetch_add(1, Ordering::Relaxed);
         }
     }
