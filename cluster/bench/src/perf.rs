@@ -30,6 +30,8 @@ pub enum Path {
     SleepingNic,
     /// TCP between these addresses, by rank.
     Tcp(Vec<Ipv4Addr>),
+    /// UDP between these addresses.
+    Udp(Vec<Ipv4Addr>),
 }
 
 impl Path {
@@ -37,11 +39,14 @@ impl Path {
         match self {
             Self::Nic => Vec::new(),
             Self::SleepingNic => ["--poll", "block"].map(str::to_owned).to_vec(),
-            Self::Tcp(addresses) => {
-                let list: Vec<String> = addresses.iter().map(Ipv4Addr::to_string).collect();
-                vec!["--transport".to_owned(), "tcp".to_owned(), "--addresses".to_owned(), list.join(",")]
-            }
+            Self::Tcp(addresses) => Self::of_sockets("tcp", addresses),
+            Self::Udp(addresses) => Self::of_sockets("udp", addresses),
         }
+    }
+
+    fn of_sockets(transport: &str, addresses: &[Ipv4Addr]) -> Vec<String> {
+        let list: Vec<String> = addresses.iter().map(Ipv4Addr::to_string).collect();
+        vec!["--transport".to_owned(), transport.to_owned(), "--addresses".to_owned(), list.join(",")]
     }
 }
 
@@ -114,6 +119,25 @@ pub fn messages_per_s(
     ];
     let text = run(running, "stream", pair, counts.as_flattened())?;
     Ok(number(&text, "/sections/0/rows/0/messages_per_s_wall")?)
+}
+
+/// Messages or datagrams of `size_bytes` that arrive at the higher rank per second of wall time, in 10^6. With `batch`,
+/// that number of messages shares a doorbell; without, all that are ready.
+///
+/// # Errors
+/// When the command fails on a node.
+pub fn stream_million_per_s(
+    running: &mut RunningCluster,
+    pair: &Pair,
+    size_bytes: usize,
+    iterations: u64,
+    batch: Option<u64>,
+) -> Result<f64> {
+    let mut counts =
+        vec!["--size".to_owned(), size_bytes.to_string(), "--iterations".to_owned(), iterations.to_string()];
+    counts.extend(batch.into_iter().flat_map(|batch| ["--batch".to_owned(), batch.to_string()]));
+    let text = run(running, "stream", pair, &counts)?;
+    Ok(number(&text, "/sections/0/rows/0/messages_per_s_wall")? / 1e6)
 }
 
 /// Median wall time in nanoseconds in which the lower rank's program sends a short message for which there is space.
