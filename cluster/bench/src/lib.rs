@@ -5,7 +5,7 @@
 //! same boot, and a ratio is of one round. A goal that is not reached is a result; only a measurement that could not be
 //! made is a failure.
 //!
-//! [`guests`], [`round_trip`], [`boot`], [`scale`], [`device`], [`hostile`], [`sim`] and [`instructions`] are sections,
+//! [`guests`], [`profile`], [`boot`], [`scale`], [`device`], [`hostile`], [`sim`] and [`instructions`] are sections,
 //! and a model can have sections of its own. Their results are [`figure`]s in a [`report`]; [`earlier`] compares it
 //! with an earlier report. [`baseline`] adds QEMU's own network to guests, and [`memory`] reads the memory of a
 //! process. [`program`] runs benchmarks that are separate programs. [`interference`] measures how much other processes
@@ -25,9 +25,9 @@ pub mod interference;
 pub mod memory;
 mod models;
 pub mod perf;
+pub mod profile;
 pub mod program;
 pub mod report;
-pub mod round_trip;
 pub mod scale;
 mod section;
 pub mod sim;
@@ -71,11 +71,11 @@ const SECTIONS: &[BenchSection] = &[
         measure: guests::measure,
     },
     BenchSection {
-        name: "round-trip",
-        help: "Guests: the parts of the wall time of a round trip, and how often threads sleep",
-        what: "guests: the parts of the wall time of a round trip of 64 bytes",
+        name: "profile",
+        help: "Two guests: the parts of the wall time of messages, streams and TCP, and how often threads sleep",
+        what: "two guests: the parts of the wall time of a message",
         boots_guests: true,
-        measure: |options, root| round_trip::measure(options, root, models::round_trips()),
+        measure: profile::measure,
     },
     BenchSection {
         name: "boot",
@@ -195,18 +195,18 @@ fn others_since(earlier: Option<ProcessorTime>, cores: usize) -> Option<f64> {
 
 /// Takes a sample of each kind in each round. Each round begins with another kind than the previous one, so no kind
 /// always follows the same other kind.
-fn rounds<Kind: Copy + Ord + fmt::Debug, const KINDS: usize>(
+fn rounds<Kind: Copy + Ord + fmt::Debug, Value: fmt::Debug, const KINDS: usize>(
     rounds: usize,
     kinds: [Kind; KINDS],
-    mut take: impl FnMut(Kind) -> Result<f64>,
-) -> Result<BTreeMap<Kind, Vec<f64>>> {
-    let mut samples: BTreeMap<Kind, Vec<f64>> = BTreeMap::new();
+    mut take: impl FnMut(Kind) -> Result<Value>,
+) -> Result<BTreeMap<Kind, Vec<Value>>> {
+    let mut samples: BTreeMap<Kind, Vec<Value>> = BTreeMap::new();
     for round in 0..rounds {
         let mut order = kinds;
         order.rotate_left(round % KINDS);
         for kind in order {
             let value = take(kind)?;
-            log::info!("round {round}: {kind:?} {value:.2}");
+            log::info!("round {round}: {kind:?} {value:.2?}");
             samples.entry(kind).or_default().push(value);
         }
     }
@@ -311,7 +311,7 @@ mod tests {
         let samples = rounds(2, ['a', 'b', 'c'], &mut take).unwrap();
         assert_eq!(order, ['a', 'b', 'c', 'b', 'c', 'a']);
         assert_eq!(samples[&'a'], [1.0, 6.0]);
-        let failed = rounds(1, ['a'], |_| anyhow::bail!("gone"));
+        let failed = rounds::<_, f64, 1>(1, ['a'], |_| anyhow::bail!("gone"));
         assert!(failed.is_err());
     }
 }

@@ -10,10 +10,7 @@ use std::sync::LazyLock;
 
 use clap::{ValueEnum, builder::PossibleValue};
 
-use crate::{
-    device::Row, figures::PaperFigures, instructions::Work, round_trip::RoundTrip, section::BenchSection,
-    sim::Load,
-};
+use crate::{device::Row, figures::PaperFigures, instructions::Work, section::BenchSection, sim::Load};
 
 /// The benchmarks of one model.
 struct Benches {
@@ -25,14 +22,11 @@ struct Benches {
     simulated: &'static [Load],
     /// Works whose instructions are counted.
     counted: &'static [Work],
-    /// Round trips between guests that are analysed.
-    round_trips: &'static [RoundTrip],
 }
 
 impl Benches {
     /// For a model without any.
-    const NONE: Self =
-        Self { figures: &[], sections: &[], device: &[], simulated: &[], counted: &[], round_trips: &[] };
+    const NONE: Self = Self { figures: &[], sections: &[], device: &[], simulated: &[], counted: &[] };
 }
 
 /// All models with benchmarks.
@@ -64,11 +58,6 @@ pub(crate) fn loads() -> impl Iterator<Item = &'static Load> {
 /// The models' works whose instructions are counted.
 pub(crate) fn works() -> impl Iterator<Item = &'static Work> {
     MODELS.iter().flat_map(|model| model.counted)
-}
-
-/// The models' round trips between guests that are analysed, grouped by model.
-pub(crate) fn round_trips() -> impl Iterator<Item = &'static RoundTrip> {
-    MODELS.iter().flat_map(|model| model.round_trips)
 }
 
 impl ValueEnum for PaperFigures {

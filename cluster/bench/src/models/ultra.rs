@@ -32,8 +32,6 @@ use crate::{
         plot::{Legend, Panel, Scale, Series, Style},
     },
     instructions::{Program, Work},
-    perf::Path,
-    round_trip::RoundTrip,
 };
 
 pub(super) const BENCHES: Benches = Benches {
@@ -100,15 +98,6 @@ pub(super) const BENCHES: Benches = Benches {
             program: Program::Device,
             arguments: &["slices-rules"],
             units: 10_000,
-        },
-    ],
-    round_trips: &[
-        RoundTrip { key: "ultra", words: "ULTRA, ends poll", model: "ultra", path: Path::Nic },
-        RoundTrip {
-            key: "ultra_sleeping",
-            words: "ULTRA, ends sleep",
-            model: "ultra",
-            path: Path::SleepingNic,
         },
     ],
     ..Benches::NONE

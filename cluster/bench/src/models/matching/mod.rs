@@ -12,8 +12,6 @@ use crate::{
     figure::Goal,
     figures::{Made, PaperFigures},
     instructions::{Program, Work},
-    perf::Path,
-    round_trip::RoundTrip,
     section::BenchSection,
 };
 
@@ -112,6 +110,5 @@ pub(super) const BENCHES: Benches = Benches {
             units: 100_000,
         },
     ],
-    round_trips: &[RoundTrip { key: "match", words: "Match, ends poll", model: "match", path: Path::Nic }],
     ..Benches::NONE
 };
