@@ -151,8 +151,8 @@ fn test_names(tokens: TokenStream, names: &mut Vec<String>) {
     }
 }
 
-/// Whether a line may be long: a table's row or a link of a page, or a C line with a string, which is not divided so that
-/// it can be searched.
+/// Whether a line may be long: a table's row or a link of a page, or a C line with a string, which is not divided so
+/// that it can be searched.
 fn may_be_long(file: &Path, line: &str) -> bool {
     let has_extension = |known| file.extension().is_some_and(|extension| extension == known);
     has_extension("md") && (line.starts_with('|') || line.contains("]("))

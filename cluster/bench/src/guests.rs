@@ -1,5 +1,5 @@
-//! Two guests with three paths between them: the cards' messages, TCP and UDP over the NIC's Ethernet function, and both
-//! over QEMU's own network.
+//! Two guests with three paths between them: the cards' messages, TCP and UDP over the NIC's Ethernet function, and
+//! both over QEMU's own network.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! The parts of the wall time of a message between two guests: processor time of the guests' processors, of QEMU's other
-//! threads and of the daemon. Also how long they wait for a core, how often they sleep, and how many doorbells and
-//! interrupts there are.
+//! The parts of the wall time of a message between two guests: processor time of the guests' processors, of QEMU's
+//! other threads and of the daemon. Also how long they wait for a core, how often they sleep, and how many doorbells
+//! and interrupts there are.
 //!
 //! Each exchange runs twice, the second time with more messages. The differences, divided by the additional messages,
 //! exclude the start of programs.

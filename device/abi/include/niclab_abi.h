@@ -265,9 +265,9 @@ struct niclab_info_page {
 	__u64 reserved4;
 
 	/*
-	 * [`DOORBELL_SPARED`] while the device polls the pages. Otherwise the number of its sleep: a post or a register
-	 * store must be followed by a doorbell, unless the driver has rung for this number already. Numbers begin at
-	 * 1 and never repeat. The word has a cache line of its own.
+	 * [`DOORBELL_SPARED`] while the device polls the pages. Otherwise the number of its sleep: a post or a
+	 * register store must be followed by a doorbell, unless the driver has rung for this number already. Numbers
+	 * begin at 1 and never repeat. The word has a cache line of its own.
 	 *
 	 * A sender stores, executes a full memory barrier, and only then reads this word. The device writes it,
 	 * executes a full barrier, and checks the pages once more before it sleeps. (Virtio's event index, Virtio 1.3,
@@ -2729,8 +2729,8 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 40);
 
 /*
  * [`ActiveSend::flags`], without [`ACTIVE_SEND_BLOCK`]: another message follows, so the card need not be notified of
- * this one yet. It is notified by the next request of any file that sends, receives or flushes, before a request waits,
- * and when the file is closed.
+ * this one yet. It is notified by the next request of any file that sends, receives or flushes, before a request
+ * waits, and when the file is closed.
  */
 #define NICLAB_ACTIVE_SEND_MORE 2U
 

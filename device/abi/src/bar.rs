@@ -42,9 +42,9 @@ layout! {
         pub reserved3: u64,
         /// Zero.
         pub reserved4: u64,
-        /// [`DOORBELL_SPARED`] while the device polls the pages. Otherwise the number of its sleep: a post or a register
-        /// store must be followed by a doorbell, unless the driver has rung for this number already. Numbers begin at
-        /// 1 and never repeat. The word has a cache line of its own.
+        /// [`DOORBELL_SPARED`] while the device polls the pages. Otherwise the number of its sleep: a post or a
+        /// register store must be followed by a doorbell, unless the driver has rung for this number already. Numbers
+        /// begin at 1 and never repeat. The word has a cache line of its own.
         ///
         /// A sender stores, executes a full memory barrier, and only then reads this word. The device writes it,
         /// executes a full barrier, and checks the pages once more before it sleeps. (Virtio's event index, Virtio 1.3,

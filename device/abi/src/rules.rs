@@ -324,7 +324,8 @@ const SENDING_AND_RECEIVING: &[Rule] = &[
     Rule {
         name: "launch-doorbell",
         section: 5,
-        must: "Read `InfoPage.doorbell` after each post or batch, and ring if it is a number for which you have not rung.",
+        must: "Read `InfoPage.doorbell` after each post or batch, and ring if it is a number for which you have not \
+               rung.",
         why: "A sleeping device finds the post only when something else wakes it, or never.",
         fix: "Execute steps 5 and 6 after every launch word, in this order; load the word from memory each \
               time (`READ_ONCE`).",

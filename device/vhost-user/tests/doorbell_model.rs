@@ -1,5 +1,6 @@
 //! The doorbell protocol alone, in all orders of its accesses that the language's memory model allows. A device that
-//! sleeps has taken all posts, or a doorbell wakes it. Each rule of the protocol is omitted once, and the test detects that.
+//! sleeps has taken all posts, or a doorbell wakes it. Each rule of the protocol is omitted once, and the test detects
+//! that.
 //!
 //! The driver's side and the device's side are the code that runs ([`niclab_port::doorbell`]), over the words of loom
 //! (<https://docs.rs/loom>). The thread of the device is `shell/wait.rs` without its locks.

@@ -784,9 +784,9 @@ int niclab_ultra_authorize(niclab_ultra_port *port, uint32_t node, uint32_t node
 int niclab_ultra_revoke(niclab_ultra_port *port, uint32_t node, uint32_t node_port);
 
 /**
- * Begins a batch: until the matching niclab_ultra_end_batch(), messages and releases share doorbells, each of which is an
- * exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits or
- * flushes. Batches may be nested.
+ * Begins a batch: until the matching niclab_ultra_end_batch(), messages and releases share doorbells, each of which is
+ * an exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits
+ * or flushes. Batches may be nested.
  *
  * # Safety
  *
@@ -865,8 +865,8 @@ int gamma_open(const niclab_device *device,
 void gamma_close(gamma_port *port);
 
 /**
- * Begins a batch: until gamma_end_batch(), messages share notifications of the card, and gamma_send() need not wait until
- * its message has left. Its data must not change before gamma_end_batch() returns. Batches cannot be nested.
+ * Begins a batch: until gamma_end_batch(), messages share notifications of the card, and gamma_send() need not wait
+ * until its message has left. Its data must not change before gamma_end_batch() returns. Batches cannot be nested.
  *
  * # Safety
  *
@@ -1196,9 +1196,9 @@ int niclab_inic_register(const niclab_inic_port *port,
                          niclab_region **region);
 
 /**
- * Begins a batch: until the matching niclab_inic_end_batch(), messages and releases share doorbells, each of which is an
- * exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits or
- * flushes. Batches may be nested.
+ * Begins a batch: until the matching niclab_inic_end_batch(), messages and releases share doorbells, each of which is
+ * an exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits
+ * or flushes. Batches may be nested.
  *
  * # Safety
  *
@@ -1411,9 +1411,9 @@ int niclab_match_register(const niclab_match_port *port,
                           niclab_region **region);
 
 /**
- * Begins a batch: until the matching niclab_match_end_batch(), messages and releases share doorbells, each of which is an
- * exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits or
- * flushes. Batches may be nested.
+ * Begins a batch: until the matching niclab_match_end_batch(), messages and releases share doorbells, each of which is
+ * an exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits
+ * or flushes. Batches may be nested.
  *
  * # Safety
  *

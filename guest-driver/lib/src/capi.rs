@@ -291,9 +291,9 @@ pub unsafe extern "C" fn niclab_ultra_revoke(
     call(|| Ok(unsafe { exclusive(port)? }.0.revoke(Address { node, port: node_port })?))
 }
 
-/// Begins a batch: until the matching niclab_ultra_end_batch(), messages and releases share doorbells, each of which is an
-/// exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits or
-/// flushes. Batches may be nested.
+/// Begins a batch: until the matching niclab_ultra_end_batch(), messages and releases share doorbells, each of which is
+/// an exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits
+/// or flushes. Batches may be nested.
 ///
 /// # Safety
 ///

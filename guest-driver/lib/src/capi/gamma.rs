@@ -77,8 +77,8 @@ pub unsafe extern "C" fn gamma_close(port: *mut gamma_port) {
     unsafe { take_back(port) }
 }
 
-/// Begins a batch: until gamma_end_batch(), messages share notifications of the card, and gamma_send() need not wait until
-/// its message has left. Its data must not change before gamma_end_batch() returns. Batches cannot be nested.
+/// Begins a batch: until gamma_end_batch(), messages share notifications of the card, and gamma_send() need not wait
+/// until its message has left. Its data must not change before gamma_end_batch() returns. Batches cannot be nested.
 ///
 /// # Safety
 ///

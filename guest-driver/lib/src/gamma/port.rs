@@ -406,7 +406,8 @@ impl Batching for Port {
     fn end_batch(&mut self) {
         self.batches = self.batches.saturating_sub(1);
         if self.batches == 0 {
-            // Any flush notifies the card. Whether messages have left does not matter, and the next call reports errors.
+            // Any flush notifies the card. Whether messages have left does not matter, and the next call reports
+            // errors.
             let _ = requests::flush(&self.file, &ActiveSend::default());
         }
     }

@@ -59,6 +59,11 @@ impl Link {
     /// Notifies the device of stores to a page of the port, unless it polls or was notified and has not polled since.
     #[inline]
     pub(crate) fn announce(&self) {
+        // One doorbell also serves what was deferred. With `swap`, a post that another thread defers meanwhile is
+        // either announced here or stays deferred.
+        if self.is_deferred.load(Ordering::Relaxed) {
+            self.is_deferred.swap(false, Ordering::AcqRel);
+        }
         const DOORBELL_WORD: usize = (niclab_abi::bar::INFO_DOORBELL_OFFSET / 8) as usize;
         let word = self.info.words().get(DOORBELL_WORD);
         if ring_if_needed(word, &self.rung_for, || self.backing.ring()) {
@@ -79,17 +84,20 @@ impl Link {
     /// Rings the doorbell if a half of the port has deferred it.
     #[inline]
     pub(crate) fn announce_deferred(&self) {
-        // With `swap`, a post that another thread defers meanwhile is either announced here or stays deferred.
-        if self.is_deferred.load(Ordering::Relaxed) && self.is_deferred.swap(false, Ordering::AcqRel) {
+        if self.is_deferred.load(Ordering::Relaxed) {
             self.announce();
         }
     }
 
-    /// What a wait does next: [`Wait::next`]. The device must know of all posts by then.
+    /// What a wait does next: [`Wait::next`]. The device must know of all posts before the caller polls again. A caller
+    /// that sleeps rings itself, so that one doorbell serves its posts and the request for an interrupt.
     #[inline]
     pub(crate) fn next_in(&self, wait: &mut Wait, quiet: &mut Quiet) -> Result<Next, Error> {
-        self.announce_deferred();
-        wait.next(quiet, &*self.backing)
+        let next = wait.next(quiet, &*self.backing);
+        if !matches!(next, Ok(Next::Sleep(_))) {
+            self.announce_deferred();
+        }
+        next
     }
 
     /// Returns the interrupts for the port since the last call. Sleeps up to `limit` for the first one.

@@ -130,6 +130,7 @@ impl Requester {
     /// Continues a wait: polls again, or sleeps.
     pub(crate) fn go_on_waiting(&mut self, wait: &mut Wait) -> Result<(), Error> {
         if let Next::Sleep(limit) = self.link.next_in(wait, &mut self.quiet)? {
+            self.link.announce_deferred();
             thread::sleep(limit.min(WaitPolicy::SENDER_SLEEP));
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! The time that a program spends on sending a message, measured in bursts that fit the send window. Two clock reads
-//! surround a whole burst, because a clock read costs more than a message in an emulated guest. A burst is a batch, whose
-//! doorbell is rung after the second clock read. If the transport rings before, the time includes an exit from the
-//! virtual machine. Such bursts count only if there are no others.
+//! surround a whole burst, because a clock read costs more than a message in an emulated guest. A burst is a batch,
+//! whose doorbell is rung after the second clock read. If the transport rings before, the time includes an exit from
+//! the virtual machine. Such bursts count only if there are no others.
 
 use std::time::{Duration, Instant};
 

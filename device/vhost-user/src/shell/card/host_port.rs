@@ -80,8 +80,8 @@ impl HostPort {
         kicks.fold(self.earlier_doorbells, u64::wrapping_add)
     }
 
-    /// A doorbell was taken out of the queue's event. If doorbells are enabled, the device begins a new sleep: drivers that
-    /// rang for the last one ring again for what they store from now on. Executes a full barrier, as
+    /// A doorbell was taken out of the queue's event. If doorbells are enabled, the device begins a new sleep: drivers
+    /// that rang for the last one ring again for what they store from now on. Executes a full barrier, as
     /// [`HostPort::want_doorbell`].
     pub fn on_doorbell(&mut self) {
         if self.pages.doorbell() != DOORBELL_SPARED {

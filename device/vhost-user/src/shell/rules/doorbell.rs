@@ -2,8 +2,8 @@
 //!
 //! The proof that a doorbell is missing needs no clock:
 //!
-//! 1. The device stored the number of a sleep, executed a full barrier, and polled for post `s`, which was not there. No
-//!    doorbell was rung in between.
+//! 1. The device stored the number of a sleep, executed a full barrier, and polled for post `s`, which was not there.
+//!    No doorbell was rung in between.
 //! 2. So the driver stored `s` later. It loaded the doorbell word after a full barrier of its own, so later still, and
 //!    found this number: the word has not changed until now. It had not rung for this number before.
 //! 3. Post `s + 1` is there, so the driver rang for `s` before. A driver that may ring once for several posts
@@ -13,7 +13,8 @@
 //!    counts the doorbells that it takes out of the event, under the queue's lock. If the event has none, and the
 //!    daemon has taken none since step 1, then no doorbell was rung.
 //!
-//! Until the later post is there, the check reports nothing: the host may stop the driver before it rings, for any time.
+//! Until the later post is there, the check reports nothing: the host may stop the driver before it rings, for any
+//! time.
 
 use niclab_abi::bar::DOORBELL_SPARED;
 

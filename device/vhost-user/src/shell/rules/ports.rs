@@ -112,8 +112,8 @@ impl PortRules {
         self.number
     }
 
-    /// The device has polled for the next post, and has taken it if `taken` is some. The states of the doorbell are that
-    /// when the sleep began, and that of now.
+    /// The device has polled for the next post, and has taken it if `taken` is some. The states of the doorbell are
+    /// that when the sleep began, and that of now.
     #[inline]
     pub fn on_look(
         &mut self,
