@@ -510,9 +510,9 @@ static void example_stop",
         edits: &[
             Edit {
                 file: "niclab_port.c",
-                sound: "	niclab_port_unmap(file);
+                sound: "	niclab_port_announce(file->nic);
 	niclab_port_forget(file, niclab_port_ask_close(file), regions);",
-                broken: "	niclab_port_unmap(file);
+                broken: "	niclab_port_announce(file->nic);
 	niclab_memory_free(file->nic, file->memory, file->memory_bytes, true);
 	file->memory = NULL;
 	niclab_port_forget(file, niclab_port_ask_close(file), regions);",

@@ -1,6 +1,6 @@
 //! Opening a NIC: the options that all of its transports share.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use niclab_user::{Device, WaitPolicy};
@@ -10,8 +10,6 @@ use crate::Failure;
 /// How to open and use the NIC.
 #[derive(Clone, Debug)]
 pub struct NicOptions {
-    /// The character device; `None`: the first one.
-    pub device: Option<PathBuf>,
     /// The port, at both ends.
     pub port: u32,
     /// Slices of the receive queue, all of them reserved for the peer (cards with slices), or events (cards with

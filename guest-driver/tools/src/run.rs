@@ -172,9 +172,9 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
         // Checked before the NIC is opened: the limit is the same on all cards.
         plan.sizes().try_for_each(slices::check_size)?;
     }
-    let options = nic_options(world, world.policy());
-    let device = nic::open_device(options.device.as_deref())?;
+    let device = nic::open_device(world.device.as_deref())?;
     let transport = transport_of(world, &device);
+    let options = nic_options(world, world.policy(), &device, transport);
     let Some(pair) = nic_pair(world, &device)? else { return Ok(()) };
     let setting = Setting { world, device: &device, pair, transport };
     match transport {
@@ -443,10 +443,10 @@ fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
                 .into(),
         ));
     }
-    let options = nic_options(world, WaitPolicy::Spin);
-    let device = nic::open_device(options.device.as_deref())?;
+    let device = nic::open_device(world.device.as_deref())?;
     let Some(pair) = nic_pair(world, &device)? else { return Ok(()) };
     let transport = transport_of(world, &device);
+    let options = nic_options(world, WaitPolicy::Spin, &device, transport);
     let setting = Setting { world, device: &device, pair, transport };
     match transport {
         Transport::Lists => {
@@ -504,14 +504,15 @@ fn count_interrupts_over(
     account.check()
 }
 
-fn nic_options(world: &WorldArguments, policy: WaitPolicy) -> NicOptions {
-    NicOptions {
-        device: world.device.clone(),
-        port: world.port,
-        slices: world.slices,
-        policy,
-        timeout: world.timeout(),
-    }
+fn nic_options(
+    world: &WorldArguments,
+    policy: WaitPolicy,
+    device: &Device,
+    transport: Transport,
+) -> NicOptions {
+    // With more slices a sender waits less often for its receiver. Other cards have windows of their own.
+    let usual = if transport == Transport::Slices { device.info().max_slices } else { 256 };
+    NicOptions { port: world.port, slices: world.slices.unwrap_or(usual), policy, timeout: world.timeout() }
 }
 
 fn nic_pair(world: &WorldArguments, device: &Device) -> Result<Option<Pair>, Failure> {

@@ -125,6 +125,11 @@ impl Receiver {
         self.queue.received()
     }
 
+    /// Slices that the card may use again, since the channel was opened.
+    pub fn released(&self) -> u64 {
+        self.queue.released()
+    }
+
     /// The next message, if there is one; it stays valid until [`Receiver::advance`]. Reads only host memory, never the
     /// device.
     ///

@@ -55,6 +55,11 @@ impl<K: Kind> Queue<K> {
         self.records.received()
     }
 
+    /// Slices released since the port was opened.
+    pub(crate) fn released(&self) -> u64 {
+        self.records.released()
+    }
+
     /// Takes a record out of the queue with `take`, which also returns whether the device must be notified.
     #[inline]
     pub(crate) fn take<T>(

@@ -21,13 +21,8 @@ const MESSAGES: u64 = 200;
 const GREETINGS: u64 = 100;
 
 fn open(cluster: &Cluster, node: usize, matching: Matching) -> ListChannel {
-    let options = NicOptions {
-        device: None,
-        port: 0,
-        slices: EVENTS,
-        policy: WaitPolicy::Block,
-        timeout: Duration::from_secs(20),
-    };
+    let options =
+        NicOptions { port: 0, slices: EVENTS, policy: WaitPolicy::Block, timeout: Duration::from_secs(20) };
     let port = Port::from_parts(cluster.open(node, EVENTS)).expect("a port");
     ListChannel::new(port, &options, 1 - node as u32, 48, matching).expect("a channel")
 }
