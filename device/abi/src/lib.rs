@@ -38,7 +38,7 @@ pub mod rings;
 pub mod rules;
 
 /// Version of this crate's contract. A driver refuses a device of another version.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 
 /// First word of the configuration space and of the BAR's information page: the bytes `niclab\0\x01`.
 ///

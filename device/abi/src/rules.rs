@@ -331,8 +331,8 @@ const SENDING_AND_RECEIVING: &[Rule] = &[
               time (`READ_ONCE`).",
         check: Check::Live(
             "two posts of a port have arrived, the word had one number since before the first, and no doorbell \
-             was rung since the device stored that number; with `PORT_BATCHES`, one post more than the page has \
-             slots, or one post and `OP_PORT_CLOSE`",
+             was rung since the device stored that number; with `PORT_BATCHES`, one post, and the driver \
+             closes the port",
         ),
     },
     Rule {

@@ -4,15 +4,19 @@ use std::ops::{Deref, DerefMut};
 
 /// A port, or a half of one, that can defer its doorbells.
 ///
-/// In a batch, a deferred doorbell is rung when the requester page is full, before any call waits or flushes, and when
-/// the batch ends. So a program cannot wait for the effect of a post that the device does not know of, unless it polls
-/// by calls that never wait. If the program dies, the device finds its posts before it closes the port.
+/// In a batch, a deferred doorbell is rung when the requester page is full, before a call of this port waits or flushes,
+/// and when the batch ends. If the program dies, the device finds its posts before it closes the port. A program that
+/// polls by calls that never wait, or that waits at another port or at the other half, rings with
+/// [`Batching::ring_deferred`].
 pub trait Batching {
     /// Begins a batch. Batches may be nested; [`Batching::batch`] cannot forget the end.
     fn begin_batch(&mut self);
 
     /// Ends a batch. If it was the outermost one, rings the doorbell that is deferred.
     fn end_batch(&mut self);
+
+    /// Rings the doorbell that is deferred. The batch goes on.
+    fn ring_deferred(&mut self);
 
     /// A batch that ends with the returned value.
     ///

@@ -186,8 +186,10 @@ impl<E: Event> Port<E> {
                 commands.quiet.on_progress();
                 return Ok(launched);
             }
-            if let Next::Sleep(limit) = link.next_in(&mut wait, &mut commands.quiet)? {
-                link.wait_interrupts(limit.min(WaitPolicy::SENDER_SLEEP))?;
+            commands.ring_deferred();
+            events.ring_deferred();
+            if let Next::Sleep(limit) = wait.next(&mut commands.quiet, &*link.backing)? {
+                link.backing.wait_interrupts(limit.min(WaitPolicy::SENDER_SLEEP))?;
             }
         }
     }
@@ -199,6 +201,10 @@ impl<E: Event> Port<E> {
     /// As [`Events::next`].
     #[inline]
     pub fn event(&mut self, deadline: impl Into<Deadline>) -> Result<E, Error> {
+        if let Some(event) = self.try_event() {
+            return Ok(event);
+        }
+        self.commands.ring_deferred();
         self.events.next(deadline)
     }
 
@@ -218,6 +224,11 @@ impl<E: Event> Batching for Port<E> {
     fn end_batch(&mut self) {
         self.commands.end_batch();
         self.events.end_batch();
+    }
+
+    fn ring_deferred(&mut self) {
+        self.commands.ring_deferred();
+        self.events.ring_deferred();
     }
 }
 
@@ -301,6 +312,10 @@ impl<E: Event> Batching for Commands<E> {
     fn end_batch(&mut self) {
         self.requester.end_batch();
     }
+
+    fn ring_deferred(&mut self) {
+        self.requester.ring_deferred();
+    }
 }
 
 /// Reads the events of a port.
@@ -373,6 +388,10 @@ impl<E: Event> Batching for Events<E> {
 
     fn end_batch(&mut self) {
         self.queue.end_batch();
+    }
+
+    fn ring_deferred(&mut self) {
+        self.queue.ring_deferred();
     }
 }
 

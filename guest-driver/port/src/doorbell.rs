@@ -47,7 +47,11 @@ impl Word for AtomicU64 {
 #[inline]
 pub fn ring_if_needed<W: Word>(doorbell_word: Option<&W>, rung_for: &W, ring: impl FnOnce()) -> bool {
     W::full_barrier();
-    let number = doorbell_word.map_or(u64::MAX, |word| u64::from_le(word.load(Ordering::Relaxed)));
+    let Some(word) = doorbell_word else {
+        ring();
+        return true;
+    };
+    let number = u64::from_le(word.load(Ordering::Relaxed));
     if number == DOORBELL_SPARED || number == rung_for.load(Ordering::Acquire) {
         return false;
     }

@@ -72,6 +72,9 @@ pub trait Channel {
     /// Ends the batch.
     fn end_batch(&mut self) {}
 
+    /// Rings the doorbell that is deferred. The batch goes on.
+    fn ring_deferred(&mut self) {}
+
     /// Doorbells rung so far; 0 if the transport does not count them.
     fn doorbells(&self) -> u64 {
         0
@@ -198,8 +201,7 @@ impl Batches {
     /// Begins the next batch.
     pub fn next(&mut self, channel: &mut impl Channel) {
         self.in_this = 0;
-        channel.end_batch();
-        channel.begin_batch();
+        channel.ring_deferred();
     }
 }
 

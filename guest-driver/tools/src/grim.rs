@@ -231,10 +231,11 @@ impl Channel for PushChannel {
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Tag, Failure> {
         loop {
-            self.port.receiver.wait(self.timeout)?;
             if let Some(tag) = self.take(buffer)? {
                 return Ok(tag);
             }
+            self.port.sender.ring_deferred();
+            self.port.receiver.wait(self.timeout)?;
         }
     }
 
@@ -244,6 +245,10 @@ impl Channel for PushChannel {
 
     fn end_batch(&mut self) {
         self.port.end_batch();
+    }
+
+    fn ring_deferred(&mut self) {
+        self.port.ring_deferred();
     }
 
     #[inline]
@@ -332,6 +337,8 @@ impl Channel for InTurn {
 
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Tag, Failure> {
+        // A channel rings only for itself before it waits.
+        self.ring_deferred();
         let tag = self.channels[self.received].receive(buffer)?;
         self.on_received(tag);
         Ok(tag)
@@ -343,6 +350,10 @@ impl Channel for InTurn {
 
     fn end_batch(&mut self) {
         self.channels.iter_mut().for_each(Channel::end_batch);
+    }
+
+    fn ring_deferred(&mut self) {
+        self.channels.iter_mut().for_each(Channel::ring_deferred);
     }
 
     fn doorbells(&self) -> u64 {

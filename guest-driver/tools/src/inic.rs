@@ -275,6 +275,10 @@ impl Channel for PostChannel {
         self.port.end_batch();
     }
 
+    fn ring_deferred(&mut self) {
+        self.port.ring_deferred();
+    }
+
     fn flush(&mut self) -> Result<(), Failure> {
         for event in core::mem::take(&mut self.inbox) {
             self.sort(event)?;

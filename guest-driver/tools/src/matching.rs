@@ -587,6 +587,10 @@ impl Channel for ListChannel {
         self.port.end_batch();
     }
 
+    fn ring_deferred(&mut self) {
+        self.port.ring_deferred();
+    }
+
     fn flush(&mut self) -> Result<(), Failure> {
         while self.counts.left < self.counts.notified {
             let event = self.port.event(self.timeout)?;

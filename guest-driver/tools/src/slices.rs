@@ -95,6 +95,10 @@ impl Channel for SliceChannel {
         self.port.end_batch();
     }
 
+    fn ring_deferred(&mut self) {
+        self.port.ring_deferred();
+    }
+
     fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.port.flush(self.timeout)?)
     }

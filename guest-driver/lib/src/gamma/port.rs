@@ -411,6 +411,11 @@ impl Batching for Port {
             let _ = requests::flush(&self.file, &ActiveSend::default());
         }
     }
+
+    fn ring_deferred(&mut self) {
+        // Any flush notifies the card. Whether messages have left does not matter, and the next call reports errors.
+        let _ = requests::flush(&self.file, &ActiveSend::default());
+    }
 }
 
 /// Whole milliseconds, rounded up.

@@ -377,12 +377,6 @@ impl Node {
     /// Runs handlers and pushes waiting messages. Returns the number of handled messages, and whether there was
     /// progress.
     fn progress(&mut self) -> Result<(u32, bool), Error> {
-        // Several handlers may send.
-        let mut batch = self.batch();
-        batch.run_handlers()
-    }
-
-    fn run_handlers(&mut self) -> Result<(u32, bool), Error> {
         let Self { send_queue, receivers, handlers, .. } = self;
         let mut handled = 0;
         for receiver in receivers {
@@ -419,12 +413,12 @@ impl Node {
             if has_moved {
                 self.quiet.on_progress();
             }
+            // Each half has a doorbell of its own.
+            self.ring_deferred();
             let Self { send_queue, quiet, receivers, .. } = self;
-            // Each channel has a doorbell of its own.
-            send_queue.senders().iter().for_each(|sender| sender.link().announce_deferred());
             let link = send_queue.senders().first().map(Sender::link);
             let Some(link) = link else { continue };
-            let next = link.next_in(&mut wait, quiet)?;
+            let next = wait.next(quiet, &*link.backing)?;
             looks = looks.wrapping_add(1);
             if next != Next::Look || looks.is_multiple_of(LOOKS_PER_CHECK) {
                 receivers.iter_mut().try_for_each(Receiver::check)?;
@@ -450,5 +444,10 @@ impl Batching for Node {
     fn end_batch(&mut self) {
         self.send_queue.senders_mut().for_each(Batching::end_batch);
         self.receivers.iter_mut().for_each(Batching::end_batch);
+    }
+
+    fn ring_deferred(&mut self) {
+        self.send_queue.senders_mut().for_each(Batching::ring_deferred);
+        self.receivers.iter_mut().for_each(Batching::ring_deferred);
     }
 }

@@ -144,4 +144,9 @@ impl Batching for Port {
         self.sender.end_batch();
         self.receiver.end_batch();
     }
+
+    fn ring_deferred(&mut self) {
+        self.sender.ring_deferred();
+        self.receiver.ring_deferred();
+    }
 }

@@ -285,4 +285,8 @@ impl Batching for Receiver {
     fn end_batch(&mut self) {
         self.queue.end_batch();
     }
+
+    fn ring_deferred(&mut self) {
+        self.queue.ring_deferred();
+    }
 }

@@ -133,7 +133,9 @@ impl Sender {
         }
         let offset = self.room.take(payload.len() as u64, &self.requester.page());
         let Some(offset) = offset else {
-            // `has_slot` does not read the status line while slots are free. This reads it to notice refusals.
+            // The card frees only payload that it was notified of. `has_slot` does not read the status line while slots
+            // are free; this reads it to notice refusals.
+            self.requester.ring_deferred();
             self.requester.refresh()?;
             return Ok(false);
         };
@@ -212,6 +214,7 @@ impl Sender {
             let empty = Short { notify: true, ..Short::new(target, super::NOTHING) };
             self.try_send(Outgoing::Short(empty), &[])?;
         }
+        self.requester.ring_deferred();
         Ok(false)
     }
 
@@ -320,5 +323,9 @@ impl Batching for Sender {
 
     fn end_batch(&mut self) {
         self.requester.end_batch();
+    }
+
+    fn ring_deferred(&mut self) {
+        self.requester.ring_deferred();
     }
 }

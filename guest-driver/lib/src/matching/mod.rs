@@ -45,7 +45,7 @@ pub use crate::port::{Parts, PortOptions, Status};
 pub use crate::region::{Region, Span};
 
 use crate::wait::{Next, Wait};
-use crate::{Deadline, Error, WaitPolicy, commanded};
+use crate::{Batching as _, Deadline, Error, WaitPolicy, commanded};
 
 /// Sends bytes to the first entry of a portal that matches: [`heart::Put`].
 ///
@@ -136,12 +136,14 @@ impl Commands {
                 self.quiet.on_progress();
                 return Ok(count);
             }
-            let next = self.requester.link().next_in(&mut wait, &mut self.quiet)?;
+            self.ring_deferred();
+            let next = wait.next(&mut self.quiet, &*self.requester.link().backing)?;
             let Next::Sleep(limit) = next else { continue };
             // If the counter has already reached its value, the card interrupts at once, so the sleep cannot miss it.
             is_armed = is_armed || self.try_launch(&ArmCounter { counter, successes })?.is_some();
             let limit = if is_armed { limit } else { limit.min(WaitPolicy::SENDER_SLEEP) };
-            self.requester.link().wait_interrupts(limit)?;
+            self.ring_deferred();
+            self.requester.link().backing.wait_interrupts(limit)?;
         }
     }
 }

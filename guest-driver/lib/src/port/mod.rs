@@ -6,8 +6,7 @@ mod parts;
 mod queue;
 mod requester;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use niclab_port::Fault;
 use niclab_port::doorbell::ring_if_needed;
@@ -23,20 +22,59 @@ pub(crate) use requester::Requester;
 use crate::wait::{Next, Quiet, Wait};
 use crate::{Address, Backing, Error, SharedMemory};
 
-/// Number of open batches of a half of a port.
+/// The batches of a half of a port, and whether its doorbell is deferred. Each half has its own: a half in another thread
+/// must not ring for posts that it cannot see.
 #[derive(Debug, Default)]
-pub(crate) struct Batches(u32);
+pub(crate) struct Batches {
+    open: u32,
+    is_deferred: bool,
+}
 
 impl Batches {
-    fn begin(&mut self) {
-        self.0 += 1;
+    pub(crate) fn begin(&mut self) {
+        self.open += 1;
     }
 
-    fn end(&mut self, link: &Link) {
-        self.0 = self.0.saturating_sub(1);
-        if self.0 == 0 {
-            link.announce_deferred();
+    pub(crate) fn end(&mut self, link: &Link) {
+        self.open = self.open.saturating_sub(1);
+        if self.open == 0 {
+            self.ring_deferred(link);
         }
+    }
+
+    /// Notifies the device of a post or a release, at once or, in a batch, later.
+    #[inline]
+    pub(crate) fn announce(&mut self, link: &Link) {
+        if self.open == 0 {
+            link.announce();
+        } else {
+            self.is_deferred = true;
+        }
+    }
+
+    /// Notifies the device of what was deferred.
+    #[inline]
+    pub(crate) fn ring_deferred(&mut self, link: &Link) {
+        if std::mem::take(&mut self.is_deferred) {
+            link.announce();
+        }
+    }
+
+    /// Notifies the device of a store and of what was deferred.
+    pub(crate) fn announce_now(&mut self, link: &Link) {
+        self.is_deferred = false;
+        link.announce();
+    }
+
+    /// What a wait does next: [`Wait::next`]. The device must know of all posts before the caller polls again. A caller
+    /// that sleeps rings itself, so that one doorbell serves its posts and the request for an interrupt.
+    #[inline]
+    pub(crate) fn next_in(&mut self, link: &Link, wait: &mut Wait, quiet: &mut Quiet) -> Result<Next, Error> {
+        let next = wait.next(quiet, &*link.backing);
+        if !matches!(next, Ok(Next::Sleep(_))) {
+            self.ring_deferred(link);
+        }
+        next
     }
 }
 
@@ -50,8 +88,6 @@ pub struct Link {
     pub(crate) rung: AtomicU64,
     /// The number of the device's sleep for which the last one was rung.
     pub(crate) rung_for: AtomicU64,
-    /// A half of the port has deferred a doorbell.
-    is_deferred: AtomicBool,
     pub(crate) backing: Box<dyn Backing>,
 }
 
@@ -59,51 +95,11 @@ impl Link {
     /// Notifies the device of stores to a page of the port, unless it polls or was notified and has not polled since.
     #[inline]
     pub(crate) fn announce(&self) {
-        // One doorbell also serves what was deferred. With `swap`, a post that another thread defers meanwhile is
-        // either announced here or stays deferred.
-        if self.is_deferred.load(Ordering::Relaxed) {
-            self.is_deferred.swap(false, Ordering::AcqRel);
-        }
         const DOORBELL_WORD: usize = (niclab_abi::bar::INFO_DOORBELL_OFFSET / 8) as usize;
         let word = self.info.words().get(DOORBELL_WORD);
         if ring_if_needed(word, &self.rung_for, || self.backing.ring()) {
             self.rung.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    /// As [`Link::announce`]; in a batch, defers the doorbell.
-    #[inline]
-    pub(crate) fn announce_in(&self, batches: &Batches) {
-        if batches.0 == 0 {
-            self.announce();
-        } else {
-            self.is_deferred.store(true, Ordering::Release);
-        }
-    }
-
-    /// Rings the doorbell if a half of the port has deferred it.
-    #[inline]
-    pub(crate) fn announce_deferred(&self) {
-        if self.is_deferred.load(Ordering::Relaxed) {
-            self.announce();
-        }
-    }
-
-    /// What a wait does next: [`Wait::next`]. The device must know of all posts before the caller polls again. A caller
-    /// that sleeps rings itself, so that one doorbell serves its posts and the request for an interrupt.
-    #[inline]
-    pub(crate) fn next_in(&self, wait: &mut Wait, quiet: &mut Quiet) -> Result<Next, Error> {
-        let next = wait.next(quiet, &*self.backing);
-        if !matches!(next, Ok(Next::Sleep(_))) {
-            self.announce_deferred();
-        }
-        next
-    }
-
-    /// Returns the interrupts for the port since the last call. Sleeps up to `limit` for the first one.
-    pub(crate) fn wait_interrupts(&self, limit: Duration) -> Result<u64, Error> {
-        self.announce_deferred();
-        self.backing.wait_interrupts(limit)
     }
 
     /// The device's name, for an error.

@@ -1,7 +1,7 @@
 //! The parts of a port: its memory and backing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 use niclab_abi::PAGE_BYTES;
 use niclab_abi::bar::{CompleterPage, InfoPage};
@@ -83,7 +83,6 @@ impl Parts {
             received: AtomicU64::new(0),
             rung: AtomicU64::new(0),
             rung_for: AtomicU64::new(0),
-            is_deferred: AtomicBool::new(false),
             backing,
         });
         let requester = Requester::new(Arc::clone(&link), requester, status);

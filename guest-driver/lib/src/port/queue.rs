@@ -72,7 +72,7 @@ impl<K: Kind> Queue<K> {
         link.received.store(records.received(), Ordering::Relaxed);
         quiet.on_progress();
         if is_released {
-            link.announce_in(batches);
+            batches.announce(link);
         }
         Some(taken)
     }
@@ -96,15 +96,16 @@ impl<K: Kind> Queue<K> {
             self.link.received.store(self.records.received(), Ordering::Relaxed);
             self.quiet.on_progress();
             if self.records.released() != before {
-                self.link.announce();
+                self.batches.announce(&self.link);
             }
             self.link.error(fault)
         })
     }
 
     /// Returns the interrupts for this port since the last call. Sleeps up to `timeout` for the first one.
-    pub(crate) fn wait_interrupts(&self, timeout: Duration) -> Result<u64, Error> {
-        self.link.wait_interrupts(timeout)
+    pub(crate) fn wait_interrupts(&mut self, timeout: Duration) -> Result<u64, Error> {
+        self.ring_deferred();
+        self.link.backing.wait_interrupts(timeout)
     }
 
     /// Shortens the release interval for a sender with `credits` slices, so that releases are frequent enough for it.
@@ -128,7 +129,7 @@ impl<K: Kind> Queue<K> {
         let mut wait = Wait::new(operation, self.policy, deadline);
         let mut looks: u32 = 0;
         loop {
-            let next = self.link.next_in(&mut wait, &mut self.quiet);
+            let next = self.batches.next_in(&self.link, &mut wait, &mut self.quiet);
             looks = looks.wrapping_add(1);
             if !matches!(next, Ok(Next::Look)) || looks.is_multiple_of(LOOKS_PER_CHECK) {
                 self.check()?;
@@ -145,9 +146,9 @@ impl<K: Kind> Queue<K> {
     /// Sleeps until the next slice is stored, at most `limit`.
     pub(crate) fn sleep(&mut self, limit: Duration) -> Result<(), Error> {
         if self.with_memory(|records, memory| records.arm(memory)) {
-            self.link.announce();
+            self.batches.announce_now(&self.link);
         }
-        self.link.wait_interrupts(limit).map(drop)
+        self.wait_interrupts(limit).map(drop)
     }
 
     fn with_memory<T>(
@@ -166,5 +167,9 @@ impl<K: Kind> Batching for Queue<K> {
 
     fn end_batch(&mut self) {
         self.batches.end(&self.link);
+    }
+
+    fn ring_deferred(&mut self) {
+        self.batches.ring_deferred(&self.link);
     }
 }

@@ -65,7 +65,7 @@ impl Requester {
             self.refresh()?;
             if self.slots.is_full() {
                 // The device frees only slots that it was notified of.
-                self.link.announce_deferred();
+                self.ring_deferred();
                 self.refresh()?;
             }
         }
@@ -74,7 +74,7 @@ impl Requester {
 
     /// Whether the device has taken all posts. Reads the status line.
     pub(crate) fn is_drained(&mut self) -> Result<bool, Error> {
-        self.link.announce_deferred();
+        self.ring_deferred();
         self.refresh()?;
         Ok(self.slots.in_flight() == 0)
     }
@@ -100,7 +100,7 @@ impl Requester {
         let Self { link, page, status, slots, batches, .. } = self;
         let mut page = AtomicPage { requester: page.words(), status: status.words() };
         let launched = fill(slots, &mut page, link.received.load(Ordering::Relaxed));
-        link.announce_in(batches);
+        batches.announce(link);
         launched
     }
 
@@ -129,8 +129,8 @@ impl Requester {
 
     /// Continues a wait: polls again, or sleeps.
     pub(crate) fn go_on_waiting(&mut self, wait: &mut Wait) -> Result<(), Error> {
-        if let Next::Sleep(limit) = self.link.next_in(wait, &mut self.quiet)? {
-            self.link.announce_deferred();
+        if let Next::Sleep(limit) = self.batches.next_in(&self.link, wait, &mut self.quiet)? {
+            self.ring_deferred();
             thread::sleep(limit.min(WaitPolicy::SENDER_SLEEP));
         }
         Ok(())
@@ -144,5 +144,9 @@ impl Batching for Requester {
 
     fn end_batch(&mut self) {
         self.batches.end(&self.link);
+    }
+
+    fn ring_deferred(&mut self) {
+        self.batches.ring_deferred(&self.link);
     }
 }

@@ -167,6 +167,10 @@ impl Port {
     /// As [`Receiver::receive`].
     #[inline]
     pub fn receive(&mut self, deadline: impl Into<Deadline>) -> Result<Message, Error> {
+        if let Some(message) = self.try_receive() {
+            return Ok(message);
+        }
+        self.sender.ring_deferred();
         self.receiver.receive(deadline)
     }
 
@@ -195,5 +199,10 @@ impl Batching for Port {
     fn end_batch(&mut self) {
         self.sender.end_batch();
         self.receiver.end_batch();
+    }
+
+    fn ring_deferred(&mut self) {
+        self.sender.ring_deferred();
+        self.receiver.ring_deferred();
     }
 }

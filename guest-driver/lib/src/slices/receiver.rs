@@ -87,6 +87,10 @@ impl Batching for Receiver {
     fn end_batch(&mut self) {
         self.queue.end_batch();
     }
+
+    fn ring_deferred(&mut self) {
+        self.queue.ring_deferred();
+    }
 }
 
 /// Takes the next message out of the queue, if there is one.

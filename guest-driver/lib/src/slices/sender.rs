@@ -156,6 +156,10 @@ impl Batching for Sender {
     fn end_batch(&mut self) {
         self.requester.end_batch();
     }
+
+    fn ring_deferred(&mut self) {
+        self.requester.ring_deferred();
+    }
 }
 
 fn pack_checked(payload: &[u8]) -> Result<([u64; PAYLOAD_WORDS], usize), Error> {

@@ -6,9 +6,9 @@
 //!    No doorbell was rung in between.
 //! 2. So the driver stored `s` later. It loaded the doorbell word after a full barrier of its own, so later still, and
 //!    found this number: the word has not changed until now. It had not rung for this number before.
-//! 3. Post `s + 1` is there, so the driver rang for `s` before. A driver that may ring once for several posts
-//!    ([`niclab_abi::control::PORT_BATCHES`]) rang before post `s + SLOTS`, for which it had no slot. When a driver
-//!    closes the port, it rang for `s` before.
+//! 3. Post `s + 1` is there, so the driver rang for `s` before. If it may ring once for several posts
+//!    ([`niclab_abi::control::PORT_BATCHES`]), only this is known: it rang before it closed the port. The page may not
+//!    have been full, because the device also takes posts when it polls for another reason.
 //! 4. A doorbell increments an event's count before the driver's store to the notify register completes. The daemon
 //!    counts the doorbells that it takes out of the event, under the queue's lock. If the event has none, and the
 //!    daemon has taken none since step 1, then no doorbell was rung.

@@ -125,8 +125,9 @@ impl PortRules {
         if let Some(store) = taken {
             self.on_taken(pages, store, book);
         }
-        // With batches the driver rings at the latest when it has no slot for the next post.
-        self.check_doorbell(pages, if self.batches { SLOTS } else { 1 }, &bell, book);
+        if !self.batches {
+            self.check_doorbell(pages, 1, &bell, book);
+        }
         if taken.is_none() {
             self.check_number(pages, book);
             if self.absent.is_none_or(|absent| absent.is_stale(pages)) {
@@ -319,7 +320,9 @@ impl PortRules {
         book: &mut Book,
     ) {
         self.check_memory(memory, book);
-        self.check_doorbell(pages, 0, bell, book);
+        if self.batches {
+            self.check_doorbell(pages, 0, bell, book);
+        }
     }
 
     /// Checks all of the port's memory.
