@@ -39,7 +39,7 @@
  */
 
 /* Version of this crate's contract. A driver refuses a device of another version. */
-#define NICLAB_ABI_VERSION 2U
+#define NICLAB_ABI_VERSION 3U
 
 /*
  * First word of the configuration space and of the BAR's information page: the bytes `niclab\0\x01`.

@@ -4,9 +4,9 @@ use std::ops::{Deref, DerefMut};
 
 /// A port, or a half of one, that can defer its doorbells.
 ///
-/// In a batch, a deferred doorbell is rung when the requester page is full, before a call of this port waits or flushes,
-/// and when the batch ends. If the program dies, the device finds its posts before it closes the port. A program that
-/// polls by calls that never wait, or that waits at another port or at the other half, rings with
+/// In a batch, a deferred doorbell is rung when the requester page is full, before a call of this port waits or
+/// flushes, and when the batch ends. If the program dies, the device finds its posts before it closes the port. A
+/// program that polls by calls that never wait, or that waits at another port or at the other half, rings with
 /// [`Batching::ring_deferred`].
 pub trait Batching {
     /// Begins a batch. Batches may be nested; [`Batching::batch`] cannot forget the end.

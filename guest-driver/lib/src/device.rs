@@ -258,7 +258,9 @@ mod tests {
         fs::remove_dir_all(&class).expect("clean up");
         let text = check_version("/dev/niclab0", 1).expect_err("too old").to_string();
         assert!(
-            text.contains("/dev/niclab0") && text.contains("version 1") && text.contains("library 2"),
+            text.contains("/dev/niclab0")
+                && text.contains("version 1")
+                && text.contains(&format!("library {}", niclab_abi::ABI_VERSION)),
             "{text}"
         );
     }

@@ -22,8 +22,8 @@ pub(crate) use requester::Requester;
 use crate::wait::{Next, Quiet, Wait};
 use crate::{Address, Backing, Error, SharedMemory};
 
-/// The batches of a half of a port, and whether its doorbell is deferred. Each half has its own: a half in another thread
-/// must not ring for posts that it cannot see.
+/// The batches of a half of a port, and whether its doorbell is deferred. Each half has its own: a half in another
+/// thread must not ring for posts that it cannot see.
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
     open: u32,
