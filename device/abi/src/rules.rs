@@ -327,8 +327,8 @@ const SENDING_AND_RECEIVING: &[Rule] = &[
         must: "Read `InfoPage.doorbell` after each post or batch, and ring if it is a number for which you have not \
                rung.",
         why: "A sleeping device finds the post only when something else wakes it, or never.",
-        fix: "Execute steps 5 and 6 after every launch word, in this order; load the word from memory each \
-              time (`READ_ONCE`).",
+        fix: "Execute steps 5 and 6 after every launch word or batch, in this order; load the word from memory \
+              each time (`READ_ONCE`).",
         check: Check::Live(
             "two posts of a port have arrived, the word had one number since before the first, and no doorbell \
              was rung since the device stored that number; with `PORT_BATCHES`, one post, and the driver \
@@ -386,9 +386,9 @@ const SENDING_AND_RECEIVING: &[Rule] = &[
     Rule {
         name: "register-doorbell",
         section: 6,
-        must: "Ring after a store into the completer page as after a post.",
+        must: "Ring after a store into the completer page as after a post; once for a batch.",
         why: "A sleeping device returns no credits, and arms nothing.",
-        fix: "Execute steps 5 and 6 of chapter 5 after every register store.",
+        fix: "Execute steps 5 and 6 of chapter 5 after every register store or batch.",
         check: Check::No(
             "of two stores into one register the device sees only the last, and not when each was made",
         ),

@@ -207,6 +207,13 @@ impl Vring {
         }
     }
 
+    /// Takes the rings out of an event, and counts them.
+    fn take_rings(&self, kick: &impl AsRawFd) -> u64 {
+        let rings = notification::take(borrow(kick));
+        self.kicks.fetch_add(rings, Ordering::Relaxed);
+        rings
+    }
+
     /// Has the library's thread no longer wait for the kick. The front end keeps its end. A kick that is signalled,
     /// and still watched after it is closed here, would wake the thread forever.
     fn unwatch_kick(&self) {
@@ -271,8 +278,7 @@ impl VringT<GuestMemory> for Vring {
     fn read_kick(&self) -> io::Result<bool> {
         let state: &VringState<GuestMemory> = &self.inner.get_ref();
         if let Some(kick) = state.get_kick() {
-            let rings = notification::take(borrow(kick));
-            self.kicks.fetch_add(rings, Ordering::Relaxed);
+            let rings = self.take_rings(kick);
             if let Some(id) = &self.id {
                 id.link.took_rings(rings);
             }
@@ -284,8 +290,14 @@ impl VringT<GuestMemory> for Vring {
         let file = self.adopt(file);
         self.unwatch_kick();
         self.kick_changes.fetch_add(1, Ordering::Relaxed);
+        // A driver rings once for each sleep of the device. So a ring that the replaced event still has must not be
+        // lost.
+        let is_rung = self.inner.get_ref().get_kick().as_ref().is_some_and(|kick| self.take_rings(kick) > 0);
         self.inner.set_kick(file);
         self.watch_kick();
+        if is_rung && let Some(id) = &self.id {
+            id.link.attention().wake();
+        }
     }
 
     fn set_call(&self, file: Option<File>) {

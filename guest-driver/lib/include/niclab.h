@@ -786,7 +786,7 @@ int niclab_ultra_revoke(niclab_ultra_port *port, uint32_t node, uint32_t node_po
 /**
  * Begins a batch: until the matching niclab_ultra_end_batch(), messages and releases share doorbells, each of which is
  * an exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits
- * or flushes. Batches may be nested.
+ * or flushes. A call that never waits does not ring it. Batches may be nested.
  *
  * # Safety
  *
@@ -987,8 +987,8 @@ int grim_get_handler_by_name(grim *handle,
 
 /**
  * Begins a batch: until the matching grim_end_batch(), messages and releases share doorbells, each of which is an
- * exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits or
- * flushes. Batches may be nested.
+ * exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits
+ * or flushes. A call that never waits does not ring it. Batches may be nested.
  *
  * # Safety
  *
@@ -1198,7 +1198,7 @@ int niclab_inic_register(const niclab_inic_port *port,
 /**
  * Begins a batch: until the matching niclab_inic_end_batch(), messages and releases share doorbells, each of which is
  * an exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits
- * or flushes. Batches may be nested.
+ * or flushes. A call that never waits does not ring it. Batches may be nested.
  *
  * # Safety
  *
@@ -1413,7 +1413,7 @@ int niclab_match_register(const niclab_match_port *port,
 /**
  * Begins a batch: until the matching niclab_match_end_batch(), messages and releases share doorbells, each of which is
  * an exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits
- * or flushes. Batches may be nested.
+ * or flushes. A call that never waits does not ring it. Batches may be nested.
  *
  * # Safety
  *

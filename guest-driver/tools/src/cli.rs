@@ -306,8 +306,8 @@ pub struct WorldArguments {
     /// Port of the NIC, the same at both ends
     #[arg(long, default_value_t = 0)]
     pub port: u32,
-    /// Slices of the receive queue, or events of a card with lists: a power of two [default: as many as the card has
-    /// with slices, 256 with other cards]
+    /// Slices of the receive queue, or events of a card with lists: a power of two [default: 1024 with slices, 256
+    /// with other cards]
     #[arg(long)]
     pub slices: Option<u32>,
     /// How to wait: `spin` needs a core for each spinning end and one for the daemon [default: spin with a NIC, block

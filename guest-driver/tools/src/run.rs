@@ -476,6 +476,8 @@ fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
 
 /// Payload bytes of a message with an interrupt.
 const INTERRUPT_BYTES: usize = 16;
+/// Default slices of a receive queue: they need 128 KiB of contiguous memory.
+const MOST_SLICES: u32 = 1024;
 
 fn count_interrupts_over(
     setting: &Setting<'_>,
@@ -511,7 +513,7 @@ fn nic_options(
     transport: Transport,
 ) -> NicOptions {
     // With more slices a sender waits less often for its receiver. Other cards have windows of their own.
-    let usual = if transport == Transport::Slices { device.info().max_slices } else { 256 };
+    let usual = if transport == Transport::Slices { MOST_SLICES.min(device.info().max_slices) } else { 256 };
     NicOptions { port: world.port, slices: world.slices.unwrap_or(usual), policy, timeout: world.timeout() }
 }
 

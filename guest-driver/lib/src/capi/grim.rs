@@ -197,8 +197,8 @@ pub unsafe extern "C" fn grim_get_handler_by_name(
 }
 
 /// Begins a batch: until the matching grim_end_batch(), messages and releases share doorbells, each of which is an
-/// exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits or
-/// flushes. Batches may be nested.
+/// exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits
+/// or flushes. A call that never waits does not ring it. Batches may be nested.
 ///
 /// # Safety
 ///

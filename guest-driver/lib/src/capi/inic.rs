@@ -195,7 +195,7 @@ pub unsafe extern "C" fn niclab_inic_register(
 
 /// Begins a batch: until the matching niclab_inic_end_batch(), messages and releases share doorbells, each of which is
 /// an exit from the virtual machine. A deferred doorbell is rung when the page is full, and before any call that waits
-/// or flushes. Batches may be nested.
+/// or flushes. A call that never waits does not ring it. Batches may be nested.
 ///
 /// # Safety
 ///

@@ -173,3 +173,10 @@ impl<K: Kind> Batching for Queue<K> {
         self.batches.ring_deferred(&self.link);
     }
 }
+
+impl<K> Drop for Queue<K> {
+    /// A batch ends with its port.
+    fn drop(&mut self) {
+        self.batches.ring_deferred(&self.link);
+    }
+}

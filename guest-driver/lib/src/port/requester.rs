@@ -150,3 +150,10 @@ impl Batching for Requester {
         self.batches.ring_deferred(&self.link);
     }
 }
+
+impl Drop for Requester {
+    /// A batch ends with its port.
+    fn drop(&mut self) {
+        self.batches.ring_deferred(&self.link);
+    }
+}

@@ -94,10 +94,14 @@ impl HostPort {
     /// read the new value.
     pub fn want_doorbell(&mut self, is_wanted: bool) {
         self.is_polled = !is_wanted;
-        self.pages.set_doorbell(is_wanted);
-        if is_wanted && let Some(rules) = &mut self.rule_check.rules {
+        // Before the store: a doorbell after it is one for this sleep.
+        if is_wanted
+            && self.pages.doorbell() == DOORBELL_SPARED
+            && let Some(rules) = &mut self.rule_check.rules
+        {
             rules.on_sleep(&self.vrings);
         }
+        self.pages.set_doorbell(is_wanted);
     }
 
     /// Whether doorbells are suppressed.

@@ -118,7 +118,7 @@ impl Rules {
         }
     }
 
-    /// The device begins a new sleep: it has enabled doorbells with a new number.
+    /// The device is about to begin a new sleep: it enables doorbells with a new number.
     pub fn on_sleep(&mut self, vrings: &[Vring]) {
         self.asleep = bell(vrings);
     }
