@@ -272,7 +272,7 @@ fn descriptors_that_are_not_events_are_refused() {
 }
 
 #[test]
-fn kick_replaced_while_signalled_is_counted_and_no_longer_watched() {
+fn kick_replaced_while_signalled_loses_no_ring() {
     let mut scene = Scene::new();
     let first = scene.daemon.stats(0).doorbells;
     let watched = scene.daemon.watched();
