@@ -2729,8 +2729,8 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 40);
 
 /*
  * [`ActiveSend::flags`], without [`ACTIVE_SEND_BLOCK`]: another message follows, so the card need not be notified of
- * this one yet. It is notified when a request of any file sends without this flag, finds no room, polls the rings for a
- * message, waits or flushes; and when an active port is closed.
+ * this one yet. It is notified when a request of any file sends without this flag, finds no room, polls the rings for
+ * a message, waits or flushes; and when an active port is closed.
  */
 #define NICLAB_ACTIVE_SEND_MORE 2U
 

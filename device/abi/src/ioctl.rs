@@ -169,8 +169,8 @@ pub const ACTIVE_NO_BUFFER: u32 = u32::MAX;
 /// [`IOCTL_ACTIVE_FLUSH`].
 pub const ACTIVE_SEND_BLOCK: u32 = 1 << 0;
 /// [`ActiveSend::flags`], without [`ACTIVE_SEND_BLOCK`]: another message follows, so the card need not be notified of
-/// this one yet. It is notified when a request of any file sends without this flag, finds no room, polls the rings for a
-/// message, waits or flushes; and when an active port is closed.
+/// this one yet. It is notified when a request of any file sends without this flag, finds no room, polls the rings for
+/// a message, waits or flushes; and when an active port is closed.
 pub const ACTIVE_SEND_MORE: u32 = 1 << 1;
 /// [`ActiveReceive::errors`]: frames did not arrive.
 pub const ACTIVE_ERROR_LOST: u32 = 1 << 0;
