@@ -44,6 +44,7 @@
 #include <linux/device.h>
 #include <linux/fs.h>
 #include <linux/io.h>
+#include <linux/jiffies.h>
 #include <linux/list.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
@@ -247,6 +248,35 @@ struct niclab_file {
 	wait_queue_head_t wait;
 	u64 pending;
 };
+
+/**
+ * struct niclab_limit - a time limit of a thread that polls.
+ * @left: time left, in jiffies.
+ * @last: when the thread polled last, in jiffies.
+ */
+struct niclab_limit {
+	unsigned long left;
+	unsigned long last;
+};
+
+/* The longest time that counts between two polls. If more has passed, the guest, the host or the device stood still. */
+#define NICLAB_LIMIT_MAX_STEP HZ
+
+static inline void niclab_limit_begin(struct niclab_limit *limit, u32 timeout_ms)
+{
+	limit->left = msecs_to_jiffies(timeout_ms) + 1;
+	limit->last = jiffies;
+}
+
+/* Counts the time since the last call. Returns whether the limit is over. */
+static inline bool niclab_limit_is_over(struct niclab_limit *limit)
+{
+	unsigned long now = jiffies, step = min_t(unsigned long, now - limit->last, NICLAB_LIMIT_MAX_STEP);
+
+	limit->last = now;
+	limit->left -= min(step, limit->left);
+	return !limit->left;
+}
 
 static inline bool niclab_is_dead(const struct niclab *nic)
 {

@@ -3,7 +3,6 @@
  * The BAR: shared-memory region 0.
  */
 #include <linux/delay.h>
-#include <linux/jiffies.h>
 
 #include "niclab.h"
 
@@ -175,12 +174,13 @@ static int niclab_bar_read(struct niclab *nic)
  */
 int niclab_bar_wait(struct niclab *nic)
 {
-	unsigned long deadline = jiffies + msecs_to_jiffies(nic->config.control_timeout_ms) + 1;
+	struct niclab_limit limit;
 	u32 port;
 	int err;
 
+	niclab_limit_begin(&limit, nic->config.control_timeout_ms);
 	while (!niclab_bar_is_live(nic)) {
-		if (time_after(jiffies, deadline)) {
+		if (niclab_limit_is_over(&limit)) {
 			dev_err(&nic->dev, "no magic word in the BAR after %u ms: the device daemon has not mapped its memory; see its log for the reason\n",
 				nic->config.control_timeout_ms);
 			return -ETIMEDOUT;

@@ -6,7 +6,6 @@
  * queue for the reply and sleeps in between. Requests open ports and change tables; no message waits for one.
  */
 #include <linux/delay.h>
-#include <linux/jiffies.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 
@@ -97,15 +96,16 @@ static int niclab_control_post(struct niclab *nic, u32 body_bytes, u32 answer_by
 /* Returns the bytes that the device wrote, or an error. */
 static int niclab_control_wait(struct niclab *nic)
 {
-	unsigned long deadline = jiffies + msecs_to_jiffies(nic->config.control_timeout_ms) + 1;
 	struct virtqueue *queue = nic->queues[NICLAB_QUEUE_CONTROL];
 	unsigned int pause_us = NICLAB_PAUSE_FIRST_US;
+	struct niclab_limit limit;
 	unsigned int written;
 
+	niclab_limit_begin(&limit, nic->config.control_timeout_ms);
 	while (!virtqueue_get_buf(queue, &written)) {
 		if (virtqueue_is_broken(queue))
 			return -EIO;
-		if (time_after(jiffies, deadline))
+		if (niclab_limit_is_over(&limit))
 			return -ETIMEDOUT;
 		usleep_range(pause_us, 2 * pause_us);
 		pause_us = min(2 * pause_us, NICLAB_PAUSE_LONGEST_US);

@@ -6,7 +6,6 @@
  */
 #include <linux/delay.h>
 #include <linux/highmem.h>
-#include <linux/jiffies.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -27,7 +26,7 @@
  * @peer: its target node.
  * @offset: bytes of it given to the card so far.
  * @is_given: all of it was given to the card.
- * @deadline: time limit, in jiffies.
+ * @limit: time limit.
  * @looks: polls without progress.
  * @begun: &niclab_partner.begun when its first frame was sent.
  */
@@ -37,7 +36,7 @@ struct niclab_outgoing {
 	struct niclab_partner *peer;
 	u32 offset;
 	bool is_given;
-	unsigned long deadline;
+	struct niclab_limit limit;
 	u32 looks;
 	u32 begun;
 };
@@ -157,7 +156,7 @@ static int niclab_send_wait(struct niclab_rings *rings, struct niclab_outgoing *
 	if (fatal_signal_pending(current))
 		return -EINTR;
 	niclab_active_serve(rings, NULL);
-	return time_after(jiffies, out->deadline) ? -ETIMEDOUT : 0;
+	return niclab_limit_is_over(&out->limit) ? -ETIMEDOUT : 0;
 }
 
 /* Gives a message to the card. If the program blocks, waits until it has left. The rings are locked. */
@@ -303,7 +302,7 @@ int niclab_active_send(struct niclab_file *file, void __user *user)
 	if (IS_ERR(out.sending))
 		return PTR_ERR(out.sending);
 	out.peer = &active->rings->peers[out.argument.node];
-	out.deadline = jiffies + msecs_to_jiffies(out.argument.timeout_ms) + 1;
+	niclab_limit_begin(&out.limit, out.argument.timeout_ms);
 	return niclab_send_message(active, &out);
 }
 
@@ -324,7 +323,7 @@ int niclab_active_flush(struct niclab_file *file, void __user *user)
 		return -ENOTCONN;
 	if (copy_from_user(&out.argument, user, sizeof(out.argument)))
 		return -EFAULT;
-	out.deadline = jiffies + msecs_to_jiffies(out.argument.timeout_ms) + 1;
+	niclab_limit_begin(&out.limit, out.argument.timeout_ms);
 	mutex_lock(&active->rings->lock);
 	err = active->rings->is_stopped ? -ENODEV : 0;
 	niclab_ring_demand(active->rings);

@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Write},
     os::unix::net::UnixStream,
+    time::Duration,
 };
 
 use niclab_harness::{Niclab, eventually};
@@ -67,4 +68,31 @@ fn messages_continue_after_machine_stops() {
         }
         niclab.run(["down"]).success();
     }
+}
+
+/// The host stops the guests and the daemon, as a host that is itself a virtual machine does. The clocks of the guests
+/// continue meanwhile, past the time limit of the sender, which waits for its window.
+#[test]
+fn time_limits_stand_still_while_the_machine_does() {
+    let niclab = Niclab::new();
+    niclab.run(["up", "--nic", "gamma", "--nodes", "2"]).success();
+    let perf = ["niclab-perf", "stream", "-s", "9000", "--iterations", "100000000", "--timeout", "20"];
+    let mut programs =
+        ["node0", "node1"].map(|node| niclab.start([&["exec", node, "--"][..], &perf].concat()));
+    assert!(eventually(|| received(&niclab)[1] > 1_000), "messages before the stop");
+    const ALL: [&str; 3] = ["/node1 ", "/node0 ", "niclab-device"];
+    // Without its receiver, the sender uses up its window.
+    niclab.signal_processes(ALL[0], libc::SIGSTOP);
+    let mut before = Vec::new();
+    let has_window = |before: &mut Vec<u64>| std::mem::replace(before, received(&niclab)) != *before;
+    assert!(eventually(|| !has_window(&mut before)), "the sender continues without a receiver");
+    ALL.iter().for_each(|name| niclab.signal_processes(name, libc::SIGSTOP));
+    std::thread::sleep(Duration::from_secs(23));
+    // The sender sees its clock before its receiver sends anything.
+    niclab.signal_processes(ALL[1], libc::SIGCONT);
+    std::thread::sleep(Duration::from_millis(200));
+    ALL.iter().for_each(|name| niclab.signal_processes(name, libc::SIGCONT));
+    assert!(eventually(|| received(&niclab)[1] > before[1] + 100), "messages after the stop");
+    assert!(programs.iter_mut().all(|program| program.is_running()), "a program failed");
+    niclab.run(["down"]).success();
 }

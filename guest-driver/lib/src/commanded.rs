@@ -13,6 +13,9 @@ use crate::region::Region;
 use crate::wait::{Next, Quiet, Wait};
 use crate::{Address, Batching, Deadline, Device, Error, SharedMemory, WaitPolicy};
 
+/// The name of a wait for an event, in errors.
+const WAIT_FOR_EVENT: &str = "wait for an event";
+
 /// The events of ports of one kind of card interface.
 pub trait Event: Debug + Sized {
     /// Its record in the receive queue.
@@ -204,8 +207,8 @@ impl<E: Event> Port<E> {
         if let Some(event) = self.try_event() {
             return Ok(event);
         }
-        self.commands.ring_deferred();
-        self.events.next(deadline)
+        let Self { commands, events, .. } = self;
+        events.queue.wait_for_both(&mut commands.requester, WAIT_FOR_EVENT, deadline.into(), take)
     }
 
     /// [`Events::try_next`].
@@ -356,7 +359,7 @@ impl<E: Event> Events<E> {
     pub fn next(&mut self, deadline: impl Into<Deadline>) -> Result<E, Error> {
         match self.try_next() {
             Some(event) => Ok(event),
-            None => self.queue.wait("wait for an event", deadline.into(), take),
+            None => self.queue.wait(WAIT_FOR_EVENT, deadline.into(), take),
         }
     }
 

@@ -108,8 +108,8 @@ pub(crate) struct Wait {
 
 /// The clock of a wait.
 #[derive(Debug)]
-struct WaitClock {
-    began: Instant,
+pub(crate) struct WaitClock {
+    pub(crate) began: Instant,
     last: Instant,
     /// Time that counts, see [`LONGEST_STEP`].
     counted: Duration,
@@ -117,7 +117,7 @@ struct WaitClock {
 }
 
 impl WaitClock {
-    fn start(now: Instant, deadline: Deadline) -> Self {
+    pub(crate) fn start(now: Instant, deadline: Deadline) -> Self {
         let limit = match deadline {
             Deadline::Never => Duration::MAX,
             Deadline::After(limit) => limit,
@@ -127,7 +127,7 @@ impl WaitClock {
     }
 
     /// Counts the time since the last reading. Returns the remaining time.
-    fn advance(&mut self, now: Instant) -> Duration {
+    pub(crate) fn advance(&mut self, now: Instant) -> Duration {
         self.counted += now.saturating_duration_since(self.last).min(LONGEST_STEP);
         self.last = now;
         self.limit.saturating_sub(self.counted)

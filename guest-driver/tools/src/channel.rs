@@ -75,6 +75,12 @@ pub trait Channel {
     /// Rings the doorbell that is deferred. The batch goes on.
     fn ring_deferred(&mut self) {}
 
+    /// Begins an exchange of single messages, until [`Channel::end_batch`]. If a card takes the request for an
+    /// interrupt through the doorbell, an end that sleeps rings once for its message and that request.
+    fn begin_exchange(&mut self) {
+        self.begin_batch();
+    }
+
     /// Doorbells rung so far; 0 if the transport does not count them.
     fn doorbells(&self) -> u64 {
         0

@@ -17,6 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::requests;
 use crate::backing::request_error;
+use crate::wait::WaitClock;
 use crate::{Address, Batching, Device, Error, SharedMemory, WaitPolicy};
 
 /// Polls between two clock reads.
@@ -317,7 +318,7 @@ impl Port {
         handler: impl FnOnce(&Message<'_>) -> T,
     ) -> Result<T, Error> {
         let mut handler = Some(handler);
-        let (mut began, mut asked, mut looks) = (None, None, 0_u32);
+        let (mut clock, mut asked, mut looks) = (None, None, 0_u32);
         let is_blocking = self.policy == WaitPolicy::Block && self.is_interrupted;
         let mut sleep = if is_blocking { limit.min(SLEEP) } else { Duration::ZERO };
         loop {
@@ -330,8 +331,10 @@ impl Port {
                 continue;
             }
             let now = Instant::now();
-            let waited = now.duration_since(*began.get_or_insert(now));
-            if waited >= limit {
+            let clock = clock.get_or_insert_with(|| WaitClock::start(now, limit.into()));
+            let left = clock.advance(now);
+            let waited = now.duration_since(clock.began);
+            if left.is_zero() {
                 return Err(self.timed_out("receive", waited));
             }
             if now.duration_since(*asked.get_or_insert(now)) >= SLEEP {
@@ -342,7 +345,7 @@ impl Port {
                 WaitPolicy::Spin => {}
                 WaitPolicy::Adaptive { spin } if waited < spin => {}
                 WaitPolicy::Adaptive { .. } | WaitPolicy::Block if self.is_interrupted => {
-                    sleep = (limit - waited).min(SLEEP);
+                    sleep = left.min(SLEEP);
                 }
                 WaitPolicy::Adaptive { .. } | WaitPolicy::Block => self.sleep_blindly()?,
             }

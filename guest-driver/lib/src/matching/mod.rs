@@ -136,9 +136,7 @@ impl Commands {
                 self.quiet.on_progress();
                 return Ok(count);
             }
-            self.ring_deferred();
-            let next = wait.next(&mut self.quiet, &*self.requester.link().backing)?;
-            let Next::Sleep(limit) = next else { continue };
+            let Next::Sleep(limit) = self.requester.next(&mut wait, &mut self.quiet)? else { continue };
             // If the counter has already reached its value, the card interrupts at once, so the sleep cannot miss it.
             is_armed = is_armed || self.try_launch(&ArmCounter { counter, successes })?.is_some();
             let limit = if is_armed { limit } else { limit.min(WaitPolicy::SENDER_SLEEP) };

@@ -60,6 +60,11 @@ impl Batches {
         }
     }
 
+    /// Rings from now on for what the other half of the port, in the same thread, has deferred.
+    pub(crate) fn take_over_deferred(&mut self, other: &mut Self) {
+        self.is_deferred |= std::mem::take(&mut other.is_deferred);
+    }
+
     /// Notifies the device of a store and of what was deferred.
     pub(crate) fn announce_now(&mut self, link: &Link) {
         self.is_deferred = false;

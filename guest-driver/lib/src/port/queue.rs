@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use niclab_port::atomic::AtomicRecords;
 
-use super::{Batches, Kind, Link};
+use super::{Batches, Kind, Link, Requester};
 use crate::wait::{Next, Quiet, Wait};
 use crate::{Batching, Deadline, Error, SharedMemory, WaitPolicy};
 
@@ -117,6 +117,22 @@ impl<K: Kind> Queue<K> {
     /// Sets the release interval, here and in the device.
     pub(crate) fn set_release_interval(&mut self, slices: u64) {
         self.with_memory(|records, memory| records.set_release_interval(slices, memory));
+    }
+
+    /// Waits as [`Self::wait`] does, and rings for what the port's other half has deferred, in the same thread: if the
+    /// wait sleeps at once, one doorbell serves the posts and the request for an interrupt.
+    pub(crate) fn wait_for_both<T>(
+        &mut self,
+        requester: &mut Requester,
+        operation: &'static str,
+        deadline: Deadline,
+        take: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Result<T, Error> {
+        self.batches.take_over_deferred(requester.batches());
+        let waited = self.wait(operation, deadline, take);
+        // The wait may have ended with an error before it rang.
+        self.ring_deferred();
+        waited
     }
 
     /// Waits until `take` finds something. `take` must depend on the queue only.

@@ -43,6 +43,10 @@ impl Requester {
         &self.link
     }
 
+    pub(super) fn batches(&mut self) -> &mut Batches {
+        &mut self.batches
+    }
+
     /// Posts since the port was opened.
     pub(crate) fn launched(&self) -> u64 {
         self.slots.launched()
@@ -125,6 +129,11 @@ impl Requester {
     /// A wait with the policy of this half.
     pub(crate) fn wait(&self, operation: &'static str, deadline: Deadline) -> Wait {
         Wait::new(operation, self.policy, deadline)
+    }
+
+    /// What a wait does next; a caller that sleeps rings first: [`Batches::next_in`].
+    pub(crate) fn next(&mut self, wait: &mut Wait, quiet: &mut Quiet) -> Result<Next, Error> {
+        self.batches.next_in(&self.link, wait, quiet)
     }
 
     /// Continues a wait: polls again, or sleeps.

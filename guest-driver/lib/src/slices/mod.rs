@@ -170,8 +170,7 @@ impl Port {
         if let Some(message) = self.try_receive() {
             return Ok(message);
         }
-        self.sender.ring_deferred();
-        self.receiver.receive(deadline)
+        self.receiver.wait_for_both(self.sender.requester(), deadline.into())
     }
 
     /// [`Receiver::try_receive`].

@@ -5,7 +5,7 @@ use std::time::Duration;
 use niclab_port::slices::{self, Slice};
 
 use super::Message;
-use crate::port::Queue;
+use crate::port::{Queue, Requester};
 use crate::{Batching, Deadline, Error, WaitPolicy};
 
 /// Receives at a port.
@@ -51,6 +51,15 @@ impl Receiver {
             Some(message) => Ok(message),
             None => self.queue.wait("receive", deadline.into(), take),
         }
+    }
+
+    /// As [`Receiver::receive`] if there is no message yet; also rings for the posts of the port's sender.
+    pub(super) fn wait_for_both(
+        &mut self,
+        requester: &mut Requester,
+        deadline: Deadline,
+    ) -> Result<Message, Error> {
+        self.queue.wait_for_both(requester, "receive", deadline, take)
     }
 
     /// Checks whether the device has skipped the next slice without writing it, as a faulty device does, and then skips

@@ -20,6 +20,10 @@ impl Sender {
         Self { requester, last_reports: true }
     }
 
+    pub(super) fn requester(&mut self) -> &mut Requester {
+        &mut self.requester
+    }
+
     /// Sets how this half waits.
     pub fn set_wait_policy(&mut self, policy: WaitPolicy) {
         self.requester.set_wait_policy(policy);

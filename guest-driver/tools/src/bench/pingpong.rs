@@ -26,8 +26,7 @@ fn measure(channel: &mut impl Channel, step: &Step, buffers: &mut Buffers) -> Re
     let (outgoing, incoming) = buffers.of(step);
     // Allocated here, so that the loop does not allocate.
     let mut samples = room_for(step.iterations)?;
-    // An end that sleeps rings one doorbell for its message and for the interrupt that it waits for.
-    channel.begin_batch();
+    channel.begin_exchange();
     let mut last = Instant::now();
     for number in 1..=step.warmup + step.iterations {
         channel.send_pattern(outgoing, step.data(number), step.flags.flags(number))?;
@@ -50,7 +49,7 @@ fn measure(channel: &mut impl Channel, step: &Step, buffers: &mut Buffers) -> Re
 
 fn answer(channel: &mut impl Channel, step: &Step, buffers: &mut Buffers) -> Result<(), Failure> {
     let (outgoing, incoming) = buffers.of(step);
-    channel.begin_batch();
+    channel.begin_exchange();
     for number in 1..=step.warmup + step.iterations {
         receive(channel, incoming)?.expect(step.data(number), channel.peer())?;
         channel.send_pattern(outgoing, step.data(number), step.flags.flags(number))?;

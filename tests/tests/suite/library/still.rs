@@ -9,20 +9,26 @@ use niclab_abi::bar::{DOORBELL_SPARED, INFO_DOORBELL_OFFSET, SLOTS};
 use niclab_abi::receive::{SLICE_STATUS_WORD, SLICE_WORDS, SliceStatus};
 use niclab_port::atomic::store;
 use niclab_user::slices::{Flags, Parts, Port};
-use niclab_user::{Address, Backing, Batching as _, Error, SharedMemory};
+use niclab_user::{Address, Backing, Batching as _, Error, SharedMemory, WaitPolicy};
 
 use super::{TIMEOUT, node};
 
 /// Counts doorbells, and accepts every request.
-#[derive(Default)]
-struct Bell(Arc<AtomicU64>);
+struct Bell {
+    rings: Arc<AtomicU64>,
+    /// The information page of a device that polls and sleeps anew at each doorbell.
+    sleeps_anew: Option<SharedMemory>,
+}
 
 impl Backing for Bell {
     fn name(&self) -> &str {
         "still"
     }
     fn ring(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        let before = self.rings.fetch_add(1, Ordering::Relaxed);
+        if let Some(info) = &self.sleeps_anew {
+            store(doorbell_word(info), before + 2);
+        }
     }
     fn wait_interrupts(&self, _: Duration) -> Result<u64, Error> {
         Ok(0)
@@ -47,6 +53,10 @@ impl Backing for Bell {
     }
 }
 
+fn doorbell_word(info: &SharedMemory) -> &AtomicU64 {
+    &info.words()[(INFO_DOORBELL_OFFSET / 8) as usize]
+}
+
 /// A port of eight slices with its information page, status line, slices and doorbell count.
 struct Still {
     port: Port,
@@ -58,9 +68,15 @@ struct Still {
 
 impl Still {
     fn new() -> Self {
+        Self::with_device(false)
+    }
+
+    fn with_device(sleeps_anew: bool) -> Self {
         let zeros = |words| SharedMemory::from_words((0..words).map(|_| AtomicU64::new(0)).collect());
-        let (info, status, slices, bell) = (zeros(512), zeros(8), zeros(8 * SLICE_WORDS), Bell::default());
-        let rings = Arc::clone(&bell.0);
+        let (info, status, slices) = (zeros(512), zeros(8), zeros(8 * SLICE_WORDS));
+        let rings = Arc::new(AtomicU64::new(0));
+        store(doorbell_word(&info), 1);
+        let bell = Bell { rings: Arc::clone(&rings), sleeps_anew: sleeps_anew.then(|| info.clone()) };
         let port = Port::from_parts(Parts {
             address: Address { node: 3, port: 0 },
             info: info.clone(),
@@ -75,7 +91,7 @@ impl Still {
     }
 
     fn want_doorbell(&self, word: u64) {
-        store(&self.info.words()[(INFO_DOORBELL_OFFSET / 8) as usize], word);
+        store(doorbell_word(&self.info), word);
     }
 
     /// Writes slice `number` of node 1 without payload words, and with these bits of its status flipped.
@@ -172,6 +188,18 @@ fn batch_rings_before_a_call_waits() {
         assert!(matches!(waited, Ok(()) | Err(Error::TimedOut { .. })), "{waited:?}");
         assert_eq!(still.rings.load(Ordering::Relaxed), number);
     }
+}
+
+#[test]
+fn sleep_rings_once_for_post_and_requested_interrupt() {
+    let mut still = Still::with_device(true);
+    still.port.set_wait_policy(WaitPolicy::Block);
+    let mut batch = still.port.batch();
+    batch.send(&[], [0; 2], Flags::NONE, TIMEOUT).expect("room");
+    let waited = batch.receive(Duration::from_millis(1));
+    assert!(matches!(waited, Err(Error::TimedOut { .. })), "{waited:?}");
+    drop(batch);
+    assert_eq!(still.rings(), 1, "one doorbell for both");
 }
 
 #[test]
