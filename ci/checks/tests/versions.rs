@@ -8,6 +8,7 @@ use niclab_checks::{repository, sources};
 use syn::visit::{self, Visit};
 
 const PAGE: &str = "docs/VERSIONS.md";
+const TEMPLATE: &str = "docs/examples/ci/niclab-release.yml";
 
 /// Constants that are no version of a format, and why.
 const EXCEPTIONS: [(&str, &str, &str); 5] = [
@@ -107,6 +108,9 @@ fn versions_on_the_page_equal_the_source() {
          changed"
     );
     assert_eq!(exceptions.len(), EXCEPTIONS.len(), "an exception is not needed");
+    // A template that users copy.
+    let release = format!("NICLAB_RELEASE: v{}\n", of_workspace(&manifest, "version"));
+    assert!(read(TEMPLATE).contains(&release), "{TEMPLATE} does not say {release}");
     let heading = format!("\n## [{}]", of_workspace(&manifest, "version"));
     assert!(read("CHANGELOG.md").contains(&heading), "CHANGELOG.md has no section{heading}");
 }
