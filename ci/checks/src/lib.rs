@@ -8,6 +8,9 @@
 //! * `outputs.rs`: commands write with `niclab-output` only;
 //! * `messages.rs`: texts have no stray spaces;
 //! * `examples.rs`: examples in documentation are run;
+//! * `links.rs`: links between pages resolve;
+//! * `versions.rs`: docs/VERSIONS.md has the versions of the source;
+//! * `workflows.rs`: workflows of GitHub Actions and their scripts parse;
 //! * `style.rs`: every source file keeps the limits of CONTRIBUTING.md;
 //! * `language.rs`: private words, long names and long sentences need an exemption.
 

@@ -143,10 +143,12 @@ fn functions_of_c(text: &str) -> Vec<Function> {
             line.is_empty() || line.ends_with([';', '}']) || line.starts_with('#') || line.ends_with("*/");
         match line {
             "{" => body = Some(first),
-            "}" if let Some(first) = body.take() => {
-                let signature = text.lines().nth(first).unwrap_or_default();
-                let name = signature.split('(').next().unwrap_or_default();
-                found.push((name.to_owned(), first + 1, index + 1 - first));
+            "}" => {
+                if let Some(first) = body.take() {
+                    let signature = text.lines().nth(first).unwrap_or_default();
+                    let name = signature.split('(').next().unwrap_or_default();
+                    found.push((name.to_owned(), first + 1, index + 1 - first));
+                }
             }
             _ => {}
         }

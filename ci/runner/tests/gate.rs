@@ -43,11 +43,11 @@ fn closing(passed: u32, failed: u32) -> String {
 fn a_step_without_a_harness_counts_as_one_test() {
     let two = closing(3, 0) + &closing(4, 0);
     for (cargo, end, code) in [
-        (format!("case \"$*\" in *\" test \"*) {two} ;; esac"), "10 passed, 0 failed", 0),
-        (format!("case \"$*\" in *\" test \"*) {two} exit 1 ;; esac"), "10 passed, 1 failed", 1),
+        (format!("case \"$*\" in *\" test \"*) {two} ;; esac"), "11 passed, 0 failed", 0),
+        (format!("case \"$*\" in *\" test \"*) {two} exit 1 ;; esac"), "11 passed, 1 failed", 1),
         (
             format!("case \"$*\" in *\" test \"*) {two} {} exit 1 ;; clippy*) exit 1 ;; esac", closing(1, 2)),
-            "10 passed, 3 failed",
+            "11 passed, 3 failed",
             1,
         ),
     ] {

@@ -5,11 +5,11 @@
 //! same boot, and a ratio is of one round. A goal that is not reached is a result; only a measurement that could not be
 //! made is a failure.
 //!
-//! [`guests`], [`profile`], [`boot`], [`scale`], [`device`], [`hostile`], [`sim`] and [`instructions`] are sections,
-//! and a model can have sections of its own. Their results are [`figure`]s in a [`report`]; [`earlier`] compares it
-//! with an earlier report. [`baseline`] adds QEMU's own network to guests, and [`memory`] reads the memory of a
-//! process. [`program`] runs benchmarks that are separate programs. [`interference`] measures how much other processes
-//! use the machine. [`figures`] compares models with papers; [`compare`] compares models with each other.
+//! [`guests`], [`profile`], [`mod@boot`], [`scale`], [`device`], [`hostile`], [`sim`] and [`instructions`] are
+//! sections, and a model can have sections of its own. Their results are [`figure`]s in a [`report`]; [`earlier`]
+//! compares it with an earlier report. [`baseline`] adds QEMU's own network to guests, and [`memory`] reads the memory
+//! of a process. [`program`] runs benchmarks that are separate programs. [`interference`] measures how much other
+//! processes use the machine. [`figures`] compares models with papers; [`compare`] compares models with each other.
 
 pub mod baseline;
 pub mod boot;

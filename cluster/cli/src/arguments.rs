@@ -76,7 +76,7 @@ pub enum Command {
     Logs(LogsArgs),
     /// Write a timeline of a cluster's activity, from now until Ctrl-C: every stage of every message, in model time.
     ///
-    /// Open the file at https://ui.perfetto.dev. The file appears when it is complete (docs/use/OBSERVE.md).
+    /// Open the file at ui.perfetto.dev. The file appears when it is complete (docs/use/OBSERVE.md).
     Trace(WatchArgs),
     /// Capture the frames of links for Wireshark (pcapng), from now until Ctrl-C: both directions, with the faults of
     /// each frame.

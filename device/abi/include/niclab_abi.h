@@ -97,7 +97,10 @@
 /* Each port has a receive queue of slices. It authorizes its senders, and has a route to its receiver. */
 #define NICLAB_FEATURE_SLICES 1U
 
-/* Lists of posted receives: slots carry commands, and a queue of events reports their results ([`crate::lists`]). */
+/*
+ * Lists of posted receives: slots carry commands, and a queue of events reports their results
+ * ([`crate::matching::AppendCommand`]).
+ */
 #define NICLAB_FEATURE_LISTS 2U
 
 /* Programs register host memory as regions ([`crate::region`]). */
@@ -115,7 +118,10 @@
  */
 #define NICLAB_FEATURE_TURNS 32U
 
-/* Messages from registered memory to any node, from the card's one port, into memory posted there ([`crate::posts`]). */
+/*
+ * Messages from registered memory to any node, from the card's one port, into memory posted there
+ * ([`crate::inic::POST_SEND`]).
+ */
 #define NICLAB_FEATURE_POSTS 64U
 
 /* Firmware reload while the card runs; an event reports its end ([`crate::firmware::OP_FIRMWARE_LOAD`]). */
@@ -127,7 +133,10 @@
  */
 #define NICLAB_FEATURE_COLLECTIVES 256U
 
-/* Active messages on logical channels, which programs push into the card, from each port to any ([`crate::channels`]). */
+/*
+ * Active messages on logical channels, which programs push into the card, from each port to any
+ * ([`crate::grim::CHANNEL_SHORT`]).
+ */
 #define NICLAB_FEATURE_CHANNELS 512U
 
 /*

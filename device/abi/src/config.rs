@@ -10,7 +10,8 @@ pub const NAME_BYTES: u32 = 16;
 
 /// Each port has a receive queue of slices. It authorizes its senders, and has a route to its receiver.
 pub const FEATURE_SLICES: u64 = 1 << 0;
-/// Lists of posted receives: slots carry commands, and a queue of events reports their results ([`crate::lists`]).
+/// Lists of posted receives: slots carry commands, and a queue of events reports their results
+/// ([`crate::matching::AppendCommand`]).
 pub const FEATURE_LISTS: u64 = 1 << 1;
 /// Programs register host memory as regions ([`crate::region`]).
 pub const FEATURE_REGIONS: u64 = 1 << 2;
@@ -21,14 +22,16 @@ pub const FEATURE_SPILL: u64 = 1 << 4;
 /// Programs run in lockstep ([`crate::bar::CompleterPage::turn`]). Any model has this feature if the device is
 /// configured so.
 pub const FEATURE_TURNS: u64 = 1 << 5;
-/// Messages from registered memory to any node, from the card's one port, into memory posted there ([`crate::posts`]).
+/// Messages from registered memory to any node, from the card's one port, into memory posted there
+/// ([`crate::inic::POST_SEND`]).
 pub const FEATURE_POSTS: u64 = 1 << 6;
 /// Firmware reload while the card runs; an event reports its end ([`crate::firmware::OP_FIRMWARE_LOAD`]).
 pub const FEATURE_HAND_OVER: u64 = 1 << 7;
 /// Barriers, multicasts and reductions in groups of nodes, which the cards carry out without the hosts
 /// ([`crate::inic::PostGroup`]). Requires [`FEATURE_POSTS`].
 pub const FEATURE_COLLECTIVES: u64 = 1 << 8;
-/// Active messages on logical channels, which programs push into the card, from each port to any ([`crate::channels`]).
+/// Active messages on logical channels, which programs push into the card, from each port to any
+/// ([`crate::grim::CHANNEL_SHORT`]).
 pub const FEATURE_CHANNELS: u64 = 1 << 9;
 /// Frames by descriptor rings in host memory ([`crate::rings`]). The card has no ports of its own: the driver
 /// implements them.

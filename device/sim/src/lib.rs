@@ -13,7 +13,7 @@
 //! * [`observer`]: timelines and captures on demand;
 //! * [`frames`]: numbered frames, and the errors of them that drivers must report;
 //! * [`swarm`]: many random simulations with faults;
-//! * [`bench`]: the simulator's speed.
+//! * [`mod@bench`]: the simulator's speed.
 //!
 //! Events are totally ordered by (time, node, order), and every random choice comes from the seed. Nothing depends on
 //! the order of a hash or on threads. So the same configuration gives the same bytes.

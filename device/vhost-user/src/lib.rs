@@ -6,7 +6,7 @@
 //! modelled switch.
 //!
 //! * [`daemon`]: the complete daemon; [`config`]: builds the models from the configuration; [`monitor`]: requests to
-//!   the running daemon; [`lifetime`]: the end of its process; [`slice`]: the scheduling of its threads;
+//!   the running daemon; [`lifetime`]: the end of its process; [`mod@slice`]: the scheduling of its threads;
 //! * [`connection`], [`link`], [`cluster_function`], [`ethernet_function`], [`map_request`]: vhost-user, by the
 //!   `vhost-user-backend` crate; [`relay`]: filters messages that the crate would refuse;
 //! * [`shell`]: the nodes and their locks, the wait policies, the passing of model time;
@@ -16,7 +16,7 @@
 //! * [`watch`]: timelines, captures and recordings;
 //! * [`ethernet`]: frames and offloads;
 //! * [`frontend`]: front end and guest in this process; [`lab`]: a daemon with such guests, for tests and
-//!   [`bench`]marks.
+//!   [`mod@bench`]marks.
 
 pub mod attention;
 pub mod bench;

@@ -64,7 +64,7 @@ pub trait Command<P: ?Sized, E> {
     /// Its slot.
     ///
     /// # Errors
-    /// [`BadValue`], or those of its memory.
+    /// [`BadValue`](crate::BadValue), or those of its memory.
     fn encode(&self, port: &P) -> Result<Encoded, E>;
 }
 

@@ -61,12 +61,13 @@ pub fn invalid<P: Parser>(commands: &[Documented], exceptions: &[(&str, &str)]) 
     wrong
 }
 
-/// Whether a command is only mentioned, without all its arguments.
+/// Whether a command is only mentioned, without all its arguments, or only prints a text about the program.
 fn is_mention(error: &clap::Error) -> bool {
     match error.kind() {
         ErrorKind::MissingRequiredArgument
         | ErrorKind::MissingSubcommand
         | ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => true,
         ErrorKind::InvalidValue => error.to_string().contains("a value is required"),
         _ => false,

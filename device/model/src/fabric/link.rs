@@ -69,7 +69,7 @@ impl LinkConfig {
 pub(super) struct FrameLength {
     /// From the Ethernet header, if the link has one, to the end of the payload.
     pub(super) bytes: usize,
-    /// Bytes of VLAN tags, which the MTU does not count ([`tag_bytes`](super::ethernet::tag_bytes)).
+    /// Bytes of VLAN tags, which the MTU does not count ([`super::ethernet::tag_bytes`]).
     pub(super) tag_bytes: usize,
 }
 

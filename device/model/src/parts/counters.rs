@@ -35,7 +35,7 @@ pub struct CardCounters {
     pub control_refused: u64,
     /// Status lines written.
     pub status_lines: u64,
-    /// Events whose order relative to the host's actions wall time decided ([`crate::nic::Nic::unordered`]).
+    /// Events whose order relative to the host's actions wall time decided ([`crate::nic::Observed::unordered`]).
     pub unordered: u64,
 }
 

@@ -7,7 +7,7 @@
 //! * [`control`]: control requests, those of every card and those of one model;
 //! * [`port`]: requester page and receive queue, as the program of a port sees them;
 //! * [`image_reads`]: firmware images that drivers load;
-//! * [`launch_code`]: the code of a post; [`slice`]: a message in the receive queue; [`routes`]: destinations of
+//! * [`launch_code`]: the code of a post; [`mod@slice`]: a message in the receive queue; [`routes`]: destinations of
 //!   ports, and their authorized senders;
 //! * [`descriptor_ring`]: descriptors in the host's memory, which the card walks;
 //! * [`regions`]: registered host memory, with its requests in [`region_control`]; [`fragments`]: fragmentation and

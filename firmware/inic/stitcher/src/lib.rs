@@ -1,5 +1,5 @@
 //! Assemblies of protocol components as TOML: [`read`] reads a source, or reports its faults with place and fix;
-//! [`open`] also reads images; [`show`] draws an assembly.
+//! [`open()`] also reads images; [`show()`] draws an assembly.
 //!
 //! docs/use/ASSEMBLIES.md describes the language.
 

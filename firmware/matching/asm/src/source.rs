@@ -24,7 +24,7 @@ pub struct Program {
     pub texts: Vec<String>,
     /// The source's names of registers and predicates; a register may have several.
     pub names: Vec<(String, Register)>,
-    /// Warnings, by place: at most [`MAX_DIAGNOSTICS`](crate::MAX_DIAGNOSTICS).
+    /// Warnings, by place: at most [`MAX_DIAGNOSTICS`](niclab_source::MAX_DIAGNOSTICS).
     pub warnings: Vec<Diagnostic>,
     /// Number of further warnings.
     pub more_warnings: usize,

@@ -2,7 +2,7 @@
 //!
 //! After Chiola, Ciaccio, Mancini, Rotondo. A [`Port`] belongs to one open file. Frames arrive through descriptor rings
 //! that the driver processes. Handlers run in the program's process when the program polls. A loss is reported once
-//! ([`Error::Raised`], [`Error::Stalled`]); frames are never retransmitted.
+//! ([`crate::Error::Raised`], [`crate::Error::Stalled`]); frames are never retransmitted.
 //!
 //! ```no_run
 //! use std::time::Duration;

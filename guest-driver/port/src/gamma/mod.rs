@@ -1,5 +1,5 @@
 //! Active ports over descriptor rings: the driver's part, because the card does not know ports
-//! ([`niclab_abi::active_ports`]).
+//! ([`niclab_abi::gamma`]).
 //!
 //! - [`rings`]: descriptors that the driver gives to the card and takes back;
 //! - [`window`]: how many frames may be sent to another node, and which of its frames were taken;

@@ -6,7 +6,7 @@
 //! The unit and its list manager (sections 3.2 and 4), which the benchmark and the debugger also use:
 //!
 //! * [`item`]: headers and list items, in the words that represent them;
-//! * [`fifo`], [`unit`]: the microcoded engine, cycle by cycle;
+//! * [`fifo`], [`mod@unit`]: the microcoded engine, cycle by cycle;
 //! * [`program`]: the Portals matching program;
 //! * [`list_manager`]: streams headers and items to the unit, and receives its verdicts;
 //! * [`queue_manager`]: the same for one list, controlled by a program on a second unit.

@@ -6,7 +6,7 @@
 //! unreliable assembly supports no collectives. No host wakes during an operation.
 //!
 //! * [`group`]: one member's state of a group: its tree, its neighbours, its start and end, and its operations;
-//! * [`message`]: messages between cards; [`unit`]: the resources of groups.
+//! * [`message`]: messages between cards; [`mod@unit`]: the resources of groups.
 
 mod group;
 mod message;

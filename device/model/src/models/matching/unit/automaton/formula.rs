@@ -206,8 +206,8 @@ impl Builder {
         self.expect_bit(self.predicate(predicate), is);
     }
 
-    /// Adds a word with all its slots except the branch; see [`Registers::execute`]. `take` words were taken before.
-    /// `expected` gives the word that it must write.
+    /// Adds a word with all its slots except the branch; see [`super::super::Registers::execute`]. `take` words were
+    /// taken before. `expected` gives the word that it must write.
     pub fn pass(
         &mut self,
         operation: &Operation,
