@@ -16,8 +16,8 @@ use super::{TIMEOUT, node};
 /// Counts doorbells, and accepts every request.
 struct Bell {
     rings: Arc<AtomicU64>,
-    /// The information page of a device that polls and sleeps anew at each doorbell.
-    sleeps_anew: Option<SharedMemory>,
+    /// The information page of a device that polls and sleeps again after each doorbell.
+    sleeps_again: Option<SharedMemory>,
 }
 
 impl Backing for Bell {
@@ -26,7 +26,7 @@ impl Backing for Bell {
     }
     fn ring(&self) {
         let before = self.rings.fetch_add(1, Ordering::Relaxed);
-        if let Some(info) = &self.sleeps_anew {
+        if let Some(info) = &self.sleeps_again {
             store(doorbell_word(info), before + 2);
         }
     }
@@ -71,12 +71,12 @@ impl Still {
         Self::with_device(false)
     }
 
-    fn with_device(sleeps_anew: bool) -> Self {
+    fn with_device(sleeps_again: bool) -> Self {
         let zeros = |words| SharedMemory::from_words((0..words).map(|_| AtomicU64::new(0)).collect());
         let (info, status, slices) = (zeros(512), zeros(8), zeros(8 * SLICE_WORDS));
         let rings = Arc::new(AtomicU64::new(0));
         store(doorbell_word(&info), 1);
-        let bell = Bell { rings: Arc::clone(&rings), sleeps_anew: sleeps_anew.then(|| info.clone()) };
+        let bell = Bell { rings: Arc::clone(&rings), sleeps_again: sleeps_again.then(|| info.clone()) };
         let port = Port::from_parts(Parts {
             address: Address { node: 3, port: 0 },
             info: info.clone(),
