@@ -3,8 +3,10 @@
 use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{ChildStderr, Command, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
+    time::{Duration, Instant},
 };
 
 use niclab_images::Progress;
@@ -136,21 +138,32 @@ fn is_waiting(line: &str) -> bool {
     line.starts_with("Blocking waiting for file lock")
 }
 
+/// A wait for a lock is reported after this time. The two builds of a cluster's programs wait for each other briefly.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// Runs cargo to build `what`, and shows its output as progress.
 fn run(mut cargo: Command, what: &'static str, progress: &dyn Progress) -> Result<(), ToolError> {
     cargo.env("CARGO_TERM_COLOR", "never").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     die_with_owner(&mut cargo);
-    let begin = std::time::Instant::now();
+    let begin = Instant::now();
     let mut child = cargo.spawn().map_err(ToolError::Cargo)?;
+    let lines = lines_of(child.stderr.take());
     let mut output = String::new();
     let mut announced = false;
-    for line in child
-        .stderr
-        .take()
-        .into_iter()
-        .flat_map(|stderr| BufReader::new(stderr).lines())
-        .map_while(Result::ok)
-    {
+    let mut waiting = None;
+    loop {
+        let line = match lines.recv_timeout(if waiting.is_some() { GRACE } else { Duration::MAX }) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(line) = waiting.take() {
+                    progress.note(&format!(
+                        "{what}: another cargo is at work ({line}); niclab waits until it ends"
+                    ));
+                }
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
         let line = line.trim();
         // Cargo prints other lines even if nothing needs to be built. They are not shown.
         let is_build_step =
@@ -161,9 +174,7 @@ fn run(mut cargo: Command, what: &'static str, progress: &dyn Progress) -> Resul
         if is_build_step {
             progress.detail(what, line);
         }
-        if is_waiting(line) {
-            progress.note(&format!("{what}: another cargo is at work ({line}); niclab waits until it ends"));
-        }
+        waiting = is_waiting(line).then(|| line.to_owned());
         output += line;
         output.push('\n');
     }
@@ -176,9 +187,20 @@ fn run(mut cargo: Command, what: &'static str, progress: &dyn Progress) -> Resul
     Ok(())
 }
 
+/// Receives the lines that a program writes, until it ends.
+fn lines_of(stderr: Option<ChildStderr>) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let lines = stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines());
+        // The receiver exists until the last line.
+        let _ = lines.map_while(Result::ok).try_for_each(|line| sender.send(line));
+    });
+    receiver
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{env, fs, sync::Mutex, time::Duration};
+    use std::{env, fs, sync::Mutex};
 
     use super::*;
 
@@ -198,8 +220,10 @@ mod tests {
     #[test]
     fn cargo_that_waits_for_a_lock_is_reported() {
         let notes = Notes::default();
+        // The first wait is short.
+        let blocking = "echo '    Blocking waiting for file lock on artifact directory' >&2";
         let mut cargo = Command::new("sh");
-        cargo.args(["-c", "echo '    Blocking waiting for file lock on artifact directory' >&2"]);
+        cargo.args(["-c", &format!("{blocking}; echo Compiling >&2; {blocking}; sleep 2")]);
         run(cargo, "the simulator", &notes).unwrap();
         let notes = notes.0.into_inner().unwrap();
         assert!(
