@@ -136,6 +136,21 @@ pub fn ensure(cache: &Cache, request: &Request, progress: &dyn Progress) -> Resu
     }
 }
 
+/// Builds the parts that contain no tools: packages, kernel and module. [`ensure`] then finds them in the cache, so the
+/// tools can be built in the meantime.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn ensure_base(cache: &Cache, request: &Request, progress: &dyn Progress) -> Result<(), ImageError> {
+    check(request)?;
+    if found_base(cache, request)?.is_none() {
+        let mut builder = Builder::new(cache, request, progress)?;
+        builder.base()?;
+        builder.clean()?;
+    }
+    Ok(())
+}
+
 fn check(request: &Request) -> Result<(), ImageError> {
     let (arch, os) = (std::env::consts::ARCH, std::env::consts::OS);
     if (arch, os) != ("x86_64", "linux") {
@@ -155,14 +170,10 @@ fn check(request: &Request) -> Result<(), ImageError> {
 
 /// The images if all of them are in the cache.
 fn found(cache: &Cache, request: &Request) -> Result<Option<Images>, ImageError> {
-    let Some(path) = cache.find(Tree::KIND, &Tree::key()) else { return Ok(None) };
-    let packages = Tree::open(&path)?;
-    let Some(kernel) = find_kernel(cache, request, &packages)? else { return Ok(None) };
-    let tree = &kernel.tree;
-    let module_key = module::key(tree, module::DRIVER);
-    let Some(module) = cache.find(module::KIND, &module_key) else { return Ok(None) };
+    let Some(base) = found_base(cache, request)? else { return Ok(None) };
+    let Base { kernel: Kernel { tree, .. }, module, module_key, .. } = &base;
     let file = module.join(module::MODULE);
-    let inputs = request.initramfs(tree, &file, &module_key);
+    let inputs = request.initramfs(tree, &file, module_key);
     let Some(initramfs) = cache.find(initramfs::KIND, &inputs.key()?) else { return Ok(None) };
     let disk = if request.packages.is_empty() {
         None
@@ -170,8 +181,17 @@ fn found(cache: &Cache, request: &Request) -> Result<Option<Images>, ImageError>
         let Some(disk) = cache.find(disk::KIND, &disk::key(tree, &request.packages)) else { return Ok(None) };
         Some(disk.join(disk::FILE))
     };
-    let made = Made { packages: &packages, kernel, module, initramfs: initramfs.join(initramfs::FILE), disk };
-    Ok(Some(made.images(request)))
+    Ok(Some(base.images(request, initramfs.join(initramfs::FILE), disk)))
+}
+
+/// The parts without tools if all of them are in the cache.
+fn found_base(cache: &Cache, request: &Request) -> Result<Option<Base>, ImageError> {
+    let Some(path) = cache.find(Tree::KIND, &Tree::key()) else { return Ok(None) };
+    let packages = Tree::open(&path)?;
+    let Some(kernel) = find_kernel(cache, request, &packages)? else { return Ok(None) };
+    let module_key = module::key(&kernel.tree, module::DRIVER);
+    let module = cache.find(module::KIND, &module_key);
+    Ok(module.map(|module| Base { packages, kernel, module, module_key }))
 }
 
 /// The guests' kernel, with the tree that its modules are built against.
@@ -201,19 +221,18 @@ fn find_kernel(cache: &Cache, request: &Request, packages: &Tree) -> Result<Opti
     Ok(folder.map(|folder| Kernel::stock(folder.join(vmlinux::FILE), packages)))
 }
 
-/// The inputs of [`Images`].
-struct Made<'a> {
-    packages: &'a Tree,
+/// The parts that contain no tools.
+struct Base {
+    packages: Tree,
     kernel: Kernel,
     /// The folder of niclab's driver.
     module: PathBuf,
-    initramfs: PathBuf,
-    disk: Option<PathBuf>,
+    module_key: Key,
 }
 
-impl Made<'_> {
-    fn images(self, request: &Request) -> Images {
-        let Self { packages, kernel, module, initramfs, disk } = self;
+impl Base {
+    fn images(self, request: &Request, initramfs: PathBuf, disk: Option<PathBuf>) -> Images {
+        let Self { packages, kernel, module, .. } = self;
         Images {
             qemu: packages.qemu(),
             qemu_version: packages.qemu_version.clone(),
@@ -254,6 +273,20 @@ impl<'a> Builder<'a> {
     }
 
     fn run(mut self) -> Result<Images, ImageError> {
+        let base = self.base()?;
+        let file = base.module.join(module::MODULE);
+        let inputs = self.request.initramfs(&base.kernel.tree, &file, &base.module_key);
+        let initramfs = initramfs::ensure(self.cache, &self.lock, &inputs)?;
+        let disk = self.disk(&base.kernel.tree, &file)?;
+        self.cache.prune(&self.lock, initramfs::KIND, initramfs::KEPT)?;
+        self.cache.prune(&self.lock, module::KIND, initramfs::KEPT)?;
+        self.cache.prune(&self.lock, vmlinux::KIND, 2)?;
+        self.clean()?;
+        Ok(base.images(self.request, initramfs, disk))
+    }
+
+    /// Builds the parts that contain no tools.
+    fn base(&mut self) -> Result<Base, ImageError> {
         let packages = self.tree()?;
         let kernel = if self.request.is_debug_kernel {
             Kernel::debug_kernel(self.cache, &packages)?
@@ -261,24 +294,15 @@ impl<'a> Builder<'a> {
             let file = vmlinux::ensure(self.cache, &self.lock, &packages, self.progress)?;
             Kernel::stock(file, &packages)
         };
-        let tree = kernel.tree.clone();
-        let module_key = module::key(&tree, module::DRIVER);
+        let module_key = module::key(&kernel.tree, module::DRIVER);
         let module = match self.cache.find(module::KIND, &module_key) {
             Some(folder) => folder,
             None => step(self.progress, "kernel module", || {
                 let detail = |line: &str| self.progress.detail("kernel module", line);
-                module::ensure(self.cache, &self.lock, &tree, module::DRIVER, detail)
+                module::ensure(self.cache, &self.lock, &kernel.tree, module::DRIVER, detail)
             })?,
         };
-        let file = module.join(module::MODULE);
-        let inputs = self.request.initramfs(&tree, &file, &module_key);
-        let initramfs = initramfs::ensure(self.cache, &self.lock, &inputs)?;
-        let disk = self.disk(&tree, &file)?;
-        self.cache.prune(&self.lock, initramfs::KIND, initramfs::KEPT)?;
-        self.cache.prune(&self.lock, module::KIND, initramfs::KEPT)?;
-        self.cache.prune(&self.lock, vmlinux::KIND, 2)?;
-        self.clean()?;
-        Ok(Made { packages: &packages, kernel, module, initramfs, disk }.images(self.request))
+        Ok(Base { packages, kernel, module, module_key })
     }
 
     /// Removes downloaded packages, if there are any.

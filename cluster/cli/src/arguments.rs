@@ -158,6 +158,13 @@ pub enum Command {
     /// Keep a cluster up, as a background process. `niclab up` starts this.
     #[command(hide = true)]
     Supervise,
+    /// Write the manual pages and the shell completions into a folder. `ci/release` starts this.
+    #[cfg(feature = "manuals")]
+    #[command(hide = true)]
+    Manuals {
+        /// The folder, which must exist.
+        folder: PathBuf,
+    },
 }
 
 /// What `driver` does.

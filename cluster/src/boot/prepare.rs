@@ -5,6 +5,7 @@ use std::{
     env,
     path::{Path, PathBuf},
     sync::OnceLock,
+    thread,
 };
 
 use anyhow::{Context, Result, bail};
@@ -18,7 +19,7 @@ use crate::{
     arguments::ClusterArgs,
     host::runtime::RuntimeRoot,
     plan::{Inputs, Plan, accelerator::Accelerator, start::Start},
-    programs::Programs,
+    programs::{Origin, Programs},
 };
 
 /// Folders of the guest's own system. A shared folder of the host must not cover them.
@@ -190,10 +191,10 @@ impl<'a> Parts<'a> {
         log::info!("accelerator: {} ({})", accelerator.name(), accelerator.reason);
         let start = Start::choose(cluster, &accelerator)?;
         let progress = Terminal::new();
-        let programs = programs(offline, &progress)?;
         let cache = Cache::locate()?;
         let own_kernel = own_kernel(cluster)?;
         let described = (cluster, own_kernel.as_ref());
+        let programs = programs(args, cluster, &cache, offline, &progress)?;
         let images = images(args, described, &programs, &cache, offline, &progress)?;
         let drivers = own_drivers(described, &cache, &progress)?;
         let share = if args.no_share {
@@ -256,13 +257,30 @@ pub fn build_driver(
     Ok(niclab_images::export_driver(&cache, &module, kernel, &here.join(into))?)
 }
 
-/// niclab's other programs, built once per run of `niclab`, for all clusters that it boots.
-fn programs(offline: bool, progress: &dyn Progress) -> Result<Programs> {
+/// niclab's other programs, built once per run of `niclab`, for all clusters that it boots. A source tree builds them
+/// while the images that contain none of them are downloaded and built.
+fn programs(
+    args: &ClusterArgs,
+    cluster: &Cluster,
+    cache: &Cache,
+    offline: bool,
+    progress: &dyn Progress,
+) -> Result<Programs> {
     static FOUND: OnceLock<Programs> = OnceLock::new();
     if let Some(programs) = FOUND.get() {
         return Ok(programs.clone());
     }
-    let programs = Programs::locate(offline, progress)?;
+    let programs = if matches!(Origin::find(), Origin::SourceTree(_)) {
+        let building = thread::spawn(move || Programs::locate(offline, &Terminal::new()));
+        let mirror = args.mirror.clone();
+        let is_debug_kernel = cluster.kernel == GuestKernel::Debug;
+        let request = Request { mirror, offline, is_debug_kernel, ..Request::default() };
+        // If this fails, niclab ends without waiting for cargo, and cargo ends with it.
+        niclab_images::ensure_base(cache, &request, progress)?;
+        building.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?
+    } else {
+        Programs::locate(offline, progress)?
+    };
     Ok(FOUND.get_or_init(|| programs).clone())
 }
 

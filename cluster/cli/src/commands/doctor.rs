@@ -8,7 +8,11 @@ use std::{
 
 use anyhow::Result;
 use niclab_cluster::{
-    boot::template, host::runtime::RuntimeRoot, output::table, plan::accelerator::Accelerator, programs,
+    boot::template,
+    host::runtime::RuntimeRoot,
+    output::table,
+    plan::accelerator::Accelerator,
+    programs::{self, Origin},
 };
 use niclab_images::{Cache, Survey, survey};
 use niclab_spec::{AcceleratorChoice, MAX_BOOTED_NODES, descriptors};
@@ -20,7 +24,8 @@ use crate::arguments::DoctorArgs;
 /// The version of the JSON.
 const DOCTOR_VERSION: u32 = 1;
 
-/// Programs of the host that are needed to build niclab's own programs, in addition to those for the images.
+/// Programs of the host that a niclab of a source tree needs to build its own programs, in addition to those for the
+/// images.
 const BUILD_TOOLS: [(&str, &str); 2] =
     [("cargo", "install the Rust toolchain"), ("cc", "install the package gcc")];
 
@@ -67,14 +72,15 @@ impl State {
 pub fn run(args: &DoctorArgs) -> Result<u8> {
     let cache = Cache::locate()?;
     let templates = template::count(&cache);
-    let diagnosis = Diagnosis { version: DOCTOR_VERSION, checks: checks(&survey(&cache), templates) };
+    let diagnosis =
+        Diagnosis { version: DOCTOR_VERSION, checks: checks(&survey(&cache), templates, &Origin::find()) };
     let is_missing = diagnosis.checks.iter().any(|check| check.state == State::Missing);
     terminal::print(&if args.json { serde_json::to_string_pretty(&diagnosis)? } else { text(&diagnosis) })?;
     Ok(u8::from(is_missing))
 }
 
-fn checks(survey: &Survey, templates: usize) -> Vec<Check> {
-    let mut checks = vec![accelerator()];
+fn checks(survey: &Survey, templates: usize, origin: &Origin) -> Vec<Check> {
+    let mut checks = vec![installation(origin), own_programs(origin), accelerator()];
     checks.extend(artefacts(survey, templates));
     checks.push(cache(survey));
     checks.extend(survey.other_layouts.iter().map(|path| Check {
@@ -93,7 +99,8 @@ fn checks(survey: &Survey, templates: usize) -> Vec<Check> {
             }
         });
     }
-    for (name, remedy) in BUILD_TOOLS {
+    let build_tools: &[_] = if matches!(origin, Origin::SourceTree(_)) { &BUILD_TOOLS } else { &[] };
+    for &(name, remedy) in build_tools {
         checks.push(match in_path(name) {
             Some(path) => good(name, path.display().to_string()),
             None => missing(name, "not in PATH".to_owned(), remedy),
@@ -108,6 +115,47 @@ fn checks(survey: &Survey, templates: usize) -> Vec<Check> {
         }
     });
     checks
+}
+
+/// Which niclab this is: of a source tree, of an unpacked release, or of the Debian package.
+fn installation(origin: &Origin) -> Check {
+    let kind = match origin {
+        Origin::SourceTree(tree) if tree.is_own => format!("source tree {}", tree.root.display()),
+        Origin::SourceTree(tree) => {
+            format!("installed by cargo from the source tree {}", tree.root.display())
+        }
+        Origin::Release(folder) => format!("unpacked release, {}", folder.display()),
+        Origin::Package(folder) => format!("Debian package, {}", folder.display()),
+        Origin::Variable(folder) => format!("programs of NICLAB_PROGRAMS, {}", folder.display()),
+        Origin::Nowhere { folder, .. } => format!("the command alone, {}", folder.display()),
+    };
+    good("niclab", format!("{}: {kind}", env!("CARGO_PKG_VERSION")))
+}
+
+/// niclab's own programs, of which a source tree builds those that are missing.
+fn own_programs(origin: &Origin) -> Check {
+    const WHAT: &str = "niclab's programs";
+    let names = |is_wanted: bool| {
+        let programs = origin.cluster_programs();
+        let names = programs.iter().filter(|(_, is_there)| *is_there == is_wanted).map(|(name, _)| *name);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let (there, absent) = (names(true), names(false));
+    if absent.is_empty() {
+        return good(WHAT, there);
+    }
+    let found =
+        if there.is_empty() { format!("missing: {absent}") } else { format!("{there}; missing: {absent}") };
+    if matches!(origin, Origin::SourceTree(_)) {
+        let remedy = "niclab builds each program when a command needs it".to_owned();
+        Check { what: WHAT.to_owned(), state: State::WillBeBuilt, found, remedy }
+    } else {
+        missing(
+            WHAT,
+            found,
+            "use the niclab of a source tree or of an unpacked release (docs/use/INSTALL.md)",
+        )
+    }
 }
 
 /// The parts that a run finds in the cache or builds into it. A run can build nothing if the cache is unusable.
@@ -219,6 +267,8 @@ fn text(diagnosis: &Diagnosis) -> String {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use niclab_cluster::programs::SourceTree;
+
     use super::*;
 
     /// A daemon that reports this about its sandbox.
@@ -227,6 +277,46 @@ mod tests {
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
         Some(path)
+    }
+
+    #[test]
+    fn only_a_source_tree_needs_cargo_and_builds_programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        let names = |origin: &Origin| {
+            let checks = checks(&survey(&cache), 0, origin);
+            checks.into_iter().map(|check| check.what).collect::<Vec<_>>()
+        };
+        let release = Origin::Release(folder.path().to_owned());
+        let tree = Origin::SourceTree(SourceTree {
+            root: folder.path().to_owned(),
+            target: folder.path().to_owned(),
+            is_own: true,
+        });
+        assert!(!names(&release).contains(&"cargo".to_owned()));
+        assert!(names(&tree).contains(&"cargo".to_owned()));
+        assert!(own_programs(&release).state == State::Missing);
+        assert!(own_programs(&tree).state == State::WillBeBuilt);
+        for program in ["niclab-device", "niclab-agent", "niclab-perf", "niclab-sim"] {
+            std::fs::write(folder.path().join(program), "").unwrap();
+        }
+        let programs = own_programs(&release);
+        assert!(
+            programs.state == State::Good && programs.found.contains("niclab-perf"),
+            "{}",
+            programs.found
+        );
+    }
+
+    #[test]
+    fn installation_row_names_kind_and_folder() {
+        for (origin, words) in [
+            (Origin::Release("/r/lib/niclab".into()), "unpacked release, /r/lib/niclab"),
+            (Origin::Package("/usr/lib/niclab".into()), "Debian package, /usr/lib/niclab"),
+        ] {
+            let found = installation(&origin).found;
+            assert!(found.contains(words) && found.contains(env!("CARGO_PKG_VERSION")), "{found}");
+        }
     }
 
     #[test]

@@ -15,6 +15,8 @@ mod figures;
 mod inspect;
 mod kernel;
 mod logs;
+#[cfg(feature = "manuals")]
+mod manuals;
 mod match_unit;
 mod plan;
 mod profile;
@@ -85,6 +87,8 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Validation(args) => figures::validate(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Schema(args) => schema::run(&args),
+        #[cfg(feature = "manuals")]
+        Command::Manuals { folder } => manuals::run(&folder),
         Command::Supervise => Ok(supervisor::supervise().map(|()| 0)?),
     }
 }

@@ -27,14 +27,20 @@ fn script(target: &Path, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn command_that_needs_no_build_does_not_wait_for_a_cargo() {
+fn command_that_needs_no_build_neither_waits_nor_needs_cargo() {
     let folder = tempfile::tempdir().unwrap();
     let _lock = target_of_another_cargo(folder.path());
-    for arguments in [&["--help"][..], &["-v", "down", "--all"], &["inspect"], &["run", "--help"]] {
-        let outcome = Outcome::of(&mut script(folder.path(), arguments)).success();
+    let bin = folder.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    std::os::unix::fs::symlink("/usr/bin/dirname", bin.join("dirname")).unwrap();
+    for arguments in [&["--help"][..], &["-v", "down", "--all"], &["inspect"], &["logs"], &["run", "--help"]]
+    {
+        let outcome = Outcome::of(script(folder.path(), arguments).env("PATH", &bin)).success();
         assert_eq!(outcome.stdout, format!("built: {}\n", arguments.join(" ")));
-        assert!(outcome.stderr.contains("another cargo is at work in"), "{outcome}");
+        assert_eq!(outcome.stderr, "");
     }
+    let outcome = Outcome::of(script(folder.path(), &["run"]).env("PATH", &bin));
+    assert!(outcome.code() == 1 && outcome.stderr.contains("cargo is missing"), "{outcome}");
 }
 
 #[test]
