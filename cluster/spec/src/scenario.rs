@@ -35,7 +35,7 @@ pub struct ScenarioFile {
     /// Where the scenario runs.
     #[serde(default)]
     pub mode: ScenarioMode,
-    /// Number of runs. Every run must keep the budgets, and all runs must have equal counts.
+    /// Number of runs. Every run must keep the budgets. All runs must have equal counts, except those of a `program`.
     #[serde(default = "once")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeat: u32,

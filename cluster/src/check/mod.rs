@@ -17,7 +17,7 @@ use std::{path::Path, time::Instant};
 
 use anyhow::Result;
 use niclab_spec::{
-    GuestKernel, Report, RuleChecking, SimConfig, Source, explain,
+    GuestKernel, Report, RuleChecking, SimConfig, Source, WorkloadKind, explain,
     report::NodeFigures,
     scenario::{Scenario, ScenarioMode},
 };
@@ -211,19 +211,25 @@ fn run_live(
 }
 
 /// Judges the budgets on the first run, the checks that each run made itself, and whether all runs have the same
-/// counts.
+/// counts. The counts of a user's program may differ, so its budgets are judged on each run.
 fn judge(mode: &str, scenario: &Scenario, reports: &[Report], found: &mut Vec<Verdict>) {
     let Some((first, others)) = reports.split_first() else { return };
-    found.extend(labelled(mode, budget::verdicts(&scenario.budgets, first)));
+    let is_program = scenario.workload.kind == WorkloadKind::Program;
+    if !is_program {
+        found.extend(labelled(mode, budget::verdicts(&scenario.budgets, first)));
+    }
     for (number, report) in reports.iter().enumerate() {
         let label = if others.is_empty() { mode.to_owned() } else { format!("{mode}, run {number}") };
+        if is_program {
+            found.extend(labelled(&label, budget::verdicts(&scenario.budgets, report)));
+        }
         found.extend(labelled(&label, report.checks.iter().map(budget::of_checker)));
         found.extend(labelled(&label, commands(report)));
         if scenario.cluster.rules.is_failure() && report.exit_code.is_some() {
             found.extend(labelled(&label, report.nodes.iter().map(broken_rules)));
         }
     }
-    for (number, other) in (1..).zip(others) {
+    for (number, other) in (1..).zip(others).filter(|_| !is_program) {
         let label = format!("{mode}, run {number} against run 0");
         found.extend(labelled(&label, budget::differences(first, other)));
     }
@@ -348,6 +354,32 @@ mod tests {
         let verdict = broken_rules(&node);
         assert_eq!((verdict.outcome, verdict.found.as_str()), (Outcome::Broken, "slot-free 2 times"));
         assert_eq!(code_of(&[verdict]), BROKEN);
+    }
+
+    #[test]
+    fn budgets_of_a_program_are_judged_on_each_run() {
+        let verdicts = |workload: &str| {
+            let budget = "[[budget]]\nwhat = \"messages\"\nat_least = 3\n";
+            let text = format!("mode = \"live\"\nrepeat = 2\n[workload]\n{workload}\n{budget}");
+            let scenario = Source::from_text("s.toml", text).scenario().unwrap();
+            let report = |messages| {
+                let node = NodeFigures { messages_received: messages, ..NodeFigures::new("node0") };
+                Report { nodes: vec![node], ..Report::default() }
+            };
+            let mut found = Vec::new();
+            judge("live", &scenario, &[report(3), report(2)], &mut found);
+            found.into_iter().map(|verdict| (verdict.what, verdict.outcome)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            verdicts("kind = \"program\"\ncommand = [\"x\"]"),
+            [
+                ("live, run 0: messages".to_owned(), Outcome::Held),
+                ("live, run 1: messages".to_owned(), Outcome::Broken)
+            ]
+        );
+        let of_niclab = verdicts("kind = \"stream\"");
+        assert_eq!(of_niclab[0], ("live: messages".to_owned(), Outcome::Held));
+        assert_eq!(of_niclab[1].1, Outcome::Broken, "other counts: {of_niclab:?}");
     }
 
     #[test]
