@@ -60,6 +60,9 @@ pub struct ClusterArgs {
     /// Do not share the current folder with the guests.
     #[arg(long)]
     pub no_share: bool,
+    /// The folder to share with the guests instead of the current one. No option sets it.
+    #[arg(skip)]
+    pub shared_folder: Option<PathBuf>,
     /// Boot each node, instead of restoring it from a template of a booted guest.
     #[arg(long)]
     pub cold: bool,

@@ -1,6 +1,7 @@
 //! Clusters that boot real guests. Each test does what a user does, and checks what the user sees.
 
 mod adversarial;
+mod budgets;
 mod collectives;
 mod conform;
 mod device_faults;

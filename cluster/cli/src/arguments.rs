@@ -14,6 +14,7 @@ use niclab_cluster::{
 use niclab_images::DebugTool;
 use niclab_spec::{GuestKernel, NicModel, RuleChecking};
 
+use crate::budgets::BudgetArgs;
 use crate::name::NameArgs;
 use crate::{extcap::ExtcapArgs, link_faults::LinkFaultArgs, match_unit, protocol};
 
@@ -52,8 +53,8 @@ pub enum Command {
     /// The command finds NICLAB_RANK, NICLAB_SIZE, NICLAB_NODE, NICLAB_PEERS and NICLAB_ADDRESSES in its environment
     /// (the last two list all nodes by rank, separated by commas). If the cards carry IP themselves, it finds
     /// NICLAB_NIC_ADDRESSES, too. The current folder is mounted in the guests at the same path. Exits with the first
-    /// code of a command that is not 0, with 125 if niclab itself fails, and with 128 plus the signal's number if a
-    /// signal ends it.
+    /// code of a command that is not 0, with 1 if a budget is broken, with 125 if niclab itself fails or a command does
+    /// not end in time, and with 128 plus the signal's number if a signal ends it.
     Run(RunArgs),
     /// Boot a cluster and keep it up.
     Up(UpArgs),
@@ -247,6 +248,9 @@ pub struct RunArgs {
     /// Whether a node may end without the others.
     #[command(flatten)]
     pub node_exit: NodeExitArgs,
+    /// Limits on the run.
+    #[command(flatten)]
+    pub budgets: BudgetArgs,
     /// End the commands after this many seconds.
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,

@@ -5,6 +5,7 @@
 extern crate niclab_output;
 
 mod arguments;
+mod budgets;
 mod commands;
 #[cfg(test)]
 mod documented;

@@ -8,6 +8,7 @@
 //! * [`report`] is the report of a run, live or simulated.
 //! * [`workload`] is the messages that nodes send; [`sim`] is the simulator's configuration.
 //! * [`scenario`] is a cluster and a workload with budgets, which `niclab check` checks.
+//! * [`budget`] is a limit on a count or a model time; [`BudgetText`] is its form on the command line.
 //! * [`rules`] is the rules for drivers, and whether cards check them.
 //! * [`pci`] has the numbers that QEMU needs to create the cluster function.
 //! * [`renamed`] has the names of the previous version, which niclab still reads.
@@ -16,6 +17,7 @@
 //! The crate imports only three parts of the project: the models' registry (their names and configuration keys), the
 //! format of recordings, and the workloads that guests make scripts from. So both sides can depend on it.
 
+pub mod budget;
 pub mod daemon;
 pub mod descriptors;
 pub mod monitor;
@@ -30,6 +32,7 @@ pub mod watch;
 pub mod workload;
 
 mod address;
+mod budget_text;
 mod device_faults;
 mod error;
 mod explain;
@@ -42,6 +45,8 @@ mod resolve;
 mod source;
 
 pub use address::MacAddress;
+pub use budget::Budget;
+pub use budget_text::{BudgetText, BudgetTextError, BudgetTextProblem};
 pub use device_faults::{DeviceFaultProblem, DeviceFaultRate, DeviceFaults, DeviceFaultsChange};
 pub use error::{FileLocation, Problem, SpecError};
 pub use explain::explain;
@@ -55,7 +60,7 @@ pub use recording::RecordingError;
 pub use report::Report;
 pub use resolve::{Cluster, Driver, GuestKernel, MAX_BOOTED_NODES, MAX_NODES, MIN_MEMORY_MIB, Node};
 pub use rules::RuleChecking;
-pub use scenario::{Budget, Scenario, ScenarioFile, ScenarioMode};
+pub use scenario::{Scenario, ScenarioFile, ScenarioMode};
 pub use sim::SimConfig;
 pub use source::Source;
 pub use watch::{WatchRequest, WatchSubject, WatchSummary};

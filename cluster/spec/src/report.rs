@@ -235,6 +235,10 @@ pub struct NodeFigures {
     /// If the command failed: the guest's last console lines during the command, at most 10. Live only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub console: Vec<String>,
+    /// If the command failed: the last lines that it wrote to standard output and standard error, at most 10. Live
+    /// only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub output: Vec<String>,
     /// Messages that the host sent with the modelled NIC.
     pub messages_sent: u64,
     /// Messages that the modelled NIC wrote into the host's memory.

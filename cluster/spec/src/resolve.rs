@@ -202,6 +202,12 @@ impl Node {
     }
 }
 
+/// The number of nodes.
+fn count_of(file: &ClusterFile) -> u32 {
+    let listed = u32::try_from(file.node.len()).unwrap_or(u32::MAX);
+    file.nodes.unwrap_or(if listed == 0 { 2 } else { listed })
+}
+
 impl Source {
     /// Reads this text as a cluster file; [`Self::resolve`] is the next step.
     ///
@@ -262,8 +268,16 @@ impl Source {
     /// [`Self::resolve`] for a cluster that is booted, not simulated.
     ///
     /// # Errors
-    /// As [`Self::resolve`], and [`SpecError::Invalid`] if there are too many nodes to boot.
+    /// As [`Self::resolve`], and [`SpecError::Invalid`] if this number of nodes cannot be booted.
     pub fn resolve_booted(&self, file: &ClusterFile) -> Result<Cluster, SpecError> {
+        let count = count_of(file);
+        if !(1..=MAX_BOOTED_NODES).contains(&count) {
+            // Before all else, because the other limits are those of a simulation.
+            let what = format!("{count} nodes cannot be booted; each node is a virtual machine");
+            let remedy =
+                format!("use 1 to {MAX_BOOTED_NODES}, or simulate up to {MAX_NODES} with `niclab sim`");
+            return Err(SpecError::Invalid(vec![self.problem("nodes", what, remedy)]));
+        }
         let cluster = self.resolve(file)?;
         match self.check_booted(&cluster) {
             Some(problem) => Err(SpecError::Invalid(vec![problem])),
@@ -272,24 +286,11 @@ impl Source {
     }
 
     /// The problem that prevents a boot of `cluster`, which this source describes.
-    pub(crate) fn check_booted(&self, cluster: &Cluster) -> Option<Problem> {
-        if cluster.forwarding.is_shared() {
-            // Access to the wire depends on all nodes at each instant, but guests run freely.
-            let what = "a wire that all nodes share works only in the simulator";
-            return Some(self.problem(
-                "forwarding",
-                what,
-                "use `niclab sim`, or forwarding = \"cut-through\"",
-            ));
-        }
-        let count = cluster.nodes.len();
-        (count > MAX_BOOTED_NODES as usize).then(|| {
-            self.problem(
-                "nodes",
-                format!("{count} nodes are too many to boot, because each is a virtual machine"),
-                format!("use 1 to {MAX_BOOTED_NODES}, or simulate them: `niclab sim` takes {MAX_NODES}"),
-            )
-        })
+    fn check_booted(&self, cluster: &Cluster) -> Option<Problem> {
+        // Access to the wire depends on all nodes at each instant, but guests run freely.
+        let what = "a wire that all nodes share works only in the simulator";
+        let remedy = "use `niclab sim`, or forwarding = \"cut-through\"";
+        cluster.forwarding.is_shared().then(|| self.problem("forwarding", what, remedy))
     }
 
     fn node_of(&self, file: &ClusterFile, rank: u16, name: &str, profile: &Profile) -> Node {
@@ -492,7 +493,7 @@ impl Checker<'_> {
     /// The name of every node, by rank; the number of names is the number of nodes.
     fn node_names(&mut self, file: &ClusterFile) -> Vec<String> {
         let listed = u32::try_from(file.node.len()).unwrap_or(u32::MAX);
-        let count = file.nodes.unwrap_or(if listed == 0 { 2 } else { listed });
+        let count = count_of(file);
         if !(1..=MAX_NODES).contains(&count) {
             self.report(
                 "nodes",
@@ -756,7 +757,10 @@ mod tests {
         let file = source.cluster_file().unwrap();
         assert_eq!(source.resolve(&file).unwrap().nodes.len(), 65);
         let error = source.resolve_booted(&file).unwrap_err().to_string();
-        assert!(error.contains("c.toml:2:") && error.contains("`niclab sim` takes 4096"), "{error}");
+        assert!(
+            error.contains("c.toml:2:") && error.contains("use 1 to 64, or simulate up to 4096"),
+            "{error}"
+        );
         let largest = resolve("nodes = 4096").unwrap();
         assert_eq!(largest.nodes.last().map(|node| node.rank), Some(4_095));
     }

@@ -24,9 +24,8 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
 
-use crate::source::nearest;
 use crate::workload::{Function, WorkloadKind};
-use crate::{Cluster, ClusterFile, Source, SpecError, Workload};
+use crate::{Budget, Cluster, ClusterFile, Faults, Source, SpecError, Workload};
 
 /// The contents of a scenario file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,7 +35,7 @@ pub struct ScenarioFile {
     /// Where the scenario runs.
     #[serde(default)]
     pub mode: ScenarioMode,
-    /// Number of runs. Every run must keep the budgets, and all runs must have equal counts.
+    /// Number of runs. Every run must keep the budgets. All runs must have equal counts, except those of a `program`.
     #[serde(default = "once")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeat: u32,
@@ -67,54 +66,6 @@ pub enum ScenarioMode {
     Sim,
     /// Both. Their counts must be equal, and if the live run's model time is exact, their model times, too.
     Both,
-}
-
-/// A budget. It has exactly one of `exact`, `at_most` and `at_least`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Budget {
-    /// The quantity: one of [`QUANTITIES`], or a kind of transaction such as `pio_write`.
-    pub what: String,
-    /// The node to count on. Default: the whole cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    /// The unit that the limit applies to.
-    #[serde(default)]
-    pub per: Per,
-    /// The exact value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exact: Option<f64>,
-    /// The maximum value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_most: Option<f64>,
-    /// The minimum value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_least: Option<f64>,
-}
-
-/// The unit that a budget's limit applies to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Per {
-    /// The whole run.
-    #[default]
-    Run,
-    /// One received message.
-    Message,
-    /// A million bytes of received payload.
-    Megabyte,
-}
-
-impl Per {
-    /// The name in files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Run => "run",
-            Self::Message => "message",
-            Self::Megabyte => "megabyte",
-        }
-    }
 }
 
 /// A ratio of wall times: the baseline's over the workload's, so higher is better. Both run alternately in the same
@@ -157,51 +108,8 @@ const fn usual_rounds() -> u32 {
     100
 }
 
-/// Quantities for budgets, besides the kinds of transactions: name and meaning.
-pub const QUANTITIES: &[(&str, &str)] = &[
-    ("messages", "messages received"),
-    ("interrupts", "interrupts raised by the modelled NIC"),
-    ("ethernet_interrupts", "interrupts raised by the Ethernet function"),
-    ("guest_interrupts", "increase of the guests' /proc/interrupts for the modelled NIC; live only"),
-    ("doorbells", "doorbells rung by the host; live only"),
-    ("dma_operations", "DMA reads and writes of data and descriptors"),
-    ("dma_bytes", "bytes of dma_operations"),
-    ("crossings", "bus transactions: programmed I/O, DMA, doorbells and interrupts"),
-    ("crossing_bytes", "bytes of crossings"),
-    ("violations", "forbidden operations of hosts"),
-    ("model_latency_min_ps", "shortest message, model time"),
-    ("model_latency_p50_ps", "median message, model time"),
-    ("model_latency_p99_ps", "99th percentile of messages, model time"),
-    ("model_latency_max_ps", "longest message, model time"),
-    ("model_bandwidth_bytes_per_s", "payload received per second of model time"),
-];
-
-/// Kinds of transactions: the names of the ledger's entries.
-pub const CROSSINGS: &[&str] = &[
-    "pio_write",
-    "pio_read",
-    "doorbell",
-    "dma_write",
-    "dma_read",
-    "descriptor_fetch",
-    "descriptor_write_back",
-    "device_to_device",
-    "interrupt",
-    "local_bus",
-    "ni_cycles",
-    "host_send",
-    "host_receive",
-    "host_interrupt",
-    "host_copy",
-    "serialization",
-    "switch_fall_through",
-];
-
 /// Maximum number of rounds and of runs: more would take too long.
 const MAX_ROUNDS: u32 = 1000;
-
-/// Maximum limit of a budget; no run comes near it.
-const MAX_LIMIT: f64 = 1e18;
 
 /// A scenario with valid values.
 #[derive(Clone, Debug)]
@@ -220,25 +128,25 @@ pub struct Scenario {
     pub ratios: Vec<Ratio>,
 }
 
-impl Budget {
-    /// Whether the budget limits a model time or a rate, which cannot be divided by messages or bytes.
+impl Scenario {
+    /// What the scenario probably misses, although it is valid.
     #[must_use]
-    pub fn is_model_figure(&self) -> bool {
-        self.what.starts_with("model_")
-    }
-
-    /// The limit in words: `exactly 3`, `at most 2 per message`.
-    #[must_use]
-    pub fn limit(&self) -> String {
-        let (word, value) = match (self.exact, self.at_most, self.at_least) {
-            (Some(value), ..) => ("exactly", value),
-            (_, Some(value), _) => ("at most", value),
-            (.., value) => ("at least", value.unwrap_or_default()),
+    pub fn warnings(&self) -> Vec<String> {
+        let loses = |faults: &Faults| {
+            faults.partition || faults.loss > 0.0 || faults.corrupt > 0.0 || faults.bit_errors > 0.0
         };
-        match self.per {
-            Per::Run => format!("{word} {value}"),
-            per => format!("{word} {value} per {}", per.name()),
+        let faulty: Vec<&str> = (self.cluster.nodes.iter())
+            .filter(|node| loses(&node.link.faults))
+            .map(|node| node.name.as_str())
+            .collect();
+        if faulty.is_empty() || self.budgets.iter().any(Budget::is_about_delivery) {
+            return Vec::new();
         }
+        vec![format!(
+            "the links of {} lose or damage frames, but no budget says how many messages must arrive\n  fix: add a \
+             budget with what = \"lost_messages\" or what = \"messages\"",
+            faulty.join(", ")
+        )]
     }
 }
 
@@ -255,12 +163,16 @@ impl Source {
         if !(1..=1000).contains(&file.repeat) {
             problems.push(self.problem("repeat", format!("{} runs", file.repeat), "use 1 to 1000"));
         }
+        let names: Vec<&str> = cluster.nodes.iter().map(|node| node.name.as_str()).collect();
         for (index, budget) in file.budget.iter().enumerate() {
-            let problem = wrong_budget(budget, &file, &cluster);
-            problems
-                .extend(problem.map(|(key, what, remedy)| {
-                    self.problem(&format!("budget[{index}].{key}"), what, remedy)
-                }));
+            let problem = budget.problem(&names, file.mode != ScenarioMode::Sim);
+            problems.extend(
+                problem.map(|p| self.problem(&format!("budget[{index}].{}", p.key), p.what, p.remedy)),
+            );
+        }
+        if file.mode != ScenarioMode::Live && file.workload.kind == WorkloadKind::Program {
+            let what = "the simulator runs no programs";
+            problems.push(self.problem("workload.kind", what, "use mode = \"live\""));
         }
         if file.mode != ScenarioMode::Sim && file.workload.function != Function::Cluster {
             let what = "guests run only workloads of the modelled NIC";
@@ -286,6 +198,7 @@ impl Source {
             cluster,
             workload: Workload {
                 recording: file.workload.recording.as_deref().map(|path| self.path_of(path)),
+                folder: file.workload.folder.as_deref().map(|path| self.path_of(path)),
                 ..file.workload
             },
             budgets: file.budget,
@@ -324,59 +237,6 @@ impl Source {
 
 /// Key, problem and fix.
 type ProblemText = (&'static str, String, String);
-
-fn wrong_budget(budget: &Budget, file: &ScenarioFile, cluster: &Cluster) -> Option<ProblemText> {
-    let wrong = |key, what: String, remedy: &str| Some((key, what, remedy.to_owned()));
-    let what = budget.what.as_str();
-    let known: Vec<&str> =
-        QUANTITIES.iter().map(|(name, _)| *name).chain(CROSSINGS.iter().copied()).collect();
-    if !known.contains(&what) {
-        let remedy = nearest(what, &known).map_or_else(
-            || format!("use one of {}", known.join(", ")),
-            |near| format!("did you mean `{near}`?"),
-        );
-        return Some(("what", format!("there is no quantity `{what}`"), remedy));
-    }
-    if let Some(node) = &budget.node
-        && !cluster.nodes.iter().any(|known| known.name == *node)
-    {
-        return wrong("node", format!("there is no node `{node}`"), "use the name of a node of this cluster");
-    }
-    if budget.is_model_figure() && budget.per != Per::Run {
-        return wrong("per", format!("`{what}` is not a sum, so it cannot be divided"), "omit `per`");
-    }
-    if budget.node.is_some() && what == "model_bandwidth_bytes_per_s" {
-        return wrong("node", format!("`{what}` exists only for the whole cluster"), "omit `node`");
-    }
-    if matches!(what, "guest_interrupts" | "doorbells") && file.mode == ScenarioMode::Sim {
-        return wrong(
-            "what",
-            format!("a simulation has no {what}, so this can never fail"),
-            "use mode = \"live\" or \"both\", or another budget",
-        );
-    }
-    let limits = [("exact", budget.exact), ("at_most", budget.at_most), ("at_least", budget.at_least)];
-    let given: Vec<(&'static str, f64)> =
-        limits.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
-    let &[(key, value)] = given.as_slice() else {
-        let what = format!("{} limits are given", given.len());
-        return wrong("what", what, "give one of `exact`, `at_most` and `at_least`");
-    };
-    if !value.is_finite() || value < 0.0 {
-        return wrong(key, format!("{value} is not valid"), "use 0 or more");
-    }
-    if key == "at_least" && value == 0.0 {
-        return wrong(key, "no value is below 0, so this can never fail".to_owned(), "use more than 0");
-    }
-    if value > MAX_LIMIT {
-        return wrong(
-            key,
-            format!("no run comes near {value:e}, so this limits nothing"),
-            "use a realistic limit",
-        );
-    }
-    None
-}
 
 fn wrong_ratio(ratio: &Ratio, file: &ScenarioFile) -> Option<ProblemText> {
     let wrong = |key, what: String, remedy: &str| Some((key, what, remedy.to_owned()));
@@ -457,8 +317,11 @@ mod tests {
     #[test]
     fn limit_of_nodes_depends_on_the_mode() {
         let with = |mode: &str| GOOD.replace("both", mode).replace("nodes = 2", "nodes = 66");
-        let (line, what) = problem(&with("live"));
-        assert!(line == 3 && what.contains("too many to boot"), "{line}: {what}");
+        for number in ["0", "65"] {
+            let (line, what) = problem(&with("live").replace("66", number));
+            let expected = format!("{number} nodes cannot be booted");
+            assert!(line == 3 && what.contains(&expected) && what.contains("use 1 to 64,"), "{line}: {what}");
+        }
         let text = format!("{}[[budget]]\nwhat = \"pio_write\"\nper = \"message\"\nexact = 1\n", with("sim"));
         assert_eq!(Source::from_text("s.toml", text).scenario().unwrap().cluster.nodes.len(), 66);
     }
@@ -468,7 +331,24 @@ mod tests {
         let text = format!("{GOOD}[[budget]]\nwhat = \"pio_write\"\nper = \"message\"\nexact = 1\n");
         let scenario = Source::from_text("s.toml", text).scenario().unwrap();
         assert_eq!((scenario.repeat, scenario.cluster.nodes.len()), (1, 2));
-        assert_eq!(scenario.budgets[0].limit(), "exactly 1 per message");
+        assert_eq!(scenario.budgets[0].subject(), "pio_write per message");
+    }
+
+    #[test]
+    fn loss_without_a_budget_about_delivery_is_warned_about() {
+        let warnings = |link: &str, budget: &str| {
+            let text = format!(
+                "[cluster]\nnodes = 2\nlink = [{{ faults = {{ {link} }} }}]\n[workload]\nkind = \"stream\"\n{budget}"
+            );
+            Source::from_text("s.toml", text).scenario().unwrap().warnings()
+        };
+        let interrupts = "[[budget]]\nwhat = \"interrupts\"\nexact = 0\n";
+        let delivery = "[[budget]]\nwhat = \"lost_messages\"\nexact = 0\n";
+        let found = warnings("loss = 1", interrupts);
+        assert!(found.len() == 1 && found[0].contains("the links of node0, node1 lose"), "{found:?}");
+        assert_eq!(warnings("partition = true", "").len(), 1);
+        assert_eq!(warnings("loss = 1", delivery), [""; 0]);
+        assert_eq!(warnings("duplicate = 1", ""), [""; 0], "a copy loses nothing");
     }
 
     #[test]
@@ -493,6 +373,11 @@ mod tests {
             (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 1001"), 9, "use 1 to 1000"),
             (after("[[ratio]]\nat_least = 2"), 6, "missing field `baseline`"),
             (after("function = \"ethernet\""), 6, "guests run only workloads of the modelled NIC"),
+            (
+                GOOD.replace("kind = \"ping-pong\"", "kind = \"program\"\ncommand = [\"x\"]"),
+                5,
+                "mode = \"live\"",
+            ),
             (GOOD.replace("nodes = 2", "nodes = 1"), 5, "needs 2 nodes"),
             (GOOD.replace("nodes = 2", "nodes = 0"), 3, "fix:"),
             (GOOD.replace("nodes = 2", "nodess = 2"), 3, "did you mean `nodes`?"),

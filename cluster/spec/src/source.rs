@@ -216,7 +216,8 @@ pub(crate) fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
         if name.starts_with(wrong) { 1.0 } else { strsim::jaro_winkler(wrong, name) }
     };
     let best = known.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
-    (likeness(best) > 0.75).then_some(best)
+    // Every name starts with an empty one.
+    (!wrong.is_empty() && likeness(best) > 0.75).then_some(best)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The messages that the nodes of a run send.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -64,6 +65,20 @@ pub struct Workload {
     /// Parameters of TCP, for `function = "tcp"`.
     #[serde(default, skip_serializing_if = "TcpTerms::is_default")]
     pub tcp: TcpTerms,
+    /// For `program`: the command to run on every node, as after `niclab run --`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// For `program`: environment variables, in addition to those that `niclab run` sets.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// For `program`: the folder that the guests mount and run the command in, relative to the folder of this file.
+    /// Default: the folder in which `niclab` was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<PathBuf>,
+    /// For `program`: seconds of wall time until the command must have ended on every node. Default: 300.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 604800))]
+    pub timeout_s: Option<u64>,
 }
 
 /// Parameters of TCP at both ends of a connection.
@@ -125,10 +140,12 @@ pub enum WorkloadKind {
     Echo,
     /// Every node sends the messages of a recorded run, no earlier than in that run.
     Replay,
+    /// Every node runs a command of yours, in guests only.
+    Program,
 }
 
 impl WorkloadKind {
-    /// All kinds.
+    /// All kinds of messages that niclab sends itself: all but [`Self::Program`].
     pub const ALL: [Self; 9] = [
         Self::PingPong,
         Self::Stream,
@@ -154,6 +171,7 @@ impl WorkloadKind {
             Self::Reduce => "reduce",
             Self::Echo => "echo",
             Self::Replay => "replay",
+            Self::Program => "program",
         }
     }
 
@@ -299,6 +317,8 @@ impl Workload {
     pub const TCP_LEAST_MTU_BYTES: u32 = 576;
     /// The longest message over TCP, which has no limit of its own.
     pub const MAX_STREAM_BYTES: u32 = 16 << 20;
+    /// Maximum time limit of a program, in seconds: a week.
+    pub const MAX_TIMEOUT_S: u64 = 604_800;
     /// Maximum number of messages: with 2^40, every sum of picoseconds fits 64 bits for prices of microseconds.
     pub const MAX_COUNT: u64 = 1 << 40;
 
@@ -319,6 +339,10 @@ impl Workload {
             receiver: None,
             recording: None,
             tcp: TcpTerms { nagle: false, delayed_acks: true, window_bytes: 32_767, cpu_driven: false },
+            command: Vec::new(),
+            environment: BTreeMap::new(),
+            folder: None,
+            timeout_s: None,
         }
     }
 
@@ -332,7 +356,7 @@ impl Workload {
             WorkloadKind::NeighbourExchange | WorkloadKind::Random => {
                 self.neighbours.unwrap_or_else(|| 2.min(others))
             }
-            WorkloadKind::Reduce | WorkloadKind::Echo | WorkloadKind::Replay => 0,
+            WorkloadKind::Reduce | WorkloadKind::Echo | WorkloadKind::Replay | WorkloadKind::Program => 0,
         }
     }
 
@@ -362,6 +386,8 @@ impl Workload {
             WorkloadKind::Reduce => Pattern::Reduce,
             WorkloadKind::Echo => Pattern::Echo(peripherals),
             WorkloadKind::Replay => Pattern::Replay(recorded),
+            // niclab sends nothing: the program does.
+            WorkloadKind::Program => Pattern::Replay(Vec::new()),
         }
     }
 
@@ -369,6 +395,10 @@ impl Workload {
     #[must_use]
     pub fn problems(&self, nodes: &[WorkloadNode<'_>]) -> Vec<WorkloadProblem> {
         let mut problems = Problems(Vec::new());
+        self.check_program(&mut problems);
+        if self.kind == WorkloadKind::Program {
+            return problems.0;
+        }
         self.check_keys(&mut problems);
         self.check_counts(&mut problems);
         let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
@@ -387,6 +417,55 @@ impl Workload {
             }
         }
         problems.0
+    }
+
+    /// The keys of a program belong to that kind, and other keys do not.
+    fn check_program(&self, problems: &mut Problems) {
+        if self.kind != WorkloadKind::Program {
+            let of_program = [
+                ("command", !self.command.is_empty()),
+                ("environment", !self.environment.is_empty()),
+                ("folder", self.folder.is_some()),
+                ("timeout_s", self.timeout_s.is_some()),
+            ];
+            for (key, _) in of_program.into_iter().filter(|(_, is_given)| *is_given) {
+                let what = format!("`{}` runs no command of yours", self.kind.name());
+                problems.add(key, what, "omit it, or use kind = \"program\"");
+            }
+            return;
+        }
+        if self.command.first().is_none_or(String::is_empty) {
+            let remedy = "set `command` to a list, such as [\"./my-program\", \"--rounds\", \"100\"]";
+            problems.add("command", "a program needs a command", remedy);
+        }
+        let is_name = |name: &String| !name.is_empty() && !name.contains(['=', '\0']);
+        for name in self.environment.keys().filter(|name| !is_name(name)) {
+            let what = format!("`{name}` is not valid as the name of an environment variable");
+            problems.add("environment", what, "use a name without `=`");
+        }
+        if self.timeout_s.is_some_and(|seconds| !(1..=Self::MAX_TIMEOUT_S).contains(&seconds)) {
+            let remedy = format!("use 1 to {}", Self::MAX_TIMEOUT_S);
+            problems.add("timeout_s", "the time limit is not valid", &remedy);
+        }
+        let usual = Self::new(WorkloadKind::Program);
+        let of_messages = [
+            ("function", self.function != usual.function),
+            ("message_bytes", self.message_bytes != usual.message_bytes),
+            ("count", self.count != usual.count),
+            ("warmup", self.warmup != usual.warmup),
+            ("interrupt_every", self.interrupt_every != usual.interrupt_every),
+            ("datagram_every", self.datagram_every != usual.datagram_every),
+            ("slices", self.slices != usual.slices),
+            ("receive", self.receive != usual.receive),
+            ("neighbours", self.neighbours.is_some()),
+            ("receiver", self.receiver.is_some()),
+            ("recording", self.recording.is_some()),
+            ("tcp", !self.tcp.is_default()),
+        ];
+        for (key, _) in of_messages.into_iter().filter(|(_, is_given)| *is_given) {
+            let what = "the program itself decides which messages it sends";
+            problems.add(key, what, "omit it; give the program an argument in `command`");
+        }
     }
 
     /// Keys without a meaning for this kind are errors.
@@ -657,6 +736,7 @@ mod tests {
             (64, "kind = 'incast'\nreceiver = 63"),
             (3, "kind = 'stream'\nfunction = 'ethernet'\nmessage_bytes = 1472"),
             (2, "kind = 'replay'\nrecording = 'x.jsonl'"),
+            (1, "kind = 'program'\ncommand = ['./x', '-n', '3']\ntimeout_s = 5\nenvironment = { A = 'b' }"),
         ] {
             assert_eq!(problems(nodes, text), [], "{text}");
         }
@@ -675,6 +755,11 @@ mod tests {
             (4, "kind = 'stream'\ncount = 0", 3, "workload.count", "without messages"),
             (4, "kind = 'stream'\nslices = 100", 3, "workload.slices", "power of two"),
             (4, "kind = 'replay'", 1, "workload.recording", "needs a recording"),
+            (2, "kind = 'program'", 1, "workload.command", "needs a command"),
+            (2, "kind = 'program'\ncommand = ['']", 3, "workload.command", "needs a command"),
+            (2, "kind = 'program'\ncommand = ['x']\ncount = 7", 4, "workload.count", "the program itself"),
+            (2, "kind = 'program'\ncommand = ['x']\ntimeout_s = 0", 4, "workload.timeout_s", "1 to 604800"),
+            (2, "kind = 'stream'\ncommand = ['x']", 3, "workload.command", "kind = \"program\""),
             (4, "kind = 'ping-pong'\nreceive = 'exposed'", 3, "workload.receive", "`model = \"grim\"`"),
             (4, "kind = 'reduce'", 2, "workload.kind", "`model = \"inic\"`"),
             (4, "kind = 'reduce'\nfunction = 'ethernet'", 3, "workload.function", "another kind"),

@@ -159,9 +159,6 @@ pub enum Failure {
         #[source]
         error: QmpError,
     },
-    /// The commands took longer than allowed.
-    #[error("the command had not ended after {} s (--timeout)", .0.as_secs())]
-    TimedOut(Duration),
     /// A signal ended the launcher.
     #[error("ended by {}", signals::name(*.0))]
     Signal(i32),

@@ -197,10 +197,10 @@ impl<'a> Parts<'a> {
         let programs = programs(args, cluster, &cache, offline, &progress)?;
         let images = images(args, described, &programs, &cache, offline, &progress)?;
         let drivers = own_drivers(described, &cache, &progress)?;
-        let share = if args.no_share {
-            None
-        } else {
-            shareable(&env::current_dir().context("the current folder no longer exists")?)
+        let share = match &args.shared_folder {
+            _ if args.no_share => None,
+            Some(folder) => shareable(folder),
+            None => shareable(&env::current_dir().context("the current folder no longer exists")?),
         };
         Ok(Self { cluster, accelerator, start, cache, programs, images, drivers, share })
     }

@@ -1,11 +1,11 @@
 //! Compares a report with budgets, and two reports with each other. It runs no program.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use niclab_spec::{
     Budget, Report,
+    budget::{LOST_MESSAGES, Per},
     report::{Checked, Histogram, LedgerEntry, NodeFigures},
-    scenario::Per,
 };
 use serde::Serialize;
 
@@ -59,6 +59,14 @@ impl Verdict {
     }
 }
 
+/// What was expected and found, and a line for each cause.
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: expected {}, found {}", self.what, self.expected, self.found)?;
+        self.causes.iter().try_for_each(|cause| write!(f, "\n    {cause}"))
+    }
+}
+
 /// The verdict of one of the simulator's own checkers.
 #[must_use]
 pub fn of_checker(checked: &Checked) -> Verdict {
@@ -81,22 +89,22 @@ pub fn verdicts(budgets: &[Budget], report: &Report) -> Vec<Verdict> {
 }
 
 fn verdict(budget: &Budget, report: &Report) -> Verdict {
-    let what = match &budget.node {
-        Some(node) => format!("{} of {node}", budget.what),
-        None => budget.what.clone(),
-    };
-    let expected = budget.limit();
-    let Some((value, parts)) = quantity(budget, report) else {
-        let found = format!("a {} run does not count this quantity", report.mode.name());
-        return Verdict { what, outcome: Outcome::Broken, expected, found, causes: Vec::new() };
+    let (what, expected) = (budget.subject(), budget.limit());
+    let (value, parts) = match quantity(budget, report) {
+        Ok(counted) => counted,
+        Err(found) => {
+            return Verdict { what, outcome: Outcome::Broken, expected, found, causes: Vec::new() };
+        }
     };
     let share = share(budget.per, budget.node.as_deref(), report);
     // A limit per message or per megabyte is meaningless if there were none.
     let held = share > 0.0 && holds(budget, value, share);
     #[expect(clippy::cast_precision_loss, reason = "printed, not compared")]
     let found = match budget.per {
+        Per::Run if budget.what == LOST_MESSAGES => format!("{value} of {}", messages_sent(&report.nodes)),
         Per::Run => value.to_string(),
-        per => format!("{:.6} per {} ({value} in all)", value as f64 / share, per.name()),
+        per if share > 0.0 => format!("{:.6} ({value} in {share} {}s)", value as f64 / share, per.unit()),
+        per => format!("{value} and no {}", per.unit()),
     };
     let causes = if held { Vec::new() } else { causes(parts) };
     Verdict { what, outcome: Outcome::of(held), expected, found, causes }
@@ -125,7 +133,8 @@ fn share(per: Per, node: Option<&str>, report: &Report) -> f64 {
     let sum = |count: fn(&NodeFigures) -> u64| chosen(report, node).map(count).sum::<u64>() as f64;
     match per {
         Per::Run => 1.0,
-        Per::Message => sum(|node| node.messages_received),
+        Per::Message | Per::Received => sum(|node| node.messages_received),
+        Per::Sent => sum(|node| node.messages_sent),
         Per::Megabyte => sum(|node| node.bytes_received) / MEGABYTE,
     }
 }
@@ -134,29 +143,73 @@ fn chosen<'a>(report: &'a Report, name: Option<&'a str>) -> impl Iterator<Item =
     report.nodes.iter().filter(move |node| name.is_none_or(|name| node.name == name))
 }
 
-/// The value of a quantity and its contributions; `None` if this kind of run does not count it.
-fn quantity(budget: &Budget, report: &Report) -> Option<(u64, Vec<Part>)> {
+/// The value of a quantity and its contributions.
+///
+/// # Errors
+/// What was found instead, if the run does not count the quantity.
+fn quantity(budget: &Budget, report: &Report) -> Result<(u64, Vec<Part>), String> {
+    let not_counted = || format!("a {} run does not count this quantity", report.mode.name());
     let model = &report.model;
     let figure = match budget.what.as_str() {
         "model_bandwidth_bytes_per_s" => Some(model.bandwidth_bytes_per_s),
-        "model_latency_min_ps" => Some(latency(budget, report)?.0),
-        "model_latency_p50_ps" => Some(latency(budget, report)?.1),
-        "model_latency_p99_ps" => Some(latency(budget, report)?.2),
-        "model_latency_max_ps" => Some(latency(budget, report)?.3),
+        "model_messages_per_s" => Some(model.messages_per_s),
+        "model_latency_min_ps" => Some(latency(budget, report).ok_or_else(not_counted)?.0),
+        "model_latency_p50_ps" => Some(latency(budget, report).ok_or_else(not_counted)?.1),
+        "model_latency_p99_ps" => Some(latency(budget, report).ok_or_else(not_counted)?.2),
+        "model_latency_max_ps" => Some(latency(budget, report).ok_or_else(not_counted)?.3),
         _ => None,
     };
     if let Some(value) = figure {
-        return Some((value, Vec::new()));
+        return Ok((value, Vec::new()));
+    }
+    if budget.what == LOST_MESSAGES {
+        return lost_messages(&report.nodes);
     }
     let mut parts: Vec<Part> = Vec::new();
     for node in chosen(report, budget.node.as_deref()) {
-        parts.extend(parts_of(&budget.what, node)?);
+        parts.extend(parts_of(&budget.what, node).ok_or_else(not_counted)?);
     }
     if budget.node.is_none() {
         // Links and switch belong to no node.
         parts.extend(ledger_parts(&budget.what, "links and switch", &report.fabric.ledger));
     }
-    Some((parts.iter().map(|(_, count)| count).sum(), parts))
+    Ok((parts.iter().map(|(_, count)| count).sum(), parts))
+}
+
+/// The number of messages that were sent and not received, and where frames were lost.
+///
+/// # Errors
+/// What was found instead, if more messages were received than sent: duplicates and messages to several nodes hide how
+/// many were lost.
+fn lost_messages(nodes: &[NodeFigures]) -> Result<(u64, Vec<Part>), String> {
+    let (sent, received) =
+        (messages_sent(nodes), nodes.iter().map(|node| node.messages_received).sum::<u64>());
+    let lost = sent.checked_sub(received).ok_or_else(|| {
+        format!("{received} messages received but only {sent} sent, so lost messages cannot be counted")
+    })?;
+    let mut parts = Vec::new();
+    for node in nodes {
+        let name = &node.name;
+        let of = |kind: &'static str, counts: &BTreeMap<String, u64>| -> Vec<Part> {
+            counts.iter().map(|(event, count)| (format!("{name}, {kind} {event}"), *count)).collect()
+        };
+        parts.extend(of("link event", &node.link_events));
+        parts.extend(of("violation", &node.violations));
+        parts.push((format!("{name}, frames dropped for lack of space"), node.cluster.dropped_frames));
+    }
+    Ok((lost, parts))
+}
+
+/// The verdict that no message was lost; `None` if none was, or if the counts do not tell.
+#[must_use]
+pub fn loss(nodes: &[NodeFigures]) -> Option<Verdict> {
+    lost_messages(nodes).ok().filter(|(lost, _)| *lost > 0)?;
+    let report = Report { nodes: nodes.to_vec(), ..Report::default() };
+    Some(verdict(&Budget::nothing_lost(), &report))
+}
+
+fn messages_sent(nodes: &[NodeFigures]) -> u64 {
+    nodes.iter().map(|node| node.messages_sent).sum()
 }
 
 /// Minimum, median, 99th percentile, and maximum of the latency.
@@ -454,8 +507,55 @@ mod tests {
             ["node1, page of port 3, cause message: 12", "node0, page of port 3, cause message: 10"]
         );
         let verdict = verdict_of("what = 'pio_write'\nper = 'message'\nat_most = 0.5");
-        assert_eq!(verdict.found, "1.000000 per message (200 in all)");
+        assert_eq!(verdict.what, "pio_write per message");
+        assert_eq!(verdict.found, "1.000000 (200 in 200 messages)");
         assert_eq!(verdict.causes, ["node0, pio_write: 100", "node1, pio_write: 100"]);
+    }
+
+    /// Node 0 sent 400 messages and received one; node 1 received 390 of them, and its link lost frames.
+    fn one_way() -> Report {
+        let mut report = report();
+        let [sender, receiver] = report.nodes.as_mut_slice() else { panic!("two nodes") };
+        (sender.messages_sent, sender.messages_received, sender.doorbells) = (400, 1, 40);
+        (receiver.messages_sent, receiver.messages_received, receiver.doorbells) = (1, 390, 0);
+        receiver.link_events = [("lost".to_owned(), 10)].into();
+        report
+    }
+
+    #[test]
+    fn figures_divide_by_what_the_node_sent_or_received() {
+        for (budget, held) in [
+            ("what = 'doorbells'\nnode = 'node0'\nper = 'sent'\nexact = 0.1", true),
+            ("what = 'doorbells'\nnode = 'node0'\nper = 'sent'\nat_most = 0.09", false),
+            ("what = 'doorbells'\nnode = 'node0'\nper = 'received'\nexact = 40", true),
+            ("what = 'doorbells'\nnode = 'node0'\nper = 'message'\nexact = 40", true),
+            ("what = 'interrupts'\nnode = 'node1'\nper = 'received'\nat_most = 0.031", true),
+            ("what = 'interrupts'\nper = 'sent'\nat_most = 0.055", true),
+        ] {
+            let verdict = verdict_in(budget, &one_way());
+            assert_eq!(verdict.is_held(), held, "{budget}: {verdict:?}");
+        }
+        let verdict = verdict_in("what = 'doorbells'\nnode = 'node0'\nper = 'sent'\nexact = 1", &one_way());
+        assert_eq!(verdict.what, "doorbells per sent message of node0");
+        assert_eq!(verdict.found, "0.100000 (40 in 400 sent messages)");
+        let mut silent = one_way();
+        silent.nodes[0].messages_sent = 0;
+        let verdict = verdict_in("what = 'doorbells'\nnode = 'node0'\nper = 'sent'\nat_most = 9", &silent);
+        assert_eq!((verdict.outcome, verdict.found.as_str()), (Outcome::Broken, "40 and no sent message"));
+    }
+
+    #[test]
+    fn lost_messages_are_those_sent_and_not_received() {
+        let verdict = verdict_in("what = 'lost_messages'\nexact = 0", &one_way());
+        assert_eq!((verdict.outcome, verdict.found.as_str()), (Outcome::Broken, "10 of 401"));
+        assert_eq!(verdict.causes, ["node1, link event lost: 10"]);
+        assert!(verdict_of("what = 'lost_messages'\nexact = 0").is_held());
+        assert_eq!(loss(&one_way().nodes).unwrap().found, "10 of 401");
+        assert_eq!(loss(&report().nodes), None);
+        let mut more = report();
+        more.nodes[0].messages_received += 1;
+        let verdict = verdict_in("what = 'lost_messages'\nexact = 0", &more);
+        assert!(!verdict.is_held() && verdict.found.contains("cannot be counted"), "{verdict:?}");
     }
 
     #[test]

@@ -11,13 +11,16 @@ use std::{
 };
 
 use anyhow::Result;
-use niclab_agent::{Exec, ToGuest, message::DATA_BYTES};
+use niclab_agent::{Exec, ExitStatus, ToGuest, message::DATA_BYTES};
 use thiserror::Error;
 
 use crate::host::deadline::Deadline;
 use crate::{
-    boot::running::{Event, Failure, RunningCluster},
-    guests::agent::{AgentClient, AgentError, CommandSender, Output},
+    boot::running::{Event, RunningCluster},
+    guests::{
+        agent::{AgentClient, AgentError, CommandSender, Output},
+        program::{ConsoleMark, LastLines, ProgramFailure},
+    },
 };
 
 /// The prefix of a cue's line.
@@ -55,6 +58,14 @@ pub enum ConductError {
         #[source]
         error: AgentError,
     },
+    /// The benchmarks took too long.
+    #[error("niclab-perf had not ended after {} s on {nodes}", limit.as_secs())]
+    TimedOut {
+        /// The time limit.
+        limit: Duration,
+        /// The nodes on which it still ran.
+        nodes: String,
+    },
 }
 
 /// How a node's benchmark ended.
@@ -64,6 +75,10 @@ pub struct Ended {
     pub code: Result<u8, String>,
     /// What it printed on standard output.
     pub stdout: Vec<u8>,
+    /// How it failed, if it did.
+    pub failure: Option<ProgramFailure>,
+    /// The last lines that it wrote to standard error, if it failed.
+    pub output: Vec<String>,
 }
 
 /// The state of a node's benchmark.
@@ -86,7 +101,7 @@ struct Participant {
 /// same cue.
 ///
 /// # Errors
-/// [`Failure`] if the cluster ends or `limit` passes, [`ConductError`], or an error of `at_cue`.
+/// [`crate::boot::running::Failure`] if the cluster ends, [`ConductError`], or an error of `at_cue`.
 pub fn conduct(
     running: &mut RunningCluster,
     argv: &[String],
@@ -109,7 +124,7 @@ pub fn conduct(
         }
         // Any event may mean that a benchmark stopped or ended.
         if running.next_event(deadline)?.is_none() {
-            return Err(Failure::TimedOut(limit).into());
+            return Err(ConductError::TimedOut { limit, nodes: unfinished(&participants) }.into());
         }
     }
 }
@@ -123,8 +138,11 @@ fn start(running: &RunningCluster, argv: &[String], stdin: &[u8]) -> Vec<Arc<Par
             let follower = Follower {
                 participant: Arc::clone(&participant),
                 events: running.sender(),
+                mark: ConsoleMark::now(&node.console),
                 stdout: Vec::new(),
                 line: Vec::new(),
+                last: LastLines::default(),
+                status: None,
             };
             let (agent, stdin) = (Arc::clone(agent), stdin.to_vec());
             thread::spawn(move || follower.follow(&agent, exec, &stdin));
@@ -143,10 +161,16 @@ fn all_over(participants: &[Arc<Participant>]) -> Option<Vec<Ended>> {
             ended.push(over.clone());
         } else {
             is_any_running = true;
-            ended.push(Ended { code: Err("another node's benchmark failed".to_owned()), stdout: Vec::new() });
+            ended.push(Ended::without_code("another node's benchmark failed"));
         }
     }
     (!is_any_running || has_any_failed).then_some(ended)
+}
+
+/// The names of the nodes whose benchmark has not ended.
+fn unfinished(participants: &[Arc<Participant>]) -> String {
+    let running = participants.iter().filter(|one| !matches!(&*one.state(), State::Over(_)));
+    running.map(|one| one.node.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// The cue at which all running benchmarks stopped; `None` if one has not stopped, or none is left.
@@ -164,6 +188,12 @@ fn common_cue(participants: &[Arc<Participant>]) -> Result<Option<String>, Condu
         }
     }
     Ok(common.map(|(_, cue)| cue))
+}
+
+impl Ended {
+    fn without_code(why: &str) -> Self {
+        Self { code: Err(why.to_owned()), stdout: Vec::new(), failure: None, output: Vec::new() }
+    }
 }
 
 impl Participant {
@@ -192,15 +222,22 @@ impl Participant {
 struct Follower {
     participant: Arc<Participant>,
     events: Sender<Event>,
+    /// The end of the guest's console when the benchmark began.
+    mark: ConsoleMark,
     stdout: Vec<u8>,
     line: Vec<u8>,
+    /// The end of its standard error, without cues.
+    last: LastLines,
+    status: Option<ExitStatus>,
 }
 
 impl Follower {
     fn follow(mut self, agent: &Arc<AgentClient>, exec: Exec, stdin: &[u8]) {
         let code = self.run(agent, exec, stdin).map_err(|error| error.to_string());
         let stdout = std::mem::take(&mut self.stdout);
-        self.enter(State::Over(Ended { code, stdout }));
+        let failure = self.status.and_then(|status| self.mark.failure(status));
+        let output = if failure.is_some() { self.last.lines() } else { Vec::new() };
+        self.enter(State::Over(Ended { code, stdout, failure, output }));
     }
 
     fn enter(&self, state: State) {
@@ -228,6 +265,7 @@ impl Follower {
         match ended {
             Ok(status) => {
                 self.end_line();
+                self.status = Some(status);
                 Ok(status.shell_code())
             }
             Err(refusal) => {
@@ -253,7 +291,10 @@ impl Follower {
         match line.strip_prefix(PREFIX) {
             Some(cue) => self.enter(State::AtCue(cue.to_owned())),
             None if line.is_empty() => {}
-            None => eprintln!("{}: {line}", self.participant.node),
+            None => {
+                self.last.push(format!("{line}\n").as_bytes());
+                eprintln!("{}: {line}", self.participant.node);
+            }
         }
     }
 }
@@ -278,7 +319,7 @@ mod tests {
     }
 
     fn over(code: u8) -> State {
-        State::Over(Ended { code: Ok(code), stdout: Vec::new() })
+        State::Over(Ended { code: Ok(code), stdout: Vec::new(), failure: None, output: Vec::new() })
     }
 
     #[test]
@@ -296,6 +337,11 @@ mod tests {
     }
 
     #[test]
+    fn nodes_that_did_not_end_in_time_are_named() {
+        assert_eq!(unfinished(&participants(vec![over(0), State::Running, at("warm")])), "node1, node2");
+    }
+
+    #[test]
     fn failed_benchmark_ends_all() {
         assert!(all_over(&participants(vec![over(0), State::Running])).is_none());
         let ended = all_over(&participants(vec![over(3), at("warm")])).unwrap();
@@ -308,13 +354,21 @@ mod tests {
     fn only_a_cue_line_stops_its_benchmark() {
         let (events, happened) = mpsc::channel();
         let participant = Arc::new(Participant::new("node0"));
-        let mut follower =
-            Follower { participant: Arc::clone(&participant), events, stdout: Vec::new(), line: Vec::new() };
+        let mut follower = Follower {
+            participant: Arc::clone(&participant),
+            events,
+            mark: ConsoleMark::now(std::path::Path::new("")),
+            stdout: Vec::new(),
+            line: Vec::new(),
+            last: LastLines::default(),
+            status: None,
+        };
         let mut say = |text: &str| text.bytes().for_each(|byte| follower.on_stderr(byte));
         say("a word of niclab-perf: cue warm\nniclab-perf: cue wa");
         assert!(happened.try_recv().is_err() && matches!(*participant.state(), State::Running));
         say("rm\n");
         assert!(happened.try_recv().is_ok());
         assert!(matches!(&*participant.state(), State::AtCue(cue) if cue == "warm"));
+        assert_eq!(follower.last.lines(), ["a word of niclab-perf: cue warm"], "a cue is no message");
     }
 }

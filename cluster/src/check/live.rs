@@ -1,27 +1,36 @@
-//! Live scenarios: `niclab-perf` runs workloads in the guests of a booted cluster.
+//! Live scenarios: `niclab-perf` runs workloads in the guests of a booted cluster, or the user's own program runs there.
 
 use std::{
-    path::Path,
+    io,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use anyhow::{Result, bail};
-use niclab_agent::message::WINDOW_BYTES;
+use niclab_agent::{Exec, message::WINDOW_BYTES};
 use niclab_spec::{
     Cluster, ClusterName, RecordingError, Report, Scenario, SimConfig, Workload, WorkloadKind,
 };
 use thiserror::Error;
 
-use super::conduct::conduct;
+use super::{
+    budget::{self, Verdict},
+    conduct::{Ended, conduct},
+};
 use crate::{
     arguments::ClusterArgs,
-    boot::{prepare, running::RunningCluster},
+    boot::{
+        prepare,
+        program::{self, Program, StdoutUse, TimeLimit},
+        running::{Failure, RunningCluster},
+    },
+    daemon::monitor,
     debug_kernel::{self, KernelFindings},
     host::{exit_code::OWN_FAILURE, runtime::RuntimeRoot},
     report::live::{CommandOutcome, Measurement, Outcome},
 };
 
-/// Longest wall time of one workload.
+/// Longest wall time of one workload, and of a program without a time limit of its own.
 const WORKLOAD_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The cue at which the measured part begins.
@@ -48,6 +57,25 @@ pub enum Unperformable {
         /// Size of the JSON document.
         bytes: usize,
     },
+    /// The program's folder cannot be shared with the guests.
+    #[error("cannot use the program's folder {}: {error}\n  fix: correct `folder` of [workload]", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+}
+
+/// A workload did not end, because messages that it waits for were lost.
+#[derive(Debug, Error)]
+#[error("{}; {reason}", .verdict)]
+pub struct MessagesLost {
+    /// The verdict that no message may be lost.
+    pub verdict: Verdict,
+    /// How the workload ended.
+    pub reason: String,
 }
 
 /// A cluster that is up, with its workload.
@@ -58,6 +86,8 @@ pub struct LiveCluster {
     workload: Workload,
     /// The workload as the guests read it: one line of JSON.
     programs: Vec<u8>,
+    /// If the last program did not end in time: on which nodes.
+    timed_out: Option<String>,
 }
 
 impl LiveCluster {
@@ -71,14 +101,16 @@ impl LiveCluster {
         root.sweep();
         let cluster = scenario.cluster.clone();
         let name = cluster.name.clone().unwrap_or_else(|| ClusterName::of_run(std::process::id()));
-        let args = ClusterArgs { offline, no_share: true, ..ClusterArgs::default() };
+        let is_program = scenario.workload.kind == WorkloadKind::Program;
+        let shared_folder = scenario.workload.folder.as_deref().map(existing).transpose()?;
+        let args = ClusterArgs { offline, no_share: !is_program, shared_folder, ..ClusterArgs::default() };
         let plan = prepare::plan(&args, &cluster, &name, &root, offline)?;
         let folder = root.claim(&name)?;
         let timeout = args.boot_timeout(plan.nodes.len(), plan.timeout_factor);
         let begin = Instant::now();
         let running = RunningCluster::boot(plan, folder, timeout, &mut |_| {})?;
         let workload = scenario.workload.clone();
-        Ok(Self { running, cluster, boot: begin.elapsed(), workload, programs })
+        Ok(Self { running, cluster, boot: begin.elapsed(), workload, programs, timed_out: None })
     }
 
     /// Sets the workload to that of another scenario of this cluster.
@@ -94,12 +126,53 @@ impl LiveCluster {
     /// Runs the workload, and reports by how much it increased the counts.
     ///
     /// # Errors
-    /// If the cluster ends, or the workload takes too long.
+    /// If the cluster ends, or a workload of niclab's own takes too long; [`MessagesLost`] if lost messages may be the
+    /// reason. A program of the user's that takes too long is killed, and [`Self::take_timed_out`] reports it.
     pub fn measure(&mut self) -> Result<Report> {
+        let report = match self.workload.kind {
+            WorkloadKind::Program => self.run_program()?,
+            _ => self.run_workload()?,
+        };
+        Ok(Report { workload: Some(self.workload.clone()), ..report })
+    }
+
+    /// If the program did not end in time in the last measurement: a message that names the nodes.
+    pub fn take_timed_out(&mut self) -> Option<String> {
+        self.timed_out.take()
+    }
+
+    /// Runs the user's program on every node. The whole run is measured.
+    fn run_program(&mut self) -> Result<Report> {
+        let usual = WORKLOAD_TIMEOUT * self.running.plan().timeout_factor;
+        let limit = self.workload.timeout_s.map_or(usual, Duration::from_secs);
+        let program = Program {
+            exec: Exec {
+                argv: self.workload.command.clone(),
+                env: self.workload.environment.clone(),
+                ..Exec::default()
+            },
+            // niclab's standard output has the verdicts.
+            stdout: StdoutUse::Stderr,
+            limit: Some(TimeLimit { limit, set_by: "timeout_s" }),
+        };
+        let measurement = Measurement::begin(&mut self.running)?;
+        let ends = program::run(&mut self.running, &program)?;
+        let readings = measurement.end(&mut self.running)?;
+        self.timed_out = ends.timed_out;
+        let outcome = Outcome {
+            boot: self.boot,
+            exit_code: ends.exit_code,
+            commands: ends.outcomes,
+            ..Outcome::default()
+        };
+        Ok(readings.report(&self.running, &self.cluster, outcome))
+    }
+
+    /// Runs a workload of niclab's own.
+    fn run_workload(&mut self) -> Result<Report> {
         let command = ["niclab-perf", "workload", "--json", "--spec", "-"].map(str::to_owned);
         let programs = self.programs.clone();
-        let report = self.coordinated(&command, &programs)?;
-        Ok(Report { workload: Some(self.workload.clone()), ..report })
+        self.coordinated(&command, &programs)
     }
 
     /// Runs the `niclab-perf` benchmark that corresponds to the workload, a ping-pong or a stream, with more arguments,
@@ -123,6 +196,19 @@ impl LiveCluster {
 
     /// [`Self::perform`] with `stdin` on standard input before the answers to cues.
     fn coordinated(&mut self, command: &[String], stdin: &[u8]) -> Result<Report> {
+        let socket = self.running.plan().monitor_socket.clone();
+        let before = monitor::stats(&socket)?;
+        self.conducted(command, stdin).map_err(|error| {
+            // A cluster that has ended counts nothing.
+            let after = (!error.is::<Failure>()).then(|| monitor::stats(&socket).ok()).flatten();
+            match after.and_then(|after| budget::loss(&after.since(&before).nodes)) {
+                Some(verdict) => MessagesLost { verdict, reason: error.to_string() }.into(),
+                None => error,
+            }
+        })
+    }
+
+    fn conducted(&mut self, command: &[String], stdin: &[u8]) -> Result<Report> {
         let (mut measurement, mut readings) = (None, None);
         let mut at_cue = |running: &mut RunningCluster, cue: &str| -> Result<()> {
             match (cue, measurement.take()) {
@@ -134,11 +220,13 @@ impl LiveCluster {
         };
         let limit = WORKLOAD_TIMEOUT * self.running.plan().timeout_factor;
         let ended = conduct(&mut self.running, command, stdin, limit, &mut at_cue)?;
-        let nodes = self.running.plan().nodes.iter().zip(&ended);
-        let commands: Vec<CommandOutcome> = nodes
-            .map(|(node, ended)| CommandOutcome::new(&node.name, Some(ended.code.clone()), &ended.stdout))
-            .collect();
-        let Some(readings) = readings else { bail!("{}", why_unmeasured(&commands)) };
+        let names = self.running.plan().nodes.iter().map(|node| node.name.as_str());
+        let Some(readings) = readings else { bail!("{}", why_unmeasured(names.zip(&ended))) };
+        let commands = names.zip(&ended).map(|(node, ended)| {
+            let outcome = CommandOutcome::new(node, Some(ended.code.clone()), &ended.stdout);
+            CommandOutcome { output: ended.output.clone(), ..outcome.failed(ended.failure.clone()) }
+        });
+        let commands: Vec<CommandOutcome> = commands.collect();
         let codes = ended.iter().map(|ended| *ended.code.as_ref().unwrap_or(&OWN_FAILURE));
         let exit_code = codes.into_iter().find(|code| *code != 0).unwrap_or(0);
         let outcome = Outcome { boot: self.boot, exit_code, commands, ..Outcome::default() };
@@ -159,21 +247,34 @@ impl LiveCluster {
     }
 }
 
-/// Why the counters were not read: how the benchmarks ended.
-fn why_unmeasured(commands: &[CommandOutcome]) -> String {
-    let reasons: Vec<String> = commands
-        .iter()
-        .map(|command| match (&command.error, command.exit_code) {
-            (Some(error), _) => error.clone(),
-            (None, Some(code)) => format!("exit code {code}"),
-            (None, None) => "did not end".to_owned(),
-        })
-        .collect();
-    format!("niclab-perf did not reach its measured part; by rank: {}", reasons.join(", "))
+/// Why the counters were not read: how the benchmarks ended on the nodes.
+fn why_unmeasured<'a>(ends: impl IntoIterator<Item = (&'a str, &'a Ended)>) -> String {
+    let reason = |(node, ended): (&str, &Ended)| {
+        let how = match (&ended.failure, &ended.code) {
+            (Some(failure), _) => failure.how.clone(),
+            (None, Err(error)) => error.clone(),
+            (None, Ok(code)) => format!("exit code {code}"),
+        };
+        let said = ended.output.last().map_or_else(String::new, |line| format!(" ({line})"));
+        format!("\n  {node}: {how}{said}")
+    };
+    let reasons: String = ends.into_iter().map(reason).collect();
+    format!("niclab-perf did not reach its measured part:{reasons}")
 }
 
-/// The scenario's workload as the guests read it.
+/// The absolute path of a folder that exists.
+fn existing(folder: &Path) -> Result<PathBuf, Unperformable> {
+    let found = folder
+        .canonicalize()
+        .and_then(|path| if path.is_dir() { Ok(path) } else { Err(io::ErrorKind::NotADirectory.into()) });
+    found.map_err(|error| Unperformable::Folder { folder: folder.to_owned(), error })
+}
+
+/// The scenario's workload as the guests read it; nothing for the user's own program.
 fn programs(scenario: &Scenario) -> Result<Vec<u8>, Unperformable> {
+    if scenario.workload.kind == WorkloadKind::Program {
+        return Ok(Vec::new());
+    }
     let config = SimConfig::new(&scenario.cluster, "", &scenario.workload);
     let programs = config.programs(config.recorded(Path::new(""))?);
     // The document contains only numbers, names and lists, so it always serialises.
@@ -241,6 +342,35 @@ mod tests {
         assert!(matches!(sent(&scenario), Err(Unperformable::TooLong { bytes: 400_000.. })));
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(sent(&scenario), Err(Unperformable::Recording(_))));
+    }
+
+    #[test]
+    fn unmeasured_benchmark_names_each_node_and_its_last_words() {
+        let ended = |code, output: &[&str]| Ended {
+            code,
+            stdout: Vec::new(),
+            failure: None,
+            output: output.iter().map(|&line| line.to_owned()).collect(),
+        };
+        let ends =
+            [ended(Err("another node failed".into()), &[]), ended(Ok(3), &["first", "no more messages"])];
+        assert_eq!(
+            why_unmeasured(["node0", "node1"].into_iter().zip(&ends)),
+            "niclab-perf did not reach its measured part:\n  node0: another node failed\n  node1: exit code 3 (no more \
+             messages)"
+        );
+    }
+
+    #[test]
+    fn folder_of_a_program_must_exist() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("f");
+        std::fs::write(&file, "").unwrap();
+        assert!(existing(folder.path()).unwrap().is_absolute());
+        for wrong in [&file, &folder.path().join("no")] {
+            let message = existing(wrong).unwrap_err().to_string();
+            assert!(message.contains(&wrong.display().to_string()) && message.contains("fix:"), "{message}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::{path::Path, time::Instant};
 
 use anyhow::Result;
 use niclab_spec::{
-    GuestKernel, Report, RuleChecking, SimConfig, Source, explain,
+    GuestKernel, Report, RuleChecking, SimConfig, Source, WorkloadKind, explain,
     report::NodeFigures,
     scenario::{Scenario, ScenarioMode},
 };
@@ -25,7 +25,7 @@ use serde::Serialize;
 
 use self::{
     budget::{Outcome, Verdict},
-    live::{LiveCluster, Unperformable},
+    live::{LiveCluster, MessagesLost, Unperformable},
 };
 use crate::{
     boot::running::Failure,
@@ -50,6 +50,9 @@ pub struct Checked {
     pub scenario: String,
     /// Budgets, the checks that each run made itself, and comparisons of runs. Verdicts from before an error stay.
     pub verdicts: Vec<Verdict>,
+    /// What the scenario probably misses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Why the scenario was not run to its end.
     pub error: Option<String>,
     /// Wall time that it took, in seconds.
@@ -75,7 +78,7 @@ pub fn check(
     simulate: &mut Simulate<'_>,
 ) -> Result<Checked> {
     let begin = Instant::now();
-    let mut verdicts = Vec::new();
+    let (mut verdicts, mut warnings) = (Vec::new(), Vec::new());
     let result = match Source::read(path).and_then(|source| source.scenario()) {
         Ok(mut scenario) => {
             scenario.cluster.make_adversarial(adversarial);
@@ -83,6 +86,7 @@ pub fn check(
                 scenario.cluster.set_kernel(kernel.clone());
             }
             scenario.cluster.rules = rules.unwrap_or(scenario.cluster.rules);
+            warnings = scenario.warnings();
             run(path, &scenario, offline, simulate, &mut verdicts).map_err(|error| {
                 let is_refused = error.is::<Refused>() || error.is::<Unperformable>();
                 let code = if is_refused { BAD_SCENARIO } else { NOT_RUN };
@@ -97,7 +101,7 @@ pub fn check(
         Err((code, error, _)) => (Some(error), code),
     };
     let scenario = path.display().to_string();
-    Ok(Checked { scenario, verdicts, error, wall_s: begin.elapsed().as_secs_f64(), code })
+    Ok(Checked { scenario, verdicts, warnings, error, wall_s: begin.elapsed().as_secs_f64(), code })
 }
 
 /// The exit code for these verdicts.
@@ -159,7 +163,12 @@ fn run(
         let mut cluster = LiveCluster::boot(scenario, offline)?;
         let result = run_live(scenario, &mut cluster, simulated.as_ref(), verdicts);
         cluster.shut_down();
-        result?;
+        // Lost messages break the check, whether or not the workload survives the loss.
+        match result.map_err(anyhow::Error::downcast::<MessagesLost>) {
+            Err(Ok(lost)) => verdicts.extend(labelled("live", [with_reason(lost)])),
+            Err(Err(error)) => return Err(error),
+            Ok(()) => {}
+        }
     }
     Ok(())
 }
@@ -170,9 +179,22 @@ fn run_live(
     simulated: Option<&Report>,
     verdicts: &mut Vec<Verdict>,
 ) -> Result<()> {
-    let runs = 0..scenario.repeat;
-    let reports: Vec<Report> = runs.map(|_| cluster.measure()).collect::<Result<_>>()?;
+    let (mut reports, mut timed_out) = (Vec::new(), None);
+    for _ in 0..scenario.repeat {
+        reports.push(cluster.measure()?);
+        timed_out = cluster.take_timed_out();
+        if timed_out.is_some() {
+            break;
+        }
+    }
     judge("live", scenario, &reports, verdicts);
+    if let Some(reason) = timed_out {
+        let loss = reports.last().and_then(|report| budget::loss(&report.nodes));
+        return Err(match loss {
+            Some(verdict) => MessagesLost { verdict, reason }.into(),
+            None => anyhow::Error::msg(reason),
+        });
+    }
     // Estimates are not compared with the simulator's model time. So an estimate must break the check, not skip it.
     let exactness = reports.iter().filter(|_| simulated.is_some()).map(budget::exactness);
     for (number, verdict) in exactness.enumerate() {
@@ -189,22 +211,35 @@ fn run_live(
 }
 
 /// Judges the budgets on the first run, the checks that each run made itself, and whether all runs have the same
-/// counts.
+/// counts. The counts of a user's program may differ, so its budgets are judged on each run.
 fn judge(mode: &str, scenario: &Scenario, reports: &[Report], found: &mut Vec<Verdict>) {
     let Some((first, others)) = reports.split_first() else { return };
-    found.extend(labelled(mode, budget::verdicts(&scenario.budgets, first)));
+    let is_program = scenario.workload.kind == WorkloadKind::Program;
+    if !is_program {
+        found.extend(labelled(mode, budget::verdicts(&scenario.budgets, first)));
+    }
     for (number, report) in reports.iter().enumerate() {
         let label = if others.is_empty() { mode.to_owned() } else { format!("{mode}, run {number}") };
+        if is_program {
+            found.extend(labelled(&label, budget::verdicts(&scenario.budgets, report)));
+        }
         found.extend(labelled(&label, report.checks.iter().map(budget::of_checker)));
         found.extend(labelled(&label, commands(report)));
         if scenario.cluster.rules.is_failure() && report.exit_code.is_some() {
             found.extend(labelled(&label, report.nodes.iter().map(broken_rules)));
         }
     }
-    for (number, other) in (1..).zip(others) {
+    for (number, other) in (1..).zip(others).filter(|_| !is_program) {
         let label = format!("{mode}, run {number} against run 0");
         found.extend(labelled(&label, budget::differences(first, other)));
     }
+}
+
+/// The verdict on lost messages, with the end of the workload as a cause.
+fn with_reason(lost: MessagesLost) -> Verdict {
+    let MessagesLost { mut verdict, reason } = lost;
+    verdict.causes.extend(reason.lines().map(|line| line.trim_start().to_owned()));
+    verdict
 }
 
 /// The verdict on what a node's debug kernel found.
@@ -240,12 +275,14 @@ fn commands(report: &Report) -> Vec<Verdict> {
     nodes
         .map(|node| {
             let code = node.exit_code.map_or_else(|| "did not end".to_owned(), |code| format!("code {code}"));
+            let console = node.console.iter().map(|line| format!("console: {line}"));
+            let output = node.output.iter().map(|line| format!("output: {line}"));
             Verdict {
                 what: format!("command of {}", node.name),
                 outcome: Outcome::of(node.exit_code == Some(0)),
                 expected: "code 0".to_owned(),
                 found: node.error.clone().unwrap_or(code),
-                causes: Vec::new(),
+                causes: console.chain(output).collect(),
             }
         })
         .collect()
@@ -270,6 +307,7 @@ mod tests {
         Checked {
             scenario: "s.toml".into(),
             verdicts: outcomes.iter().map(verdict).collect(),
+            warnings: Vec::new(),
             error: error.map(str::to_owned),
             wall_s: 1.0,
             code,
@@ -316,6 +354,64 @@ mod tests {
         let verdict = broken_rules(&node);
         assert_eq!((verdict.outcome, verdict.found.as_str()), (Outcome::Broken, "slot-free 2 times"));
         assert_eq!(code_of(&[verdict]), BROKEN);
+    }
+
+    #[test]
+    fn budgets_of_a_program_are_judged_on_each_run() {
+        let verdicts = |workload: &str| {
+            let budget = "[[budget]]\nwhat = \"messages\"\nat_least = 3\n";
+            let text = format!("mode = \"live\"\nrepeat = 2\n[workload]\n{workload}\n{budget}");
+            let scenario = Source::from_text("s.toml", text).scenario().unwrap();
+            let report = |messages| {
+                let node = NodeFigures { messages_received: messages, ..NodeFigures::new("node0") };
+                Report { nodes: vec![node], ..Report::default() }
+            };
+            let mut found = Vec::new();
+            judge("live", &scenario, &[report(3), report(2)], &mut found);
+            found.into_iter().map(|verdict| (verdict.what, verdict.outcome)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            verdicts("kind = \"program\"\ncommand = [\"x\"]"),
+            [
+                ("live, run 0: messages".to_owned(), Outcome::Held),
+                ("live, run 1: messages".to_owned(), Outcome::Broken)
+            ]
+        );
+        let of_niclab = verdicts("kind = \"stream\"");
+        assert_eq!(of_niclab[0], ("live: messages".to_owned(), Outcome::Held));
+        assert_eq!(of_niclab[1].1, Outcome::Broken, "other counts: {of_niclab:?}");
+    }
+
+    #[test]
+    fn failed_command_is_shown_with_console_and_output() {
+        let node = NodeFigures {
+            exit_code: Some(139),
+            error: Some("killed by signal 11 (SIGSEGV)".to_owned()),
+            console: vec!["segfault at 0".to_owned()],
+            output: vec!["round 7".to_owned()],
+            ..NodeFigures::new("node1")
+        };
+        let report = Report { exit_code: Some(139), nodes: vec![node], ..Report::default() };
+        let verdicts = commands(&report);
+        assert_eq!(code_of(&verdicts), BROKEN);
+        assert_eq!(
+            verdicts[0].to_string(),
+            "command of node1: expected code 0, found killed by signal 11 (SIGSEGV)\n    console: segfault at 0\n    \
+             output: round 7"
+        );
+    }
+
+    #[test]
+    fn lost_messages_name_how_the_workload_ended() {
+        let mut sender = NodeFigures::new("node0");
+        sender.messages_sent = 3;
+        let lost = MessagesLost {
+            verdict: budget::loss(&[sender]).unwrap(),
+            reason: "did not end:\n  node1: exit code 1".to_owned(),
+        };
+        let verdict = with_reason(lost);
+        assert_eq!((verdict.outcome, verdict.found.as_str()), (Outcome::Broken, "3 of 3"));
+        assert_eq!(verdict.causes, ["did not end:", "node1: exit code 1"]);
     }
 
     #[test]

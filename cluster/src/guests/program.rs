@@ -1,4 +1,5 @@
-//! How a program in a guest failed, for messages and reports: its exit code or signal, and the kernel's messages.
+//! How a program in a guest failed, for messages and reports: its exit code or signal, the kernel's messages, and the
+//! end of its own output.
 
 use std::{
     fs::File,
@@ -34,10 +35,10 @@ const SIGNALS: [(i32, &str); 17] = [
 /// A shell adds the signal's number to this code for a program that a signal killed.
 const SHELL_SIGNAL_CODE: u8 = 128;
 
-/// Maximum number of console lines that are shown and reported.
+/// Maximum number of lines of a console or of a program's output that are shown and reported.
 const MAX_LINES: usize = 10;
 
-/// Bytes at the end of a console that are searched. A guest may write without end.
+/// Bytes at the end of a console or of a program's output that are kept. A guest may write without end.
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// A position on a console: its end when a program began.
@@ -68,7 +69,12 @@ impl ConsoleMark {
     /// How a program failed that began at this mark and ended with `status`; `None` if it succeeded.
     #[must_use]
     pub fn failure(&self, status: ExitStatus) -> Option<ProgramFailure> {
-        let end = end_text(status)?;
+        Some(self.failed(end_text(status)?))
+    }
+
+    /// The failure of a program that began at this mark. `end`: how it ended.
+    #[must_use]
+    pub fn failed(&self, end: String) -> ProgramFailure {
         let said = self.text().unwrap_or_default();
         let how = match out_of_memory_kill(&said) {
             Some(kill) => format!("{end}; the guest ran out of memory: {kill}"),
@@ -76,7 +82,7 @@ impl ConsoleMark {
         };
         let lines: Vec<&str> = said.lines().map(without_stamp).filter(|line| !line.is_empty()).collect();
         let last = lines.get(lines.len().saturating_sub(MAX_LINES)..).unwrap_or_default();
-        Some(ProgramFailure { how, console: last.iter().map(|&line| line.to_owned()).collect() })
+        ProgramFailure { how, console: last.iter().map(|&line| line.to_owned()).collect() }
     }
 
     fn text(&self) -> io::Result<String> {
@@ -86,9 +92,40 @@ impl ConsoleMark {
         let mut bytes = Vec::new();
         file.take(MAX_BYTES).read_to_end(&mut bytes)?;
         let text = String::from_utf8_lossy(&bytes);
-        // A guest must not control the user's terminal.
-        Ok(text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect())
+        Ok(printable(&text))
     }
+}
+
+/// The end of a program's standard output and standard error, in the order of arrival.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastLines {
+    bytes: Vec<u8>,
+}
+
+impl LastLines {
+    /// Adds output.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+        // Removes rarely, so that a program with much output does not move these bytes at each write.
+        let most = MAX_BYTES as usize;
+        if self.bytes.len() > 2 * most {
+            self.bytes.drain(..self.bytes.len() - most);
+        }
+    }
+
+    /// The last lines, without control characters.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let text = printable(&String::from_utf8_lossy(&self.bytes));
+        let lines: Vec<&str> = text.lines().collect();
+        let last = lines.get(lines.len().saturating_sub(MAX_LINES)..).unwrap_or_default();
+        last.iter().map(|&line| line.to_owned()).collect()
+    }
+}
+
+/// The text without control characters: a guest must not control the user's terminal.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 /// The text of a program's exit code or signal; `None` for success.
@@ -128,6 +165,17 @@ mod tests {
         assert_eq!(text(ExitStatus::Signal(40)), "killed by signal 40");
         assert!(text(ExitStatus::Code(139)).ends_with("killed by signal 11 (SIGSEGV)"), "of a shell");
         assert_eq!(text(ExitStatus::Code(255)), "exit code 255");
+    }
+
+    #[test]
+    fn last_lines_are_few_printable_and_bounded() {
+        let mut last = LastLines::default();
+        last.push(b"first\n\x1b[31mred\r\n");
+        assert_eq!(last.lines(), ["first", "[31mred"]);
+        (0..100_000).for_each(|number| last.push(format!("line {number}\n").as_bytes()));
+        let lines = last.lines();
+        assert_eq!((lines.len(), lines[MAX_LINES - 1].as_str()), (MAX_LINES, "line 99999"));
+        assert!(last.bytes.len() <= 2 * MAX_BYTES as usize);
     }
 
     #[test]

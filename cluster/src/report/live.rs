@@ -56,6 +56,8 @@ pub struct CommandOutcome {
     pub error: Option<String>,
     /// The last lines on its guest's console, if it failed.
     pub console: Vec<String>,
+    /// The last lines of its output, if it failed.
+    pub output: Vec<String>,
     /// Its measurements.
     pub results: Vec<WallResult>,
 }
@@ -74,7 +76,7 @@ impl CommandOutcome {
             Some(Err(error)) => (None, Some(error)),
             None => (None, None),
         };
-        Self { exit_code, error, console: Vec::new(), results }
+        Self { exit_code, error, results, ..Self::default() }
     }
 
     /// Adds how the command failed, if it did.
@@ -178,6 +180,7 @@ fn add_outcomes(report: &mut Report, commands: Vec<CommandOutcome>, kernels: Opt
         node.exit_code = command.exit_code;
         node.error = command.error;
         node.console = command.console;
+        node.output = command.output;
     }
     for (node, kernel) in report.nodes.iter_mut().zip(kernels.into_iter().flatten()) {
         // A guest that has ended has no counts.

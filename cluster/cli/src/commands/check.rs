@@ -69,16 +69,15 @@ fn text(checked: &[Checked]) -> String {
         let (all, wall_s) = (one.verdicts.len(), one.wall_s);
         let open = if undecided > 0 { format!(", {undecided} undecided") } else { String::new() };
         let _ = writeln!(text, "{}: {word}, {held} of {all} held{open}, {wall_s:.1} s wall", one.scenario);
+        for warning in &one.warnings {
+            let _ = writeln!(text, "  warning: {warning}");
+        }
         if let Some(error) = &one.error {
             let _ = writeln!(text, "  {error}");
         }
         for verdict in one.verdicts.iter().filter(|verdict| !verdict.is_held()) {
             let open = if verdict.outcome == Outcome::Undecided { "undecided: " } else { "" };
-            let (what, expected, found) = (&verdict.what, &verdict.expected, &verdict.found);
-            let _ = writeln!(text, "  {open}{what}: expected {expected}, found {found}");
-            for cause in &verdict.causes {
-                let _ = writeln!(text, "    {cause}");
-            }
+            let _ = writeln!(text, "  {open}{verdict}");
         }
     }
     text
@@ -109,6 +108,7 @@ mod tests {
         let mut checked = Checked {
             scenario: "s.toml".into(),
             verdicts: vec![verdict("a", Outcome::Held), verdict("b", Outcome::Undecided)],
+            warnings: Vec::new(),
             error: None,
             wall_s: 1.0,
             code: HELD,
@@ -118,10 +118,12 @@ mod tests {
             all,
             "s.toml: undecided, 1 of 2 held, 1 undecided, 1.0 s wall\n  undecided: b: expected e, found f\n"
         );
+        checked.warnings.push("w".into());
         checked.verdicts.push(verdict("c", Outcome::Broken));
         checked.code = BROKEN;
         let all = text(&[checked]);
         assert!(all.starts_with("s.toml: BROKEN, 1 of 3 held, 1 undecided, "), "{all}");
+        assert!(all.contains(" s wall\n  warning: w\n  undecided: "), "{all}");
         assert!(all.ends_with("  undecided: b: expected e, found f\n  c: expected e, found f\n"), "{all}");
     }
 }

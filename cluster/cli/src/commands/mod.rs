@@ -46,9 +46,12 @@ use niclab_cluster::{
         control::{self, ControlError, FAILURE, PLAN, Reply, Request, Status},
     },
 };
-use niclab_spec::ClusterName;
+use niclab_spec::{BudgetTextError, ClusterName};
 
 use crate::arguments::{Command, DriverAction, KernelAction};
+
+/// The exit code for invalid values of options, which clap uses as well.
+const INVALID_ARGUMENTS: u8 = 2;
 
 /// Runs the command.
 ///
@@ -96,6 +99,10 @@ pub fn dispatch(command: Command) -> Result<u8> {
 /// The exit code for an error.
 #[must_use]
 pub fn error_code(error: &anyhow::Error) -> u8 {
+    if error.is::<BudgetTextError>() {
+        // As for other options with invalid values.
+        return INVALID_ARGUMENTS;
+    }
     match error.downcast_ref::<Failure>() {
         Some(Failure::Signal(signal)) => u8::try_from(exit_code::of_signal(*signal)).unwrap_or(OWN_FAILURE),
         _ => OWN_FAILURE,

@@ -10,7 +10,7 @@ use niclab_cluster::{
     report::text::report_text,
 };
 use niclab_output::{OutputFile, READER_GONE, Stdout, probe_all};
-use niclab_spec::{SimConfig, Source};
+use niclab_spec::{SimConfig, Source, WorkloadKind};
 
 use super::terminal;
 use crate::arguments::{ReportFormat, SimArgs};
@@ -31,6 +31,14 @@ pub fn run(args: &SimArgs) -> Result<u8> {
             return Ok(BAD_SCENARIO);
         }
     };
+    if scenario.workload.kind == WorkloadKind::Program {
+        eprintln!(
+            "niclab: {}: the simulator runs no programs\n  fix: use `niclab check`, or record a run of the program and \
+             simulate the recording (docs/use/SIMULATOR.md)",
+            file.display()
+        );
+        return Ok(BAD_SCENARIO);
+    }
     scenario.cluster.make_adversarial(args.adversarial);
     let name = file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let mut config = SimConfig::new(&scenario.cluster, &name, &scenario.workload);

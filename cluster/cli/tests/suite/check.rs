@@ -102,3 +102,68 @@ fn invalid_recording_is_refused_with_line_and_fix() {
         }
     }
 }
+
+#[test]
+fn invalid_budget_of_a_run_is_refused_before_any_boot() {
+    let niclab = niclab();
+    for (budget, part) in [
+        ("interupts<=16", "character 1: there is no quantity `interupts`\n  fix: did you mean `interrupts`?"),
+        ("interrupts", "character 11: there is no `<=`"),
+        ("node7:interrupts<=16", "character 1: there is no node `node7`"),
+    ] {
+        let refused = niclab.run(["run", "--budget", budget, "--", "true"]);
+        assert!(refused.code() == 2 && refused.stderr.contains(part), "{refused}");
+        assert!(!refused.stderr.contains("starting"), "{refused}");
+    }
+}
+
+#[test]
+fn junit_case_keeps_its_name_when_limit_and_value_change() {
+    let niclab = niclab();
+    let junit = niclab.folder().join("j.xml");
+    let cases = |limit: &str, code: i32| {
+        let budget =
+            format!("[[budget]]\nwhat = \"interrupts\"\nper = \"sent\"\nnode = \"node1\"\nat_most = {limit}");
+        let path = scenario(niclab.folder(), &budget);
+        let checked = niclab.run(["check", &path, "--junit", junit.to_str().unwrap()]);
+        assert_eq!(checked.code(), code, "{checked}");
+        fs::read_to_string(&junit).unwrap()
+    };
+    let name = "name=\"sim: interrupts per sent message of node1\"";
+    for (limit, code, value) in
+        [("0.1", 0, "value=\"0.100000 (10 in 100 sent messages)\""), ("0.09", 1, "value=\"at most 0.09\"")]
+    {
+        let xml = cases(limit, code);
+        assert!(xml.contains(name) && xml.contains(value), "{xml}");
+    }
+}
+
+#[test]
+fn scenario_with_loss_and_no_budget_about_delivery_is_warned_about() {
+    let niclab = niclab();
+    let path = niclab.folder().join("s.toml");
+    let text = "[cluster]\nlink = [{ faults = { loss = 0.5 } }]\n[workload]\nkind = \"stream\"\ncount = 20\n";
+    fs::write(&path, text).unwrap();
+    let checked = niclab.run(["check", path.to_str().unwrap()]);
+    assert!(checked.stdout.contains("warning: the links of node0, node1 lose or damage frames"), "{checked}");
+    fs::write(&path, format!("{text}[[budget]]\nwhat = \"lost_messages\"\nexact = 0\n")).unwrap();
+    let checked = niclab.run(["check", path.to_str().unwrap()]);
+    assert!(checked.code() == 1 && !checked.stdout.contains("warning"), "{checked}");
+    assert!(checked.stdout.contains("lost_messages: expected exactly 0, found "), "{checked}");
+}
+
+#[test]
+fn program_is_refused_by_the_simulator() {
+    let niclab = niclab();
+    let path = niclab.folder().join("p.toml");
+    let text = "[workload]\nkind = \"program\"\ncommand = [\"./x\"]\n";
+    for (mode, command, part) in [
+        ("", "check", "use mode = \"live\""),
+        ("mode = \"both\"\n", "check", "use mode = \"live\""),
+        ("mode = \"live\"\n", "sim", "use `niclab check`"),
+    ] {
+        fs::write(&path, format!("{mode}{text}")).unwrap();
+        let refused = niclab.run([command, path.to_str().unwrap()]);
+        assert!(refused.code() == 2 && refused.to_string().contains(part), "{refused}");
+    }
+}

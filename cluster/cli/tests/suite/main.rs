@@ -15,5 +15,6 @@ mod inic;
 mod matching;
 mod outputs;
 mod profiles;
+mod programs;
 mod script;
 mod support;

@@ -260,6 +260,7 @@ fn serve_one(mut stream: UnixStream, mode: &str) {
         room: WINDOW_BYTES as usize,
         pending: Vec::new(),
         ended: false,
+        hangs: false,
     };
     // Each command has its own window; credit for an earlier command does not count for the last one.
     let mut last = None;
@@ -319,11 +320,14 @@ struct FakeAgent {
     /// Input that the command `wait` has not echoed yet.
     pending: Vec<u8>,
     ended: bool,
+    /// The command ignores the end of its input.
+    hangs: bool,
 }
 
 impl FakeAgent {
     /// A command's name is its exit code; it prints its rank first. `wait` echoes its input, `quit` ends the guest, and
-    /// `crash` ends the agent, which then restarts.
+    /// `crash` ends the agent, which then restarts. `hang` ends only by a signal, and only on rank 1 needs one;
+    /// `missing` is not started.
     fn answer(&mut self, message: ToGuest) -> Vec<ToHost> {
         match message {
             ToGuest::Hello { .. } => vec![ToHost::Welcome { version: PROTOCOL_VERSION }],
@@ -348,8 +352,15 @@ impl FakeAgent {
             }
             ToGuest::Exec(_) if self.mode == "busy" => vec![ToHost::Started],
             ToGuest::StdinEnd if self.mode == "busy" => Vec::new(),
+            ToGuest::StdinEnd if self.hangs => Vec::new(),
+            ToGuest::Signal(signal) => vec![ToHost::Exit(ExitStatus::Signal(signal))],
             ToGuest::Exec(exec) => match exec.argv[0].as_str() {
                 "quit" => std::process::exit(0),
+                "hang" => {
+                    self.hangs = self.rank_and_size().starts_with("1 ");
+                    vec![ToHost::Started]
+                }
+                "missing" => vec![ToHost::Refused(Refusal { message: "no such program".into(), code: 127 })],
                 "wait" => vec![ToHost::Started],
                 // In pieces that the flow control allows.
                 "flood" => {
