@@ -10,6 +10,7 @@
 //! * [`supervisor`]: keeps a cluster up behind its socket, for later commands;
 //! * [`debug_kernel`]: what a guest's debug kernel has found, and which lines of a driver were executed;
 //! * [`report`]: makes reports of what a cluster did, and prints them;
+//! * [`user_program`]: runs a user's program on every node;
 //! * [`check`]: compares the runs of scenarios with their budgets; [`conform`]: tests a driver.
 //!
 //! The command itself is the package `niclab-cli`; benchmarks and the papers' figures are `niclab-bench`.
@@ -31,3 +32,4 @@ pub mod plan;
 pub mod programs;
 pub mod report;
 pub mod supervisor;
+pub mod user_program;

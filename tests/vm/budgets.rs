@@ -1,8 +1,10 @@
 //! Budgets on any command, on the command line and in scenarios; and how a command's failure is shown.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
-use niclab_harness::{Niclab, Outcome};
+use niclab_harness::{Niclab, Outcome, build_c_examples, release_folder};
 
 const PING_PONG: [&str; 7] = ["--", "niclab-perf", "pingpong", "-s", "16", "-n", "100"];
 
@@ -110,4 +112,55 @@ fn time_out_of_a_run_names_the_node_and_writes_a_report() {
     assert_eq!(report["nodes"][0]["exit_code"], 0, "{report:#}");
     assert_eq!(report["nodes"][1]["error"], "had not ended after 2 s (--timeout)", "{report:#}");
     assert_eq!(report["nodes"][1]["output"][0], "begun", "{report:#}");
+}
+
+#[test]
+fn panic_of_a_node_is_in_the_report() {
+    let niclab = Niclab::new();
+    let script = "[ $NICLAB_RANK = 1 ] && echo c > /proc/sysrq-trigger; sleep 1000";
+    let ended = niclab.run(["run", "--report-file", "r.json", "--", "sh", "-c", script]);
+    assert_eq!(ended.code(), 125, "{ended}");
+    let report: serde_json::Value =
+        serde_json::from_slice(&fs::read(niclab.folder().join("r.json")).unwrap()).unwrap();
+    let error = |rank: usize| report["nodes"][rank]["error"].as_str().unwrap().to_owned();
+    assert!(error(1).contains("the kernel of node1 panicked"), "{report:#}");
+    assert_eq!(error(0), "the cluster ended before the command");
+    assert!(!report["nodes"][1]["console"].as_array().unwrap().is_empty(), "{report:#}");
+}
+
+#[test]
+fn program_is_compared_with_another_command_in_one_boot() {
+    let niclab = Niclab::new();
+    let ratio =
+        |limit: u32| format!("[[ratio]]\nbaseline.command = [\"sleep\", \"0.5\"]\nat_least = {limit}\n");
+    let held = program(&niclab, "sleep 0.1", &ratio(2));
+    assert_eq!(held.code(), 0, "{held}");
+    let broken = program(&niclab, "sleep 0.1", &ratio(100));
+    assert_eq!(broken.code(), 1, "{broken}");
+    let said = "live: wall time of `sleep 0.5` divided by that of the program: expected at least 100";
+    assert!(broken.stdout.contains(said), "{broken}");
+}
+
+/// docs/use/CI.md: the same budgets on a program in C, before and after each message interrupts its receiver.
+#[test]
+fn c_program_of_the_ci_page_turns_green_and_red() {
+    let niclab = Niclab::new();
+    build_c_examples(&niclab);
+    let budgets =
+        ["--budget", "messages>=2000", "--budget", "interrupts==0", "--budget", "doorbells/sent<=1"];
+    let run = |program: &str| niclab.run([&["run"], &budgets[..], &["--", program]].concat());
+    run("./ultra_pingpong").success();
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/lib");
+    let source = fs::read_to_string(library.join("examples/ultra_pingpong.c")).unwrap();
+    let planted = source.replace("send(port, round, 0)", "send(port, round, NICLAB_INTERRUPT)");
+    assert_ne!(planted, source, "the page's regression");
+    fs::write(niclab.folder().join("red.c"), planted).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.arg("-I").arg(library.join("include")).args(["-O2", "-static", "-o", "red", "red.c"]);
+    compiler.arg(release_folder().join("libniclab_user.a")).args(["-lpthread", "-ldl", "-lm"]);
+    assert!(compiler.current_dir(niclab.folder()).status().unwrap().success());
+    let red = run("./red");
+    assert_eq!(red.code(), 1, "{red}");
+    assert!(red.stderr.contains("broken budget: interrupts: expected exactly 0, found "), "{red}");
+    assert!(red.stderr.contains("    node1, page of port 0, cause message: "), "{red}");
 }

@@ -89,11 +89,14 @@ pub struct Ratio {
 }
 
 /// The baseline of a live workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Baseline {
-    /// The same benchmark over TCP, through the card's Ethernet function.
+    /// The same benchmark over TCP, through the card's Ethernet function. For a ping-pong and a stream.
     Tcp,
+    /// For a `program`: another command, as in `baseline.command = ["./other"]`, with the environment of the first.
+    /// niclab compares the wall times of the two, from their start to their end on all nodes.
+    Command(Vec<String>),
 }
 
 const fn once() -> u32 {
@@ -247,14 +250,8 @@ fn wrong_ratio(ratio: &Ratio, file: &ScenarioFile) -> Option<ProblemText> {
             "use mode = \"live\" or \"both\"",
         );
     }
-    if !matches!(file.workload.kind, WorkloadKind::PingPong | WorkloadKind::Stream)
-        || file.workload.function != Function::Cluster
-    {
-        return wrong(
-            "baseline",
-            "only a ping-pong and a stream of the modelled NIC have a baseline".to_owned(),
-            "use another workload, or omit the ratio",
-        );
+    if let Some((what, remedy)) = wrong_baseline(&ratio.baseline, &file.workload) {
+        return wrong("baseline", what.to_owned(), remedy);
     }
     if !ratio.at_least.is_finite() || ratio.at_least <= 0.0 {
         return wrong(
@@ -283,6 +280,31 @@ fn wrong_ratio(ratio: &Ratio, file: &ScenarioFile) -> Option<ProblemText> {
         return Some(("rounds", what, format!("{more}use a smaller `confidence`")));
     }
     None
+}
+
+/// Why the workload cannot be compared with the baseline, and the fix.
+fn wrong_baseline(baseline: &Baseline, workload: &Workload) -> Option<(&'static str, &'static str)> {
+    let is_program = workload.kind == WorkloadKind::Program;
+    let is_benchmark = matches!(workload.kind, WorkloadKind::PingPong | WorkloadKind::Stream)
+        && workload.function == Function::Cluster;
+    match baseline {
+        Baseline::Tcp if is_program => Some((
+            "a program of yours has no variant over TCP that niclab knows",
+            "name the command to compare it with: baseline.command = [\"./over-tcp\"]",
+        )),
+        Baseline::Tcp if !is_benchmark => Some((
+            "only a ping-pong and a stream of the modelled NIC are compared with TCP",
+            "use another workload, or omit the ratio",
+        )),
+        Baseline::Command(_) if !is_program => Some((
+            "only a program of yours is compared with a command",
+            "use kind = \"program\", or baseline = \"tcp\"",
+        )),
+        Baseline::Command(command) if command.first().is_none_or(String::is_empty) => {
+            Some(("the command is empty", "write a list, such as [\"./over-tcp\"]"))
+        }
+        Baseline::Tcp | Baseline::Command(_) => None,
+    }
 }
 
 /// Maximum confidence after this many rounds, if all are on one side of the limit. Each such round raises the stake of
@@ -335,11 +357,27 @@ mod tests {
     }
 
     #[test]
+    fn program_is_compared_with_a_command_and_not_with_tcp() {
+        let with = |baseline: &str| {
+            let workload = "[workload]\nkind = \"program\"\ncommand = [\"x\"]";
+            format!("mode = \"live\"\n{workload}\n[[ratio]]\n{baseline}\nat_least = 2\n")
+        };
+        let scenario =
+            Source::from_text("s.toml", with("baseline.command = [\"y\", \"1\"]")).scenario().unwrap();
+        assert_eq!(scenario.ratios[0].baseline, Baseline::Command(vec!["y".into(), "1".into()]));
+        for (baseline, part) in
+            [("baseline = \"tcp\"", "baseline.command"), ("baseline.command = []", "empty")]
+        {
+            let (line, message) = problem(&with(baseline));
+            assert!(line == 6 && message.contains(part), "{line}: {message}");
+        }
+    }
+
+    #[test]
     fn loss_without_a_budget_about_delivery_is_warned_about() {
         let warnings = |link: &str, budget: &str| {
-            let text = format!(
-                "[cluster]\nnodes = 2\nlink = [{{ faults = {{ {link} }} }}]\n[workload]\nkind = \"stream\"\n{budget}"
-            );
+            let cluster = format!("[cluster]\nnodes = 2\nlink = [{{ faults = {{ {link} }} }}]");
+            let text = format!("{cluster}\n[workload]\nkind = \"stream\"\n{budget}");
             Source::from_text("s.toml", text).scenario().unwrap().warnings()
         };
         let interrupts = "[[budget]]\nwhat = \"interrupts\"\nexact = 0\n";
@@ -372,6 +410,7 @@ mod tests {
             (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 12"), 9, "allow 13 or more"),
             (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 1001"), 9, "use 1 to 1000"),
             (after("[[ratio]]\nat_least = 2"), 6, "missing field `baseline`"),
+            (after("[[ratio]]\nbaseline.command = [\"x\"]\nat_least = 2"), 7, "only a program of yours"),
             (after("function = \"ethernet\""), 6, "guests run only workloads of the modelled NIC"),
             (
                 GOOD.replace("kind = \"ping-pong\"", "kind = \"program\"\ncommand = [\"x\"]"),

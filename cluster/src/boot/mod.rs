@@ -4,15 +4,13 @@
 //! * [`template`] saves a booted guest, from which nodes are restored;
 //! * [`running`] carries out a plan and monitors it; [`progress`] has the boot stage of each node, [`failure`] why a
 //!   cluster ended, and [`node_end`] why a node did;
-//! * [`driver`] loads the user's own driver; [`command`] runs commands on nodes and returns their output, [`program`]
-//!   runs the user's program and relays its output.
+//! * [`driver`] loads the user's own driver; [`command`] runs commands on nodes.
 
 pub mod command;
 pub mod driver;
 pub mod failure;
 pub mod node_end;
 pub mod prepare;
-pub mod program;
 pub mod progress;
 pub mod running;
 pub mod template;

@@ -1,6 +1,6 @@
 //! Nodes that end while the others continue.
 
-use crate::boot::failure::Failure;
+use crate::boot::failure::{Failure, KernelPanic};
 
 /// Why a node ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,19 +25,54 @@ impl NodeEnd {
             }),
             Failure::Panicked(panics) => {
                 let [panic] = panics.as_slice() else { return None };
-                let text = panic.to_string();
-                let (reason, details) = text.split_once('\n').unwrap_or((&text, ""));
-                Some(Self { reason: reason.to_owned(), details: details.to_owned() })
+                Some(Self::of_panic(panic))
             }
             _ => None,
         }
+    }
+
+    /// The end of this node, if `failure` reports it, perhaps with the ends of others.
+    #[must_use]
+    pub fn of_node(failure: &Failure, name: &str) -> Option<Self> {
+        match failure {
+            Failure::Kept { failure, .. } | Failure::Exhausted { failure, .. } => {
+                Self::of_node(failure, name)
+            }
+            Failure::Panicked(panics) => panics.iter().find(|panic| panic.node == name).map(Self::of_panic),
+            Failure::SwitchedOff { node, .. } | Failure::QemuEnded { node, .. } if node == name => {
+                Self::of(failure)
+            }
+            _ => None,
+        }
+    }
+
+    fn of_panic(panic: &KernelPanic) -> Self {
+        let text = panic.to_string();
+        let (reason, details) = text.split_once('\n').unwrap_or((&text, ""));
+        Self { reason: reason.to_owned(), details: details.to_owned() }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boot::failure::KernelPanic;
+
+    #[test]
+    fn end_of_a_node_is_found_among_others_and_in_its_wrapping() {
+        let panic = |node: &str| KernelPanic {
+            node: node.into(),
+            reason: "Oops".into(),
+            locations: Vec::new(),
+            text: "text".into(),
+        };
+        let both = Failure::Panicked(vec![panic("node0"), panic("node2")]);
+        let kept = Failure::Kept { failure: Box::new(both), folder: "/f".into() };
+        let reason = |name| NodeEnd::of_node(&kept, name).map(|end| end.reason);
+        assert_eq!(reason("node2").as_deref(), Some("the kernel of node2 panicked: Oops"));
+        assert_eq!(reason("node1"), None);
+        let off = Failure::SwitchedOff { node: "node1".into(), console: String::new() };
+        assert!(NodeEnd::of_node(&off, "node1").is_some() && NodeEnd::of_node(&off, "node0").is_none());
+    }
 
     #[test]
     fn reason_is_one_line_that_names_the_node() {

@@ -1,4 +1,4 @@
-//! Live scenarios: `niclab-perf` runs workloads in the guests of a booted cluster, or the user's own program runs there.
+//! Live scenarios: `niclab-perf` runs workloads in the guests of a booted cluster, or the user's program runs there.
 
 use std::{
     io,
@@ -21,13 +21,13 @@ use crate::{
     arguments::ClusterArgs,
     boot::{
         prepare,
-        program::{self, Program, StdoutUse, TimeLimit},
         running::{Failure, RunningCluster},
     },
     daemon::monitor,
     debug_kernel::{self, KernelFindings},
     host::{exit_code::OWN_FAILURE, runtime::RuntimeRoot},
     report::live::{CommandOutcome, Measurement, Outcome},
+    user_program::{self, Program, StdoutUse, TimeLimit},
 };
 
 /// Longest wall time of one workload, and of a program without a time limit of its own.
@@ -130,7 +130,7 @@ impl LiveCluster {
     /// reason. A program of the user's that takes too long is killed, and [`Self::take_timed_out`] reports it.
     pub fn measure(&mut self) -> Result<Report> {
         let report = match self.workload.kind {
-            WorkloadKind::Program => self.run_program()?,
+            WorkloadKind::Program => self.run_program(&self.workload.command.clone())?,
             _ => self.run_workload()?,
         };
         Ok(Report { workload: Some(self.workload.clone()), ..report })
@@ -141,22 +141,35 @@ impl LiveCluster {
         self.timed_out.take()
     }
 
+    /// Runs a command on every node, as the user's program: with its environment and time limit.
+    ///
+    /// # Errors
+    /// If the cluster ends, or the command fails on a node.
+    pub fn run_command(&mut self, command: &[String]) -> Result<Report> {
+        let report = self.run_program(command)?;
+        let line = command.join(" ");
+        if let Some(timed_out) = self.take_timed_out() {
+            bail!("`{line}`: {timed_out}");
+        }
+        if let Some(node) = report.nodes.iter().find(|node| node.exit_code != Some(0)) {
+            let how = node.error.as_deref().unwrap_or("it did not end");
+            bail!("`{line}` failed on {}: {how}", node.name);
+        }
+        Ok(report)
+    }
+
     /// Runs the user's program on every node. The whole run is measured.
-    fn run_program(&mut self) -> Result<Report> {
+    fn run_program(&mut self, command: &[String]) -> Result<Report> {
         let usual = WORKLOAD_TIMEOUT * self.running.plan().timeout_factor;
         let limit = self.workload.timeout_s.map_or(usual, Duration::from_secs);
         let program = Program {
-            exec: Exec {
-                argv: self.workload.command.clone(),
-                env: self.workload.environment.clone(),
-                ..Exec::default()
-            },
+            exec: Exec { argv: command.to_vec(), env: self.workload.environment.clone(), ..Exec::default() },
             // niclab's standard output has the verdicts.
             stdout: StdoutUse::Stderr,
             limit: Some(TimeLimit { limit, set_by: "timeout_s" }),
         };
         let measurement = Measurement::begin(&mut self.running)?;
-        let ends = program::run(&mut self.running, &program)?;
+        let ends = user_program::run(&mut self.running, &program)?;
         let readings = measurement.end(&mut self.running)?;
         self.timed_out = ends.timed_out;
         let outcome = Outcome {
@@ -198,7 +211,7 @@ impl LiveCluster {
     fn coordinated(&mut self, command: &[String], stdin: &[u8]) -> Result<Report> {
         let socket = self.running.plan().monitor_socket.clone();
         let before = monitor::stats(&socket)?;
-        self.conducted(command, stdin).map_err(|error| {
+        self.between_cues(command, stdin).map_err(|error| {
             // A cluster that has ended counts nothing.
             let after = (!error.is::<Failure>()).then(|| monitor::stats(&socket).ok()).flatten();
             match after.and_then(|after| budget::loss(&after.since(&before).nodes)) {
@@ -208,7 +221,7 @@ impl LiveCluster {
         })
     }
 
-    fn conducted(&mut self, command: &[String], stdin: &[u8]) -> Result<Report> {
+    fn between_cues(&mut self, command: &[String], stdin: &[u8]) -> Result<Report> {
         let (mut measurement, mut readings) = (None, None);
         let mut at_cue = |running: &mut RunningCluster, cue: &str| -> Result<()> {
             match (cue, measurement.take()) {

@@ -15,8 +15,24 @@ use super::{
 /// The arguments that select the baseline.
 const TCP: &[&str] = &["--transport", "tcp"];
 
-/// The subject of these verdicts.
-pub const SUBJECT: &str = "live: wall time of tcp divided by that of the modelled NIC";
+/// The beginning of the subject of these verdicts.
+const SUBJECT: &str = "live: wall time of ";
+
+/// Whether the subject of a verdict is a ratio of wall times.
+#[must_use]
+pub fn is_subject(what: &str) -> bool {
+    what.starts_with(SUBJECT)
+}
+
+/// The subject of the verdict.
+fn subject(baseline: &Baseline) -> String {
+    match baseline {
+        Baseline::Tcp => format!("{SUBJECT}tcp divided by that of the modelled NIC"),
+        Baseline::Command(command) => {
+            format!("{SUBJECT}`{}` divided by that of the program", command.join(" "))
+        }
+    }
+}
 
 /// Measures both in alternation. It stops when the median ratio is below or above the limit with the required
 /// confidence, or when the rounds are used up.
@@ -24,19 +40,31 @@ pub const SUBJECT: &str = "live: wall time of tcp divided by that of the modelle
 /// # Errors
 /// If a run fails or measures nothing.
 pub fn verdict(ratio: &Ratio, workload: &Workload, cluster: &mut LiveCluster) -> Result<Verdict> {
-    let Baseline::Tcp = ratio.baseline;
+    let own = |cluster: &mut LiveCluster| match &ratio.baseline {
+        Baseline::Tcp => figure(workload, &cluster.measure()?),
+        Baseline::Command(_) => runs_per_s(&cluster.run_command(&workload.command)?),
+    };
+    let other = |cluster: &mut LiveCluster| match &ratio.baseline {
+        Baseline::Tcp => figure(workload, &cluster.benchmark(TCP)?),
+        Baseline::Command(command) => runs_per_s(&cluster.run_command(command)?),
+    };
     decide(ratio, &mut |round| {
         // They alternate in going first, so that a disturbance within a round favours neither.
-        let (own, baseline);
         if round % 2 == 0 {
-            own = figure(workload, &cluster.measure()?)?;
-            baseline = figure(workload, &cluster.benchmark(TCP)?)?;
+            let own = own(cluster)?;
+            Ok(own / other(cluster)?)
         } else {
-            baseline = figure(workload, &cluster.benchmark(TCP)?)?;
-            own = figure(workload, &cluster.measure()?)?;
+            let other = other(cluster)?;
+            Ok(own(cluster)? / other)
         }
-        Ok(own / baseline)
     })
+}
+
+/// How often a command could run in a second.
+#[expect(clippy::cast_precision_loss, reason = "wall time, whose noise is larger")]
+fn runs_per_s(report: &Report) -> Result<f64> {
+    let wall = report.wall.as_ref().context("the report has no wall time")?;
+    Ok(1e9 / wall.commands_ns.max(1) as f64)
 }
 
 fn decide(ratio: &Ratio, measure: &mut dyn FnMut(u32) -> Result<f64>) -> Result<Verdict> {
@@ -54,7 +82,7 @@ fn decide(ratio: &Ratio, measure: &mut dyn FnMut(u32) -> Result<f64>) -> Result<
         None => Outcome::Undecided,
     };
     Ok(Verdict {
-        what: SUBJECT.to_owned(),
+        what: subject(&ratio.baseline),
         outcome,
         expected: format!(
             "at least {}, with an error probability of at most 1 in {:.0}",
@@ -133,6 +161,15 @@ mod tests {
         assert!(
             verdict.found.contains("between 2.00 and 4.00") && verdict.found.contains("100 rounds"),
             "{verdict:?}"
+        );
+    }
+
+    #[test]
+    fn subject_names_the_baseline_and_is_recognised() {
+        let command = subject(&Baseline::Command(vec!["./x".into(), "1".into()]));
+        assert_eq!(command, "live: wall time of `./x 1` divided by that of the program");
+        assert!(
+            is_subject(&command) && is_subject(&subject(&Baseline::Tcp)) && !is_subject("live: messages")
         );
     }
 

@@ -88,6 +88,15 @@ impl CommandOutcome {
         }
     }
 
+    /// The outcome on a node of a cluster that ended before the command did.
+    #[must_use]
+    pub fn of_ended_cluster(end: Option<&NodeEnd>) -> Self {
+        let mut outcome =
+            Self { error: Some("the cluster ended before the command".to_owned()), ..Self::default() };
+        end.into_iter().for_each(|end| outcome.node_ended(end));
+        outcome
+    }
+
     /// Adds that the command's node has ended.
     pub fn node_ended(&mut self, end: &NodeEnd) {
         self.error = Some(end.reason.clone());
@@ -118,6 +127,18 @@ impl Measurement {
             None => None,
         };
         Ok(Readings { wall, device, kernels })
+    }
+}
+
+impl Measurement {
+    /// Reads the daemon's counters again, but not the guests', which may have ended.
+    ///
+    /// # Errors
+    /// If the daemon does not answer.
+    pub fn end_without_guests(self, running: &RunningCluster) -> Result<Readings> {
+        let wall = self.begin.elapsed();
+        let device = monitor::stats(&running.plan().monitor_socket)?.since(&self.device);
+        Ok(Readings { wall, device, kernels: None })
     }
 }
 

@@ -70,7 +70,7 @@ fn text(checked: &[Checked]) -> String {
         let open = if undecided > 0 { format!(", {undecided} undecided") } else { String::new() };
         let _ = writeln!(text, "{}: {word}, {held} of {all} held{open}, {wall_s:.1} s wall", one.scenario);
         for warning in &one.warnings {
-            let _ = writeln!(text, "  warning: {warning}");
+            let _ = writeln!(text, "  warning: {}", warning.replace('\n', "\n  "));
         }
         if let Some(error) = &one.error {
             let _ = writeln!(text, "  {error}");

@@ -10,19 +10,20 @@ use niclab_agent::Exec;
 use niclab_cluster::host::exit_code::OWN_FAILURE;
 use niclab_cluster::{
     boot::{
+        node_end::NodeEnd,
         prepare,
-        program::{self, Program, StdoutUse, TimeLimit},
-        running::RunningCluster,
+        running::{Failure, RunningCluster},
     },
     check::budget,
     daemon::{monitor, rules::rules_text},
     debug_kernel::{self, coverage},
     host::runtime::RuntimeRoot,
     report::{
-        live::{Measurement, Outcome},
+        live::{CommandOutcome, Measurement, Outcome},
         text::report_text,
     },
     supervisor::control::PLAN,
+    user_program::{self, Program, StdoutUse, TimeLimit},
 };
 use niclab_output::{OutputErrors, OutputFile, Stdout, create_all};
 use niclab_spec::{Budget, Cluster, ClusterName, Report, RuleChecking, report::Checked, watch::WatchSubject};
@@ -126,7 +127,16 @@ fn commands_and_report(
     let measurement = is_wanted.then(|| Measurement::begin(running)).transpose()?;
     // The observers run only inside the measured interval, so that their files contain only what the report measures.
     let watches = RunWatches::begin(outputs.watches, &running.plan().monitor_socket)?;
-    let mut ends = program::run(running, &program(args, args.report))?;
+    let mut ends = match user_program::run(running, &program(args, args.report)) {
+        Ok(ends) => ends,
+        Err(error) => {
+            if let (Some(begun), Some(failure)) = (measurement, error.downcast_ref::<Failure>()) {
+                let report = report_of_failure(running, failure, begun, cluster, boot);
+                report.map_or(Ok(()), |report| put_report(&report, outputs.report, format))?;
+            }
+            return Err(error);
+        }
+    };
     let mut exit_code = ends.exit_code;
     let watch_files = watches.end();
     let readings = measurement.map(|measurement| measurement.end(running)).transpose()?;
@@ -152,10 +162,7 @@ fn commands_and_report(
             exit_code = BUDGET_BROKEN;
         }
         report.exit_code = Some(exit_code);
-        // If the report's file cannot be written, niclab still prints the report on standard output.
-        let written = outputs.report.map(|file| file.write(report.to_json().as_bytes())).transpose();
-        print_report(format, &report)?;
-        written?;
+        put_report(&report, outputs.report, format)?;
     }
     for file in watch_files? {
         eprintln!("niclab: {}", file.text());
@@ -213,6 +220,34 @@ fn judge(budgets: &[Budget], report: &mut Report) -> bool {
         detail: format!("expected {}, found {}", verdict.expected, verdict.found),
     }));
     held < verdicts.len()
+}
+
+/// The report of a cluster that ended before all commands did, without the guests' own counts; `None` if the user ended
+/// it, or if the daemon does not answer.
+fn report_of_failure(
+    running: &RunningCluster,
+    failure: &Failure,
+    measurement: Measurement,
+    cluster: &Cluster,
+    boot: Duration,
+) -> Option<Report> {
+    if failure.is_asked_for() {
+        return None;
+    }
+    let readings = measurement.end_without_guests(running).ok()?;
+    let ends = running.plan().nodes.iter().map(|node| NodeEnd::of_node(failure, &node.name));
+    let commands = ends.map(|end| CommandOutcome::of_ended_cluster(end.as_ref())).collect();
+    let outcome = Outcome { boot, exit_code: OWN_FAILURE, commands, ..Outcome::default() };
+    Some(readings.report(running, cluster, outcome))
+}
+
+/// Writes the report into its file, and prints it.
+fn put_report(report: &Report, file: Option<OutputFile>, format: Option<ReportFormat>) -> Result<()> {
+    // If the report's file cannot be written, niclab still prints the report on standard output.
+    let written = file.map(|file| file.write(report.to_json().as_bytes())).transpose();
+    print_report(format, report)?;
+    written?;
+    Ok(())
 }
 
 fn print_report(format: Option<ReportFormat>, report: &Report) -> Result<()> {

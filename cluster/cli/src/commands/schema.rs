@@ -46,8 +46,12 @@ fn type_text(name: &str, definition: &Value) -> String {
         text += "\n| value | meaning |\n|---|---|\n";
     }
     for name in names {
-        let value = name["const"].as_str().unwrap_or_default();
-        let _ = writeln!(text, "| `\"{value}\"` | {} |", plain(name));
+        let value = match name["const"].as_str() {
+            Some(value) => format!("\"{value}\""),
+            // A variant with a value is a table of one key.
+            None => object(&name["properties"]).iter().map(|(key, _)| format!("{{ {key} = … }}")).collect(),
+        };
+        let _ = writeln!(text, "| `{value}` | {} |", plain(name));
     }
     let properties = object(&definition["properties"]);
     if !properties.is_empty() {

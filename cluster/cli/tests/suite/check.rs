@@ -139,7 +139,7 @@ fn junit_case_keeps_its_name_when_limit_and_value_change() {
 }
 
 #[test]
-fn scenario_with_loss_and_no_budget_about_delivery_is_warned_about() {
+fn loss_without_a_budget_about_delivery_is_warned_about() {
     let niclab = niclab();
     let path = niclab.folder().join("s.toml");
     let text = "[cluster]\nlink = [{ faults = { loss = 0.5 } }]\n[workload]\nkind = \"stream\"\ncount = 20\n";

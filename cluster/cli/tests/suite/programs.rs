@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use niclab_agent::Exec;
 use niclab_cluster::{
-    boot::{
-        program::{self, Program, ProgramEnds, StdoutUse, TimeLimit},
-        running::RunningCluster,
-    },
+    boot::running::RunningCluster,
     host::runtime::RuntimeRoot,
+    user_program::{self, Program, ProgramEnds, StdoutUse, TimeLimit},
 };
 
 use crate::support::{GOOD_DAEMON, TIMEOUT, name, plan};
@@ -25,7 +23,7 @@ fn run(command: &str, limit: Duration) -> ProgramEnds {
         stdout: StdoutUse::Stderr,
         limit: Some(TimeLimit { limit, set_by: "--timeout" }),
     };
-    let ends = program::run(&mut cluster, &program).unwrap();
+    let ends = user_program::run(&mut cluster, &program).unwrap();
     cluster.shut_down(false);
     ends
 }

@@ -28,8 +28,8 @@ const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Time limit for killed programs to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum bytes of standard output that niclab keeps for the report; `niclab-perf` prints less. niclab prints all other
-/// output.
+/// Maximum bytes of standard output that niclab keeps for the report; `niclab-perf` prints less. niclab prints all
+/// other output.
 const MAX_KEPT_BYTES: usize = 4 * 1024 * 1024;
 
 /// A program to run on every node.
@@ -132,8 +132,8 @@ pub fn run(running: &mut RunningCluster, program: &Program) -> Result<ProgramEnd
     Ok(ProgramEnds { outcomes, exit_code, timed_out })
 }
 
-/// Waits until the program has ended on every node, or for the deadline. Sets `is_over` of the nodes where it ended, and
-/// returns the first exit code that is not 0.
+/// Waits until the program has ended on every node, or for the deadline. Sets `is_over` of the nodes where it ended,
+/// and returns the first exit code that is not 0.
 fn wait(
     running: &mut RunningCluster,
     started: &[StartedProgram],
