@@ -200,12 +200,20 @@ fn lost_messages(nodes: &[NodeFigures]) -> Result<(u64, Vec<Part>), String> {
     Ok((lost, parts))
 }
 
-/// The verdict that no message was lost; `None` if none was, or if the counts do not tell.
+/// The verdict that no message was lost, on a workload that did not finish. `None` if no message or frame was lost, or if
+/// the counts do not tell.
 #[must_use]
 pub fn loss(nodes: &[NodeFigures]) -> Option<Verdict> {
-    lost_messages(nodes).ok().filter(|(lost, _)| *lost > 0)?;
-    let report = Report { nodes: nodes.to_vec(), ..Report::default() };
-    Some(verdict(&Budget::nothing_lost(), &report))
+    let budget = Budget::nothing_lost();
+    let (lost, parts) = lost_messages(nodes).ok()?;
+    if lost > 0 {
+        return Some(verdict(&budget, &Report { nodes: nodes.to_vec(), ..Report::default() }));
+    }
+    // A sender without credit sends no message, because the frames that grant credit were lost.
+    let frames: u64 = nodes.iter().filter_map(|node| node.link_events.get("lost")).sum();
+    let found = format!("{frames} lost frames, for which messages were not sent");
+    let (what, expected) = (budget.subject(), budget.limit());
+    (frames > 0).then(|| Verdict { what, outcome: Outcome::Broken, expected, found, causes: causes(parts) })
 }
 
 fn messages_sent(nodes: &[NodeFigures]) -> u64 {
@@ -552,6 +560,10 @@ mod tests {
         assert!(verdict_of("what = 'lost_messages'\nexact = 0").is_held());
         assert_eq!(loss(&one_way().nodes).unwrap().found, "10 of 401");
         assert_eq!(loss(&report().nodes), None);
+        // Without credit, a sender sends nothing.
+        let mut silent = one_way();
+        silent.nodes.iter_mut().for_each(|node| (node.messages_sent, node.messages_received) = (0, 0));
+        assert!(loss(&silent.nodes).unwrap().found.starts_with("10 lost frames"));
         let mut more = report();
         more.nodes[0].messages_received += 1;
         let verdict = verdict_in("what = 'lost_messages'\nexact = 0", &more);
