@@ -10,7 +10,8 @@
 //! * [`supervisor`]: keeps a cluster up behind its socket, for later commands;
 //! * [`debug_kernel`]: what a guest's debug kernel has found, and which lines of a driver were executed;
 //! * [`report`]: makes reports of what a cluster did, and prints them;
-//! * [`check`]: compares the runs of scenarios with their budgets; [`conform`]: tests a driver.
+//! * [`check`]: compares the runs of scenarios with their budgets; [`conform`]: tests a driver;
+//! * [`page`]: shows runs and their verdicts to people, as HTML or as Markdown.
 //!
 //! The command itself is the package `niclab-cli`; benchmarks and the papers' figures are `niclab-bench`.
 
@@ -27,6 +28,7 @@ pub mod debug_kernel;
 pub mod guests;
 pub mod host;
 pub mod output;
+pub mod page;
 pub mod plan;
 pub mod programs;
 pub mod report;

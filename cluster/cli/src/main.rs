@@ -13,6 +13,7 @@ mod link_faults;
 mod match_unit;
 mod name;
 mod protocol;
+mod reports;
 
 use std::{panic, process::ExitCode};
 

@@ -30,6 +30,7 @@ pub mod watch;
 pub mod workload;
 
 mod address;
+mod change;
 mod device_faults;
 mod error;
 mod explain;
@@ -42,6 +43,7 @@ mod resolve;
 mod source;
 
 pub use address::MacAddress;
+pub use change::{Change, ChangeLimit, ChangeLimitError, Side};
 pub use device_faults::{DeviceFaultProblem, DeviceFaultRate, DeviceFaults, DeviceFaultsChange};
 pub use error::{FileLocation, Problem, SpecError};
 pub use explain::explain;

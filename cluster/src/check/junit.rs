@@ -98,6 +98,7 @@ mod tests {
             scenario: "a&b.toml".into(),
             verdicts: vec![verdict(Outcome::Held), verdict(Outcome::Broken), verdict(Outcome::Undecided)],
             error: Some("no boot\u{1b}".into()),
+            reports: Vec::new(),
             wall_s: 1.5,
             code: 3,
         };

@@ -34,7 +34,7 @@ use niclab_cluster::{
 use niclab_output::{OutputErrors, OutputFile, Stdout, create_all, reader_is_gone};
 use niclab_spec::{Cluster, ClusterName, Report, RuleChecking, watch::WatchSubject};
 
-use super::{terminal, watch::RunWatches};
+use super::{report::write_page, terminal, watch::RunWatches};
 use crate::arguments::{ReportFormat, RunArgs};
 
 /// The command if the user gives none.
@@ -56,6 +56,7 @@ const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// The output files of a run, opened before the boot.
 struct Outputs {
     report: Option<OutputFile>,
+    html: Option<OutputFile>,
     coverage: Option<OutputFile>,
     watches: [(WatchSubject, Option<OutputFile>); 3],
 }
@@ -63,16 +64,17 @@ struct Outputs {
 impl Outputs {
     fn open(args: &RunArgs) -> Result<Self, OutputErrors> {
         let watch = &args.watch;
-        let paths = [&args.report_file, &args.coverage, &watch.trace, &watch.capture, &watch.record];
+        let html = &args.page.html;
+        let paths = [&args.report_file, html, &args.coverage, &watch.trace, &watch.capture, &watch.record];
         let cluster_file: Vec<&Path> = args.cluster.cluster.as_deref().into_iter().collect();
-        let [report, coverage, trace, capture, recording] =
+        let [report, html, coverage, trace, capture, recording] =
             create_all(paths.map(Option::as_deref), &cluster_file, Stdout::Taken)?;
         let watches = [
             (WatchSubject::Trace, trace),
             (WatchSubject::Capture, capture),
             (WatchSubject::Recording, recording),
         ];
-        Ok(Self { report, coverage, watches })
+        Ok(Self { report, html, coverage, watches })
     }
 }
 
@@ -130,7 +132,7 @@ fn commands_and_report(
 ) -> Result<u8> {
     // The demonstration always prints a report. A user's command has a report only if an option asks for it.
     let format = args.report.or_else(|| args.command.is_empty().then_some(ReportFormat::Text));
-    let is_wanted = format.is_some() || outputs.report.is_some();
+    let is_wanted = format.is_some() || outputs.report.is_some() || outputs.html.is_some();
     let measurement = is_wanted.then(|| Measurement::begin(running)).transpose()?;
     // The observers run only inside the measured interval, so that their files contain only what the report measures.
     let watches = RunWatches::begin(outputs.watches, &running.plan().monitor_socket)?;
@@ -159,8 +161,10 @@ fn commands_and_report(
         );
         // If the report's file cannot be written, niclab still prints the report on standard output.
         let written = outputs.report.map(|file| file.write(report.to_json().as_bytes())).transpose();
+        let page = outputs.html.map(|file| write_page(file, &report)).transpose();
         print_report(format, &report)?;
         written?;
+        page?;
     }
     for file in watch_files? {
         eprintln!("niclab: {}", file.text());
