@@ -55,6 +55,11 @@ pub fn messages(report: &Report) -> u64 {
     report.nodes.iter().fold(0, |sum, node| sum.wrapping_add(node.messages_received))
 }
 
+/// Messages that all nodes sent.
+fn sent(report: &Report) -> u64 {
+    report.nodes.iter().fold(0, |sum, node| sum.wrapping_add(node.messages_sent))
+}
+
 /// All interrupts of a node, of both functions.
 pub fn interrupts(node: &NodeFigures) -> u64 {
     node.interrupts.values().fold(0, |sum, count| sum.wrapping_add(*count))
@@ -91,6 +96,7 @@ impl KeyFigure {
         match self.values.as_slice() {
             [Some(base), Some(new)] if base == new => "none".to_owned(),
             [Some(base), Some(new)] if *base > 0.0 => format!("{:+.2} %", (new - base) * 100.0 / base),
+            [Some(_), Some(new)] => format!("+{}", shown(Some(*new))),
             [_, _] => "-".to_owned(),
             _ => String::new(),
         }
@@ -120,7 +126,8 @@ pub fn key_figures(reports: &[&Report]) -> Vec<KeyFigure> {
     fn latency(report: &Report, read: fn(&Report) -> u64) -> Option<f64> {
         (report.model.latency.count > 0).then(|| read(report) as f64 / 1e6)
     }
-    let all: [(&'static str, Read); 12] = [
+    let all: [(&'static str, Read); 13] = [
+        ("messages sent", |report| Some(sent(report) as f64)),
         ("messages received", |report| Some(messages(report) as f64)),
         ("interrupts per message", |report| of_message(report, "interrupts")),
         ("doorbells per message", |report| of_message(report, "doorbells")),
@@ -192,6 +199,8 @@ mod tests {
             ("none", false)
         );
         assert_eq!(key_figures(&[&base])[0].change(), "");
+        let from_none = KeyFigure { name: "n", values: vec![Some(0.0), Some(0.25)] };
+        assert_eq!(from_none.change(), "+0.25");
         assert_eq!(shown(Some(2.2)), "2.2");
         assert_eq!((shown(Some(40_000.0)), shown(None)), ("40000".to_owned(), "-".to_owned()));
     }

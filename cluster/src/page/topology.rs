@@ -13,7 +13,7 @@ use plotters::{
 };
 
 use super::{
-    charts::{BAD, Drawn, FADED, GRID, INK, PART_COLOURS, drawing, letters, short},
+    charts::{Area, BAD, Drawn, FADED, GRID, INK, PART_COLOURS, drawing, letters, short},
     figures::millions_per_second,
 };
 
@@ -21,8 +21,10 @@ use super::{
 const MAX_NODES: usize = 64;
 /// Maximum number of nodes whose rates fit into the drawing.
 const MAX_RATES: usize = 8;
+/// The place of a name on the way from the switch to the edge.
+const NAME: f64 = 0.84;
 /// Width and height in pixels.
-const SIZE: (i32, i32) = (600, 520);
+const SIZE: (i32, i32) = (600, 480);
 
 /// Bytes that a node's link carried, in both directions, of both functions.
 pub fn bytes_of(node: &NodeFigures) -> u64 {
@@ -45,19 +47,21 @@ pub fn topology(nodes: &[NodeFigures], time_ps: u64) -> Option<Markup> {
     }
     let (width, height) = (SIZE.0.unsigned_abs(), SIZE.1.unsigned_abs());
     let most = nodes.iter().map(bytes_of).max().unwrap_or(0).max(1);
+    let thickest = if nodes.len() <= 16 { 6_u32 } else { 2 };
     let svg = drawing((width, height), |area| {
         let middle = (SIZE.0 / 2, SIZE.1 / 2);
         for (at, node) in nodes.iter().enumerate() {
             let direction = Direction::of(at, nodes.len());
             let is_hit = events_of(node) > 0;
             let colour = if is_hit { BAD } else { PART_COLOURS[0] };
-            // From 1 for an idle link to 7 for the busiest one.
-            let thickness = 1 + u32::try_from(u128::from(bytes_of(node)) * 6 / u128::from(most)).unwrap_or(6);
+            // From 1 for an idle link to the maximum for the busiest one.
+            let share = u128::from(bytes_of(node)) * u128::from(thickest) / u128::from(most);
+            let thickness = 1 + u32::try_from(share).unwrap_or(thickest);
             let line = vec![middle, direction.at(0.72)];
             area.draw(&PathElement::new(line, colour.light.stroke_width(thickness)))?;
         }
         for (at, node) in nodes.iter().enumerate() {
-            draw_node(area, Direction::of(at, nodes.len()), node, nodes.len(), time_ps)?;
+            draw_node(area, (at, nodes.len()), node, time_ps)?;
         }
         let (x, y) = middle;
         area.draw(&Rectangle::new([(x - 40, y - 18), (x + 40, y + 18)], GRID.light.filled()))?;
@@ -76,19 +80,18 @@ pub fn topology(nodes: &[NodeFigures], time_ps: u64) -> Option<Markup> {
     })
 }
 
-fn draw_node(
-    area: &super::charts::Area<'_>,
-    direction: Direction,
-    node: &NodeFigures,
-    count: usize,
-    time_ps: u64,
-) -> Drawn {
+/// Draws the node with this rank among `count` nodes.
+fn draw_node(area: &Area<'_>, (at, count): (usize, usize), node: &NodeFigures, time_ps: u64) -> Drawn {
+    let direction = Direction::of(at, count);
     let radius = if count <= 16 { 12 } else { 5 };
     let has_failed = node.error.is_some();
     let colour = if has_failed { BAD } else { INK };
     area.draw(&Circle::new(direction.at(0.72), radius, colour.light.filled()))?;
     let size = if count <= 16 { 17 } else { 11 };
-    let (x, y) = direction.at(0.8);
+    // The names of many nodes overlap less in two circles.
+    let (x, y) = direction.at(if count > 16 && at % 2 == 1 { 0.92 } else { NAME });
+    // Above the switch, the second line of a label is nearest to the node.
+    let y = if direction.y < -0.5 && count <= MAX_RATES { y - 18 } else { y };
     let place = Pos::new(direction.anchor(), VPos::Center);
     area.draw(&Text::new(short(&node.name), (x, y), letters(size, colour).pos(place)))?;
     if count > MAX_RATES {
@@ -169,7 +172,7 @@ mod tests {
     fn places_stay_inside_the_drawing() {
         for count in 1..=MAX_NODES {
             for at in 0..count {
-                let (x, y) = Direction::of(at, count).at(0.8);
+                let (x, y) = Direction::of(at, count).at(0.92);
                 assert!((0..SIZE.0).contains(&x) && (0..SIZE.1).contains(&y), "{at} of {count}: {x}, {y}");
             }
         }

@@ -42,7 +42,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     let run = run.then(|| run_of(&reports, &verdicts)).transpose()?;
     let written = match (html, &run) {
         (Some(file), Some(run)) => {
-            Some(file.write(page::html(&run.name, std::slice::from_ref(run)).as_bytes()))
+            Some(file.write(page::html("niclab report", std::slice::from_ref(run)).as_bytes()))
         }
         _ => None,
     };
@@ -71,7 +71,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
 /// When the file cannot be written.
 pub fn write_page(file: OutputFile, report: &Report) -> Result<(), OutputError> {
     let run = Run::new(&report.cluster, vec![(report.cluster.clone(), report.clone())]);
-    file.write(page::html(&format!("niclab: {}", report.cluster), &[run]).as_bytes())
+    file.write(page::html("niclab report", &[run]).as_bytes())
 }
 
 /// Refuses limits on changes that cannot be judged.
