@@ -33,8 +33,8 @@ pub fn html(title: &str, runs: &[Run]) -> String {
                 @for (number, run) in runs.iter().enumerate() { (section(number, run)) }
                 footer {
                     p {
-                        "Counts are exact. Model time is what the modelled hardware would have taken; wall time is what \
-                         this host took. Made by niclab " (env!("CARGO_PKG_VERSION")) "."
+                        "Counts are exact. Model time is what the modelled hardware would have taken; wall time is \
+                         what this host took. Made by niclab " (env!("CARGO_PKG_VERSION")) "."
                     }
                 }
             }
@@ -61,7 +61,10 @@ fn contents(runs: &[Run]) -> Markup {
         ul {
             @for (number, run) in runs.iter().enumerate() {
                 @let (result, outcome) = run.result();
-                li { a href=(format!("#run{number}")) { (run.name) } ": " span class=(tables::class(outcome)) { (result) } }
+                li {
+                    a href=(format!("#run{number}")) { (run.name) } ": "
+                    span class=(tables::class(outcome)) { (result) }
+                }
             }
         }
     }

@@ -84,8 +84,8 @@ fn refuse_limits(args: &ReportArgs) -> Result<()> {
     }
     if let Some(limit) = args.fail_if.iter().find(|limit| limit.is_wall() && !args.allow_wall) {
         bail!(
-            "--fail-if '{limit}' limits a wall time, which depends on the machine and on its load\n  fix: limit a count \
-             or a model time, or add --allow-wall if both runs had a quiet machine of their own"
+            "--fail-if '{limit}' limits a wall time, which depends on the machine and on its load\n  fix: limit a \
+             count or a model time, or add --allow-wall if both runs had a quiet machine of their own"
         );
     }
     Ok(())
@@ -109,8 +109,8 @@ fn run_of(reports: &[(String, Report)], verdicts: &[Verdict]) -> Result<Run> {
         [(_, report)] => report.cluster.clone(),
         [(base, _), (new, report)] => format!("{}: {new} against {base}", report.cluster),
         _ => bail!(
-            "a page shows one report, or one and its baseline, and {} were given\n  fix: give the baseline, then the new \
-             report",
+            "a page shows one report, or one and its baseline, and {} were given\n  fix: give the baseline, then the \
+             new report",
             reports.len()
         ),
     };
