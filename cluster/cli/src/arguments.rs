@@ -229,8 +229,8 @@ pub struct RunArgs {
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Format of the report. With `json`, standard output has only the report; the commands' output goes to standard
-    /// error.
+    /// Format of the report. The demonstration has a summary by default, and a command no report. With `json`, standard
+    /// output has only the report; the commands' output goes to standard error.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub report: Option<ReportFormat>,
     /// Write the report, as JSON, to this file as well.
@@ -495,7 +495,9 @@ pub struct SimArgs {
 /// Form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReportFormat {
-    /// Tables.
+    /// At most 15 lines.
+    Summary,
+    /// All tables.
     Text,
     /// JSON, versioned.
     Json,

@@ -25,6 +25,7 @@ use niclab_cluster::{
     },
     host::runtime::RuntimeRoot,
     output::Prefixer,
+    page,
     report::{
         live::{CommandOutcome, Measurement, Outcome},
         text::report_text,
@@ -130,8 +131,8 @@ fn commands_and_report(
     cluster: &Cluster,
     boot: Duration,
 ) -> Result<u8> {
-    // The demonstration always prints a report. A user's command has a report only if an option asks for it.
-    let format = args.report.or_else(|| args.command.is_empty().then_some(ReportFormat::Text));
+    // The demonstration always prints at least a summary. A user's command has a report only if an option asks for it.
+    let format = args.report.or_else(|| args.command.is_empty().then_some(ReportFormat::Summary));
     let is_wanted = format.is_some() || outputs.report.is_some() || outputs.html.is_some();
     let measurement = is_wanted.then(|| Measurement::begin(running)).transpose()?;
     // The observers run only inside the measured interval, so that their files contain only what the report measures.
@@ -351,6 +352,7 @@ fn cannot_print(error: io::Error) -> anyhow::Error {
 fn print_report(format: Option<ReportFormat>, report: &Report) -> Result<()> {
     match format {
         Some(ReportFormat::Json) => terminal::print(&report.to_json())?,
+        Some(ReportFormat::Summary) => terminal::print(&format!("\n{}", page::summary(report)))?,
         Some(ReportFormat::Text) => terminal::print(&format!("\n{}", report_text(report)))?,
         None => {}
     }

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use niclab_cluster::host::exit_code::OWN_FAILURE;
 use niclab_cluster::{
     check::{BAD_SCENARIO, BROKEN, HELD},
+    page,
     programs::simulator::{Observed, Refused, Simulator, Unread},
     report::text::report_text,
 };
@@ -51,8 +52,11 @@ pub fn run(args: &SimArgs) -> Result<u8> {
     };
     let written = report_file.map(|file| file.write(report.to_json().as_bytes())).transpose();
     let page = html.map(|file| write_page(file, &report)).transpose();
-    let is_json = matches!(args.report, ReportFormat::Json);
-    terminal::print(&if is_json { report.to_json() } else { report_text(&report) })?;
+    terminal::print(&match args.report {
+        ReportFormat::Summary => page::summary(&report),
+        ReportFormat::Text => report_text(&report),
+        ReportFormat::Json => report.to_json(),
+    })?;
     written?;
     page?;
     Ok(if report.checks.iter().all(|checked| checked.held) { HELD } else { BROKEN })
