@@ -11,7 +11,8 @@
 //! * [`debug_kernel`]: what a guest's debug kernel has found, and which lines of a driver were executed;
 //! * [`report`]: makes reports of what a cluster did, and prints them;
 //! * [`user_program`]: runs a user's program on every node;
-//! * [`check`]: compares the runs of scenarios with their budgets; [`conform`]: tests a driver.
+//! * [`check`]: compares the runs of scenarios with their budgets; [`conform`]: tests a driver;
+//! * [`page`]: shows runs and their verdicts to people, as HTML or as Markdown.
 //!
 //! The command itself is the package `niclab-cli`; benchmarks and the papers' figures are `niclab-bench`.
 
@@ -28,6 +29,7 @@ pub mod debug_kernel;
 pub mod guests;
 pub mod host;
 pub mod output;
+pub mod page;
 pub mod plan;
 pub mod programs;
 pub mod report;

@@ -24,7 +24,7 @@ fn both(niclab: &Niclab, command: &[&str]) -> [Outcome; 2] {
 #[test]
 fn polling_demo_on_gamma_raises_no_interrupt() {
     let niclab = Niclab::new();
-    let text = niclab.run(["run", "--nic", "gamma", "--nodes", "4"]).success();
+    let text = niclab.run(["run", "--nic", "gamma", "--nodes", "4", "--report", "text"]).success();
     for word in ["pingpong", "stream", "check guest-interrupts: held: node0: 0 raised"] {
         assert!(text.stdout.contains(word), "the report contains {word:?}\n{text}");
     }

@@ -6,7 +6,7 @@ use niclab_harness::{Niclab, eventually};
 #[test]
 fn demo_runs_on_grim_and_a_poller_gets_no_interrupt() {
     let niclab = Niclab::new();
-    let text = niclab.run(["run", "--nic", "grim"]).success();
+    let text = niclab.run(["run", "--nic", "grim", "--report", "text"]).success();
     for word in ["pingpong", "stream", "bulk_sent", "check guest-interrupts: held: node0: 0 raised"] {
         assert!(text.stdout.contains(word), "the report contains {word:?}\n{text}");
     }

@@ -11,15 +11,16 @@ fn sum(counts: &Value) -> u64 {
 fn the_demonstration_passes_messages_and_reports() {
     let niclab = Niclab::new();
     let text = niclab.run(["run"]).success();
-    for word in ["pingpong", "stream", "doorbell", "wall", "model"] {
-        assert!(text.stdout.contains(word), "the report contains {word:?}\n{text}");
+    for word in ["pingpong", "stream", "doorbells", "wall time", "model time", "passed", "--report text"] {
+        assert!(text.stdout.contains(word), "the summary contains {word:?}\n{text}");
     }
+    assert!(text.stdout.trim().lines().count() <= 15, "{text}");
 }
 
 #[test]
 fn the_demonstration_runs_on_match_cards() {
     let niclab = Niclab::new();
-    let text = niclab.run(["run", "--nic", "match"]).success();
+    let text = niclab.run(["run", "--nic", "match", "--report", "text"]).success();
     for word in ["pingpong", "stream", "match"] {
         assert!(text.stdout.contains(word), "the report contains {word:?}\n{text}");
     }

@@ -16,7 +16,12 @@ use niclab_spec::{GuestKernel, NicModel, RuleChecking};
 
 use crate::budgets::BudgetArgs;
 use crate::name::NameArgs;
-use crate::{extcap::ExtcapArgs, link_faults::LinkFaultArgs, match_unit, protocol};
+use crate::{
+    extcap::ExtcapArgs,
+    link_faults::LinkFaultArgs,
+    match_unit, protocol,
+    reports::{PageArgs, ReportArgs},
+};
 
 /// A laboratory for intelligent cluster NICs: boots a virtual cluster whose NICs are Rust models, and reports what the
 /// modelled hardware would have cost.
@@ -109,7 +114,7 @@ pub enum Command {
     /// a goal and whether it was reached. Exits with 0 even if a goal is not reached, and with 1 if something could not
     /// be measured.
     Bench(BenchArgs),
-    /// Show one report as tables, several side by side, and the difference of two.
+    /// Show one report as tables or as a page, several side by side, and the difference of two. Fail on changes.
     ///
     /// Counts, model time and wall time are shown separately. If a file is truncated, is of another version or is no
     /// report, niclab refuses it and names the line.
@@ -232,13 +237,16 @@ pub struct RunArgs {
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Format of the report. With `json`, standard output has only the report; the commands' output goes to standard
-    /// error.
+    /// Format of the report. The demonstration has a summary by default, and a command no report. With `json`, standard
+    /// output has only the report; the commands' output goes to standard error.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub report: Option<ReportFormat>,
     /// Write the report, as JSON, to this file as well.
     #[arg(long, value_name = "FILE")]
     pub report_file: Option<PathBuf>,
+    /// A page about the run.
+    #[command(flatten)]
+    pub page: PageArgs,
     /// Files about the run.
     #[command(flatten)]
     pub watch: RunWatchArgs,
@@ -318,6 +326,9 @@ pub struct CheckArgs {
     /// Write the verdicts to this file as JUnit XML.
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
+    /// A page about the scenarios.
+    #[command(flatten)]
+    pub page: PageArgs,
     /// Run every NIC in adversarial mode with this seed: it does what the manual allows but hardware rarely does
     /// (docs/use/FAULTS.md). This may break tight budgets, but must not break messages.
     #[arg(long, alias = "unkind", value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
@@ -457,7 +468,7 @@ pub struct SimArgs {
     #[arg(value_name = "SCENARIO", required_unless_present = "swarm", conflicts_with = "swarm")]
     pub scenario: Option<PathBuf>,
     /// Run this many random configurations, first with faults, then with the faults cleared; a failure prints its seed.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "html")]
     pub swarm: Option<u32>,
     /// Only configurations of this NIC model.
     #[arg(long, value_name = "NAME", requires = "swarm", value_parser = PossibleValuesParser::new(NicModel::names()))]
@@ -478,6 +489,9 @@ pub struct SimArgs {
     /// Write the report, as JSON, to this file as well.
     #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
     pub report_file: Option<PathBuf>,
+    /// A page about the run.
+    #[command(flatten)]
+    pub page: PageArgs,
     /// Write a timeline of the measured part to this file, for ui.perfetto.dev (docs/use/OBSERVE.md).
     #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
     pub trace: Option<PathBuf>,
@@ -492,24 +506,12 @@ pub struct SimArgs {
 /// Form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReportFormat {
-    /// Tables.
+    /// At most 15 lines.
+    Summary,
+    /// All tables.
     Text,
     /// JSON, versioned.
     Json,
-}
-
-/// Arguments of `report`.
-#[derive(Debug, Args)]
-pub struct ReportArgs {
-    /// Reports, as `niclab run --report json` or `niclab sim` writes them.
-    #[arg(required = true, value_name = "FILE")]
-    pub files: Vec<PathBuf>,
-    /// Compare each node, not only the sums over all nodes.
-    #[arg(long)]
-    pub per_node: bool,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Arguments of `profile`.

@@ -14,6 +14,7 @@ mod link_faults;
 mod match_unit;
 mod name;
 mod protocol;
+mod reports;
 
 use std::{panic, process::ExitCode};
 

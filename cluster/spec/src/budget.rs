@@ -249,7 +249,7 @@ impl Budget {
 }
 
 /// Whether the quantity exists only for the whole cluster.
-fn is_of_cluster(what: &str) -> bool {
+pub(crate) fn is_of_cluster(what: &str) -> bool {
     [LOST_MESSAGES, "model_bandwidth_bytes_per_s", "model_messages_per_s"].contains(&what)
 }
 

@@ -33,6 +33,7 @@ pub mod workload;
 
 mod address;
 mod budget_text;
+mod change;
 mod device_faults;
 mod error;
 mod explain;
@@ -47,6 +48,7 @@ mod source;
 pub use address::MacAddress;
 pub use budget::Budget;
 pub use budget_text::{BudgetText, BudgetTextError, BudgetTextProblem};
+pub use change::{Change, ChangeLimit, ChangeLimitError, Side};
 pub use device_faults::{DeviceFaultProblem, DeviceFaultRate, DeviceFaults, DeviceFaultsChange};
 pub use error::{FileLocation, Problem, SpecError};
 pub use explain::explain;

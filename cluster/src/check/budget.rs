@@ -13,7 +13,7 @@ use serde::Serialize;
 const MEGABYTE: f64 = 1e6;
 
 /// Maximum number of contributions that a broken budget names, largest first.
-const MAX_CAUSES: usize = 4;
+pub(super) const MAX_CAUSES: usize = 4;
 
 /// The result of one budget or comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -80,7 +80,7 @@ pub fn of_checker(checked: &Checked) -> Verdict {
 }
 
 /// A contribution to a quantity: its source and its count.
-type Part = (String, u64);
+pub(super) type Part = (String, u64);
 
 /// The verdict of every budget on the report.
 #[must_use]
@@ -125,6 +125,18 @@ fn holds(budget: &Budget, value: u64, share: f64) -> bool {
         (.., Some(limit)) => value >= limit * share || is_same(limit),
         (None, None, None) => false,
     }
+}
+
+/// The value of a quantity of a report, of the whole cluster or of one node; `None` if such a run does not count it.
+#[must_use]
+pub fn value(what: &str, node: Option<&str>, report: &Report) -> Option<u64> {
+    counted(what, node, report).map(|(value, _)| value)
+}
+
+/// As [`value`], with the contributions to a count.
+pub(super) fn counted(what: &str, node: Option<&str>, report: &Report) -> Option<(u64, Vec<Part>)> {
+    let (what, node) = (what.to_owned(), node.map(str::to_owned));
+    quantity(&Budget { what, node, ..Budget::default() }, report).ok()
 }
 
 /// The number of runs, messages or megabytes that the limit is multiplied with.
@@ -173,7 +185,8 @@ fn quantity(budget: &Budget, report: &Report) -> Result<(u64, Vec<Part>), String
         // Links and switch belong to no node.
         parts.extend(ledger_parts(&budget.what, "links and switch", &report.fabric.ledger));
     }
-    Ok((parts.iter().map(|(_, count)| count).sum(), parts))
+    // A file may contain any counts; their sum must not end the process.
+    Ok((parts.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count)), parts))
 }
 
 /// The number of messages that were sent and not received, and where frames were lost.
@@ -277,7 +290,7 @@ const OTHERS: [&str; 5] = ["pio_write", "pio_read", "doorbell", "interrupt", "de
 /// The transactions in a ledger of this quantity or kind: their number, or their bytes.
 #[must_use]
 pub fn in_ledger(what: &str, ledger: &[LedgerEntry]) -> u64 {
-    ledger_parts(what, "", ledger).iter().map(|(_, count)| count).sum()
+    ledger_parts(what, "", ledger).iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count))
 }
 
 fn ledger_parts(what: &str, whose: &str, ledger: &[LedgerEntry]) -> Vec<Part> {

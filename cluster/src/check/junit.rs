@@ -143,6 +143,7 @@ mod tests {
             verdicts: [Held, Broken, Undecided].map(|outcome| verdict(what, outcome)).to_vec(),
             warnings: vec!["no budget\n  fix: <one>".into()],
             error: Some("no boot\u{1b}\nconsole of node1".into()),
+            reports: Vec::new(),
             wall_s: 1.5,
             code: 3,
         }

@@ -1,12 +1,13 @@
 //! `niclab check`: runs scenarios, live or simulated, and compares their reports with budgets.
 //!
-//! * [`budget`] judges a report, and compares two; it runs no program;
+//! * [`budget`] judges a report, and compares two; it runs no program; [`change`] judges the difference of two;
 //! * [`live`] runs workloads in guests, which [`conduct`] synchronises; [`crate::programs::simulator`] runs
 //!   simulations;
 //! * [`ratio`] compares wall times with a baseline's in alternating runs, until [`sequence`] decides;
 //! * [`junit`] writes the verdicts for CI servers.
 
 pub mod budget;
+pub mod change;
 pub mod conduct;
 pub mod junit;
 pub mod live;
@@ -18,7 +19,7 @@ use std::{path::Path, time::Instant};
 use anyhow::Result;
 use niclab_spec::{
     GuestKernel, Report, RuleChecking, SimConfig, Source, WorkloadKind, explain,
-    report::NodeFigures,
+    report::{Mode, NodeFigures},
     scenario::{Scenario, ScenarioMode},
 };
 use serde::Serialize;
@@ -55,6 +56,9 @@ pub struct Checked {
     pub warnings: Vec<String>,
     /// Why the scenario was not run to its end.
     pub error: Option<String>,
+    /// The first report of each kind of run: the simulation's, then the live one's.
+    #[serde(skip)]
+    pub reports: Vec<(String, Report)>,
     /// Wall time that it took, in seconds.
     pub wall_s: f64,
     /// The exit code.
@@ -78,7 +82,7 @@ pub fn check(
     simulate: &mut Simulate<'_>,
 ) -> Result<Checked> {
     let begin = Instant::now();
-    let (mut verdicts, mut warnings) = (Vec::new(), Vec::new());
+    let (mut verdicts, mut warnings, mut reports) = (Vec::new(), Vec::new(), Vec::new());
     let result = match Source::read(path).and_then(|source| source.scenario()) {
         Ok(mut scenario) => {
             scenario.cluster.make_adversarial(adversarial);
@@ -87,7 +91,7 @@ pub fn check(
             }
             scenario.cluster.rules = rules.unwrap_or(scenario.cluster.rules);
             warnings = scenario.warnings();
-            run(path, &scenario, offline, simulate, &mut verdicts).map_err(|error| {
+            run(path, &scenario, offline, simulate, (&mut verdicts, &mut reports)).map_err(|error| {
                 let is_refused = error.is::<Refused>() || error.is::<Unperformable>();
                 let code = if is_refused { BAD_SCENARIO } else { NOT_RUN };
                 (code, explain(error.as_ref()), error.downcast::<Failure>().ok())
@@ -101,7 +105,7 @@ pub fn check(
         Err((code, error, _)) => (Some(error), code),
     };
     let scenario = path.display().to_string();
-    Ok(Checked { scenario, verdicts, warnings, error, wall_s: begin.elapsed().as_secs_f64(), code })
+    Ok(Checked { scenario, verdicts, warnings, error, reports, wall_s: begin.elapsed().as_secs_f64(), code })
 }
 
 /// The exit code for these verdicts.
@@ -147,9 +151,8 @@ fn run(
     scenario: &Scenario,
     offline: bool,
     simulate: &mut Simulate<'_>,
-    verdicts: &mut Vec<Verdict>,
+    (verdicts, kept): (&mut Vec<Verdict>, &mut Vec<(String, Report)>),
 ) -> Result<()> {
-    let mut simulated = None;
     if scenario.mode != ScenarioMode::Live {
         let name = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let config = SimConfig::new(&scenario.cluster, &name, &scenario.workload);
@@ -157,11 +160,11 @@ fn run(
         let runs = if scenario.mode == ScenarioMode::Sim { scenario.repeat } else { 1 };
         let reports: Vec<Report> = (0..runs).map(|_| simulate(&config)).collect::<Result<_>>()?;
         judge("sim", scenario, &reports, verdicts);
-        simulated = reports.into_iter().next();
+        kept.extend(reports.into_iter().next().map(|report| (Mode::Sim.name().to_owned(), report)));
     }
     if scenario.mode != ScenarioMode::Sim {
         let mut cluster = LiveCluster::boot(scenario, offline)?;
-        let result = run_live(scenario, &mut cluster, simulated.as_ref(), verdicts);
+        let result = run_live(scenario, &mut cluster, kept, verdicts);
         cluster.shut_down();
         // Lost messages break the check, whether or not the workload survives the loss.
         match result.map_err(anyhow::Error::downcast::<MessagesLost>) {
@@ -176,7 +179,7 @@ fn run(
 fn run_live(
     scenario: &Scenario,
     cluster: &mut LiveCluster,
-    simulated: Option<&Report>,
+    kept: &mut Vec<(String, Report)>,
     verdicts: &mut Vec<Verdict>,
 ) -> Result<()> {
     let (mut reports, mut timed_out) = (Vec::new(), None);
@@ -190,11 +193,13 @@ fn run_live(
     judge("live", scenario, &reports, verdicts);
     if let Some(reason) = timed_out {
         let loss = reports.last().and_then(|report| budget::loss(&report.nodes));
+        kept.extend(reports.into_iter().next().map(|report| (Mode::Live.name().to_owned(), report)));
         return Err(match loss {
             Some(verdict) => MessagesLost { verdict, reason }.into(),
             None => anyhow::Error::msg(reason),
         });
     }
+    let simulated = kept.first().map(|(_, report)| report);
     // Estimates are not compared with the simulator's model time. So an estimate must break the check, not skip it.
     let exactness = reports.iter().filter(|_| simulated.is_some()).map(budget::exactness);
     for (number, verdict) in exactness.enumerate() {
@@ -203,6 +208,7 @@ fn run_live(
     if let (Some(simulated), Some(live)) = (simulated, reports.first()) {
         verdicts.extend(labelled("live against sim", budget::differences(simulated, live)));
     }
+    kept.extend(reports.into_iter().next().map(|report| (Mode::Live.name().to_owned(), report)));
     for ratio in &scenario.ratios {
         verdicts.push(ratio::verdict(ratio, &scenario.workload, cluster)?);
     }
@@ -257,7 +263,7 @@ fn kernel_verdict(node: &KernelFindings) -> Verdict {
 }
 
 /// The verdict on the rules that a node broke.
-fn broken_rules(node: &NodeFigures) -> Verdict {
+pub(crate) fn broken_rules(node: &NodeFigures) -> Verdict {
     let found: Vec<String> =
         node.broken_rules.iter().map(|(name, count)| format!("{name} {count} times")).collect();
     Verdict {
@@ -270,7 +276,7 @@ fn broken_rules(node: &NodeFigures) -> Verdict {
 }
 
 /// The verdicts on how the commands of a live run ended.
-fn commands(report: &Report) -> Vec<Verdict> {
+pub(crate) fn commands(report: &Report) -> Vec<Verdict> {
     let nodes = report.nodes.iter().filter(|_| report.exit_code.is_some());
     nodes
         .map(|node| {
@@ -309,6 +315,7 @@ mod tests {
             verdicts: outcomes.iter().map(verdict).collect(),
             warnings: Vec::new(),
             error: error.map(str::to_owned),
+            reports: Vec::new(),
             wall_s: 1.0,
             code,
         }

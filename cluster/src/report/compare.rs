@@ -63,6 +63,17 @@ pub enum Section {
     WallTime,
 }
 
+impl Section {
+    /// The kind in a column.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Counts => "count",
+            Self::ModelTime => "model time",
+            Self::WallTime => "wall time",
+        }
+    }
+}
+
 /// Unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Unit {
@@ -103,6 +114,14 @@ impl Comparison {
         }
     }
 
+    /// Keeps only the numbers that differ between two reports, and of these only counts and model time, because wall
+    /// time always differs.
+    #[must_use]
+    pub fn changes(mut self) -> Self {
+        self.rows.retain(|row| row.is_changed() && row.section != Section::WallTime);
+        self
+    }
+
     /// Formats the comparison as tables.
     #[must_use]
     pub fn text(&self) -> String {
@@ -141,7 +160,7 @@ impl Comparison {
             let mut cells = vec![row.name.clone(), row.unit.name().to_owned()];
             cells.extend(row.values.iter().map(shown));
             if is_pair {
-                cells.push(row.difference.map_or_else(|| "-".to_owned(), |by| row.unit.show_signed(by)));
+                cells.push(row.shown_difference());
                 cells.push(row.percent());
             }
             rows.push(cells);
@@ -151,8 +170,23 @@ impl Comparison {
 }
 
 impl Row {
+    /// Whether the values of two reports differ. A count that one of them lacks is 0 there.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        match self.values.as_slice() {
+            [base, new] if self.section == Section::Counts => base.unwrap_or(0) != new.unwrap_or(0),
+            [base, new] => base != new,
+            _ => false,
+        }
+    }
+
+    /// The difference with its sign, such as `+1`; `-` if there is none.
+    pub(crate) fn shown_difference(&self) -> String {
+        self.difference.map_or_else(|| "-".to_owned(), |by| self.unit.show_signed(by))
+    }
+
     /// The difference in percent of the first value, such as `+1.25`.
-    fn percent(&self) -> String {
+    pub(crate) fn percent(&self) -> String {
         match (self.difference, self.values.first().copied().flatten()) {
             (Some(0), _) => "0.00".to_owned(),
             (Some(difference), Some(first)) if first > 0 => {
@@ -169,7 +203,7 @@ impl Row {
 
 impl Unit {
     /// The unit in which [`Self::show`] prints a value.
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Count => "",
             Self::Bytes => "bytes",
@@ -180,7 +214,7 @@ impl Unit {
     }
 
     /// Prints all digits.
-    fn show(self, value: u64) -> String {
+    pub(crate) fn show(self, value: u64) -> String {
         match self {
             Self::Picoseconds => microseconds(value),
             Self::Nanoseconds => format!("{}.{:03}", value / 1000, value % 1000),
@@ -445,6 +479,13 @@ mod tests {
         assert_eq!((price.section, price.difference), (Section::ModelTime, Some(-750_000)));
         assert_eq!(price.percent(), "-50.00");
         assert_eq!(row(&comparison, "messages sent").percent(), "0.00");
+    }
+
+    #[test]
+    fn changes_are_the_counts_and_model_times_that_differ() {
+        let changes = pair().changes();
+        let names: Vec<&str> = changes.rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["doorbells", "interrupts: control", "pio_write price"]);
     }
 
     #[test]

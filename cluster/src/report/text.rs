@@ -74,7 +74,7 @@ pub fn device_text(stats: &DaemonStats) -> String {
 }
 
 /// The nodes, or their sum if there are too many.
-fn shown(nodes: &[NodeFigures]) -> Cow<'_, [NodeFigures]> {
+pub(crate) fn shown(nodes: &[NodeFigures]) -> Cow<'_, [NodeFigures]> {
     if nodes.len() <= MAX_NODES_SHOWN {
         return Cow::Borrowed(nodes);
     }
@@ -383,7 +383,7 @@ fn ledger_row(place: &str, entry: &LedgerEntry) -> Vec<String> {
 }
 
 /// Picoseconds as microseconds, with all digits.
-pub(super) fn microseconds(ps: u64) -> String {
+pub(crate) fn microseconds(ps: u64) -> String {
     decimal(ps, 1_000_000, 6)
 }
 
@@ -392,7 +392,7 @@ fn seconds(ns: u64) -> String {
 }
 
 /// `value / unit` with `digits` decimal places, rounded down. `unit` is a power of ten with at least that many zeros.
-fn decimal(value: u64, unit: u64, digits: usize) -> String {
+pub(crate) fn decimal(value: u64, unit: u64, digits: usize) -> String {
     let fraction = (value % unit) / (unit / 10_u64.pow(digits as u32)).max(1);
     format!("{}.{fraction:0digits$}", value / unit)
 }

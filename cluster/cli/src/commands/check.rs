@@ -8,6 +8,7 @@ use std::{
 use anyhow::Result;
 use niclab_cluster::{
     check::{self, BROKEN, Checked, HELD, budget::Outcome, junit},
+    page::{self, Run},
     programs::simulator::Simulator,
 };
 use niclab_output::{OutputError, Stdout, create_all};
@@ -19,11 +20,12 @@ use crate::arguments::CheckArgs;
 /// Checks the scenarios; returns the largest code of all.
 ///
 /// # Errors
-/// When a signal ends the check, the simulator is missing, or the JUnit file cannot be written. The file is opened
-/// before anything runs.
+/// When a signal ends the check, the simulator is missing, or a file cannot be written. The files are opened before
+/// anything runs.
 pub fn run(args: &CheckArgs) -> Result<u8> {
     let scenarios: Vec<&Path> = args.scenarios.iter().map(PathBuf::as_path).collect();
-    let [junit] = create_all([args.junit.as_deref()], &scenarios, Stdout::Taken)?;
+    let paths = [args.junit.as_deref(), args.page.html.as_deref()];
+    let [junit, html] = create_all(paths, &scenarios, Stdout::Taken)?;
     let simulator = Simulator::locate(args.offline)?;
     let mut simulate = |config: &_| simulator.run(config);
     let kernel = args.kernel.as_ref().map(|_| GuestKernel::Debug);
@@ -40,13 +42,16 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     }
     // The file's error is reported after the verdicts, so that a full disk does not hide them.
     let written = junit.map(|file| file.write(junit::document(&checked).as_bytes())).transpose();
+    let runs = || checked.iter().map(Run::of_check).collect::<Vec<_>>();
+    let page = html.map(|file| file.write(page::html("niclab check", &runs()).as_bytes())).transpose();
+    let written = written.and(page);
     terminal::print(&if args.json { serde_json::to_string_pretty(&checked)? } else { text(&checked) })?;
     let code = checked.iter().map(|checked| checked.code).max().unwrap_or(HELD);
     code_with(code, written.map(drop))
 }
 
 /// The code, given the result of writing the JUnit file. A verdict other than [`HELD`] takes precedence over the error.
-fn code_with(code: u8, written: Result<(), OutputError>) -> Result<u8> {
+pub(super) fn code_with(code: u8, written: Result<(), OutputError>) -> Result<u8> {
     match written {
         Err(error) if code != HELD => {
             eprintln!("niclab: {}", explain(&error));
@@ -110,6 +115,7 @@ mod tests {
             verdicts: vec![verdict("a", Outcome::Held), verdict("b", Outcome::Undecided)],
             warnings: Vec::new(),
             error: None,
+            reports: Vec::new(),
             wall_s: 1.0,
             code: HELD,
         };

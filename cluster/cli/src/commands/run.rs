@@ -18,6 +18,7 @@ use niclab_cluster::{
     daemon::{monitor, rules::rules_text},
     debug_kernel::{self, coverage},
     host::runtime::RuntimeRoot,
+    page,
     report::{
         live::{CommandOutcome, Measurement, Outcome},
         text::report_text,
@@ -28,7 +29,7 @@ use niclab_cluster::{
 use niclab_output::{OutputErrors, OutputFile, Stdout, create_all};
 use niclab_spec::{Budget, Cluster, ClusterName, Report, RuleChecking, report::Checked, watch::WatchSubject};
 
-use super::{terminal, watch::RunWatches};
+use super::{report::write_page, terminal, watch::RunWatches};
 use crate::arguments::{ReportFormat, RunArgs};
 
 /// The command if the user gives none.
@@ -46,6 +47,7 @@ const BUDGET_BROKEN: u8 = 1;
 /// The output files of a run, opened before the boot.
 struct Outputs {
     report: Option<OutputFile>,
+    html: Option<OutputFile>,
     coverage: Option<OutputFile>,
     watches: [(WatchSubject, Option<OutputFile>); 3],
 }
@@ -53,16 +55,17 @@ struct Outputs {
 impl Outputs {
     fn open(args: &RunArgs) -> Result<Self, OutputErrors> {
         let watch = &args.watch;
-        let paths = [&args.report_file, &args.coverage, &watch.trace, &watch.capture, &watch.record];
+        let html = &args.page.html;
+        let paths = [&args.report_file, html, &args.coverage, &watch.trace, &watch.capture, &watch.record];
         let cluster_file: Vec<&Path> = args.cluster.cluster.as_deref().into_iter().collect();
-        let [report, coverage, trace, capture, recording] =
+        let [report, html, coverage, trace, capture, recording] =
             create_all(paths.map(Option::as_deref), &cluster_file, Stdout::Taken)?;
         let watches = [
             (WatchSubject::Trace, trace),
             (WatchSubject::Capture, capture),
             (WatchSubject::Recording, recording),
         ];
-        Ok(Self { report, coverage, watches })
+        Ok(Self { report, html, coverage, watches })
     }
 }
 
@@ -121,9 +124,10 @@ fn commands_and_report(
     budgets: &[Budget],
     boot: Duration,
 ) -> Result<u8> {
-    // The demonstration always prints a report. A user's command has a report only if an option asks for it.
-    let format = args.report.or_else(|| args.command.is_empty().then_some(ReportFormat::Text));
-    let is_wanted = format.is_some() || outputs.report.is_some() || !budgets.is_empty();
+    // The demonstration always prints at least a summary. A user's command has a report only if an option asks for it.
+    let format = args.report.or_else(|| args.command.is_empty().then_some(ReportFormat::Summary));
+    let is_wanted =
+        format.is_some() || outputs.report.is_some() || outputs.html.is_some() || !budgets.is_empty();
     let measurement = is_wanted.then(|| Measurement::begin(running)).transpose()?;
     // The observers run only inside the measured interval, so that their files contain only what the report measures.
     let watches = RunWatches::begin(outputs.watches, &running.plan().monitor_socket)?;
@@ -132,7 +136,7 @@ fn commands_and_report(
         Err(error) => {
             if let (Some(begun), Some(failure)) = (measurement, error.downcast_ref::<Failure>()) {
                 let report = report_of_failure(running, failure, begun, cluster, boot);
-                report.map_or(Ok(()), |report| put_report(&report, outputs.report, format))?;
+                report.map_or(Ok(()), |report| put_report(&report, outputs.report, outputs.html, format))?;
             }
             return Err(error);
         }
@@ -162,7 +166,7 @@ fn commands_and_report(
             exit_code = BUDGET_BROKEN;
         }
         report.exit_code = Some(exit_code);
-        put_report(&report, outputs.report, format)?;
+        put_report(&report, outputs.report, outputs.html, format)?;
     }
     for file in watch_files? {
         eprintln!("niclab: {}", file.text());
@@ -241,18 +245,26 @@ fn report_of_failure(
     Some(readings.report(running, cluster, outcome))
 }
 
-/// Writes the report into its file, and prints it.
-fn put_report(report: &Report, file: Option<OutputFile>, format: Option<ReportFormat>) -> Result<()> {
-    // If the report's file cannot be written, niclab still prints the report on standard output.
+/// Writes the report and its page into their files, and prints it.
+fn put_report(
+    report: &Report,
+    file: Option<OutputFile>,
+    html: Option<OutputFile>,
+    format: Option<ReportFormat>,
+) -> Result<()> {
+    // If a file cannot be written, niclab still prints the report on standard output.
     let written = file.map(|file| file.write(report.to_json().as_bytes())).transpose();
+    let page = html.map(|file| write_page(file, report)).transpose();
     print_report(format, report)?;
     written?;
+    page?;
     Ok(())
 }
 
 fn print_report(format: Option<ReportFormat>, report: &Report) -> Result<()> {
     match format {
         Some(ReportFormat::Json) => terminal::print(&report.to_json())?,
+        Some(ReportFormat::Summary) => terminal::print(&format!("\n{}", page::summary(report)))?,
         Some(ReportFormat::Text) => terminal::print(&format!("\n{}", report_text(report)))?,
         None => {}
     }

@@ -1,18 +1,19 @@
 //! `niclab sim`: runs a scenario's workload in the simulator, without its budgets.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use niclab_cluster::host::exit_code::OWN_FAILURE;
 use niclab_cluster::{
     check::{BAD_SCENARIO, BROKEN, HELD},
+    page,
     programs::simulator::{Observed, Refused, Simulator, Unread},
     report::text::report_text,
 };
 use niclab_output::{OutputFile, READER_GONE, Stdout, probe_all};
 use niclab_spec::{SimConfig, Source, WorkloadKind};
 
-use super::terminal;
+use super::{report::write_page, terminal};
 use crate::arguments::{ReportFormat, SimArgs};
 
 /// Simulates the scenario or the swarm.
@@ -43,10 +44,11 @@ pub fn run(args: &SimArgs) -> Result<u8> {
     let name = file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let mut config = SimConfig::new(&scenario.cluster, &name, &scenario.workload);
     config.seed = args.seed.unwrap_or(config.seed);
-    let paths = [&args.trace, &args.capture, &args.report_file].map(Option::as_deref);
+    let paths = [&args.trace, &args.capture, &args.report_file, &args.page.html].map(Option::as_deref);
     let inputs: [&Path; 1] = [file];
-    let [trace, capture, report_file] = probe_all(paths, &inputs, Stdout::Taken)?;
-    let report_file = report_file.map(|path| OutputFile::create(&path, &inputs)).transpose()?;
+    let [trace, capture, report_file, html] = probe_all(paths, &inputs, Stdout::Taken)?;
+    let create = |path: PathBuf| OutputFile::create(&path, &inputs);
+    let (report_file, html) = (report_file.map(create).transpose()?, html.map(create).transpose()?);
     let observed = Observed { trace: trace.as_deref(), capture: capture.as_deref() };
     let report = match Simulator::locate(args.offline)?.run_observed(&config, observed) {
         Err(error) if error.is::<Refused>() => {
@@ -57,9 +59,14 @@ pub fn run(args: &SimArgs) -> Result<u8> {
         report => report?,
     };
     let written = report_file.map(|file| file.write(report.to_json().as_bytes())).transpose();
-    let is_json = matches!(args.report, ReportFormat::Json);
-    terminal::print(&if is_json { report.to_json() } else { report_text(&report) })?;
+    let page = html.map(|file| write_page(file, &report)).transpose();
+    terminal::print(&match args.report {
+        ReportFormat::Summary => page::summary(&report),
+        ReportFormat::Text => report_text(&report),
+        ReportFormat::Json => report.to_json(),
+    })?;
     written?;
+    page?;
     Ok(if report.checks.iter().all(|checked| checked.held) { HELD } else { BROKEN })
 }
 

@@ -14,6 +14,7 @@ mod figures;
 mod inic;
 mod matching;
 mod outputs;
+mod pages;
 mod profiles;
 mod programs;
 mod script;

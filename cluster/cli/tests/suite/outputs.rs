@@ -28,15 +28,20 @@ fn missing_folder_is_named_before_anything_is_run() {
     let niclab = niclab();
     broken_scenario(&niclab);
     for (arguments, files) in [
-        (&["check", "x.toml", "--junit", "no/j.xml"][..], &["no/j.xml"][..]),
         (
-            &["sim", "x.toml", "--report-file", "no/r.json", "--trace", "no/t", "--capture", "no/c"],
-            &["no/r.json", "no/t", "no/c"],
+            &["check", "x.toml", "--junit", "no/j.xml", "--html", "no/j.html"][..],
+            &["no/j.xml", "no/j.html"][..],
         ),
         (
-            &["run", "--report-file", "no/r", "--coverage", "no/l", "--record", "no/m", "--capture", "no/c"],
-            &["no/r", "no/l", "no/m", "no/c"],
+            &["sim", "x.toml", "--html", "no/r.html", "--trace", "no/t", "--capture", "no/c"],
+            &["no/r.html", "no/t", "no/c"],
         ),
+        (
+            &["run", "--report-file", "no/r", "--html", "no/h", "--record", "no/m", "--capture", "no/c"],
+            &["no/r", "no/h", "no/m", "no/c"],
+        ),
+        (&["run", "--coverage", "no/l"], &["no/l"]),
+        (&["report", "x.json", "--html", "no/r.html"], &["no/r.html"]),
         (&["figures", "match", "--svg", "no/f.svg"], &["no/f.svg"]),
     ] {
         let refused = niclab.run(arguments);
@@ -56,6 +61,7 @@ fn outputs_that_lead_to_one_file_or_to_an_input_are_refused() {
         (&["sim", "x.toml", "--trace", "a", "--capture", "./a"][..], "named for two outputs"),
         (&["sim", "x.toml", "--report-file", "x.toml"], "are the same file"),
         (&["check", "x.toml", "--junit", "x.toml"], "are the same file"),
+        (&["report", "x.toml", "--html", "x.toml"], "are the same file"),
         (&["sim", "x.toml", "--capture", "-"], "standard output"),
     ] {
         let refused = niclab.run(arguments);
