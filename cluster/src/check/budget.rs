@@ -213,8 +213,8 @@ fn lost_messages(nodes: &[NodeFigures]) -> Result<(u64, Vec<Part>), String> {
     Ok((lost, parts))
 }
 
-/// The verdict that no message was lost, on a workload that did not finish. `None` if no message or frame was lost, or if
-/// the counts do not tell.
+/// The verdict that no message was lost, on a workload that did not finish. `None` if no message or frame was lost, or
+/// if the counts do not tell.
 #[must_use]
 pub fn loss(nodes: &[NodeFigures]) -> Option<Verdict> {
     let budget = Budget::nothing_lost();
