@@ -7,7 +7,7 @@ use niclab_spec::{Budget, BudgetText, BudgetTextError, Cluster};
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Budgets")]
 pub struct BudgetArgs {
-    /// A limit on a count or a model time of the run, as [NODE:]QUANTITY[/UNIT], `<=`, `>=` or `==`, and a number
+    /// A limit on a count or a model time of the run, as `[NODE:]QUANTITY[/UNIT]`, `<=`, `>=` or `==`, and a number
     /// (docs/use/CI.md): 'interrupts<=16', 'node0:doorbells/sent<=0.1', 'model_messages_per_s>=4e8'. Can be repeated.
     #[arg(long = "budget", value_name = "BUDGET")]
     pub budgets: Vec<BudgetText>,
