@@ -139,6 +139,11 @@ pub(super) fn counted(what: &str, node: Option<&str>, report: &Report) -> Option
     quantity(&Budget { what, node, ..Budget::default() }, report).ok()
 }
 
+/// The sum of counts. A file may contain any counts, and their sum must not end the process.
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
 /// The number of runs, messages or megabytes that the limit is multiplied with.
 #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
 fn share(per: Per, node: Option<&str>, report: &Report) -> f64 {
@@ -185,8 +190,7 @@ fn quantity(budget: &Budget, report: &Report) -> Result<(u64, Vec<Part>), String
         // Links and switch belong to no node.
         parts.extend(ledger_parts(&budget.what, "links and switch", &report.fabric.ledger));
     }
-    // A file may contain any counts; their sum must not end the process.
-    Ok((parts.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count)), parts))
+    Ok((sum(parts.iter().map(|(_, count)| *count)), parts))
 }
 
 /// The number of messages that were sent and not received, and where frames were lost.
@@ -195,8 +199,7 @@ fn quantity(budget: &Budget, report: &Report) -> Result<(u64, Vec<Part>), String
 /// What was found instead, if more messages were received than sent: duplicates and messages to several nodes hide how
 /// many were lost.
 fn lost_messages(nodes: &[NodeFigures]) -> Result<(u64, Vec<Part>), String> {
-    let (sent, received) =
-        (messages_sent(nodes), nodes.iter().map(|node| node.messages_received).sum::<u64>());
+    let (sent, received) = (messages_sent(nodes), sum(nodes.iter().map(|node| node.messages_received)));
     let lost = sent.checked_sub(received).ok_or_else(|| {
         format!("{received} messages received but only {sent} sent, so lost messages cannot be counted")
     })?;
@@ -230,7 +233,7 @@ pub fn loss(nodes: &[NodeFigures]) -> Option<Verdict> {
 }
 
 fn messages_sent(nodes: &[NodeFigures]) -> u64 {
-    nodes.iter().map(|node| node.messages_sent).sum()
+    sum(nodes.iter().map(|node| node.messages_sent))
 }
 
 /// Minimum, median, 99th percentile, and maximum of the latency.
@@ -290,7 +293,7 @@ const OTHERS: [&str; 5] = ["pio_write", "pio_read", "doorbell", "interrupt", "de
 /// The transactions in a ledger of this quantity or kind: their number, or their bytes.
 #[must_use]
 pub fn in_ledger(what: &str, ledger: &[LedgerEntry]) -> u64 {
-    ledger_parts(what, "", ledger).iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count))
+    sum(ledger_parts(what, "", ledger).iter().map(|(_, count)| *count))
 }
 
 fn ledger_parts(what: &str, whose: &str, ledger: &[LedgerEntry]) -> Vec<Part> {

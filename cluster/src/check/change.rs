@@ -97,6 +97,8 @@ fn differences(before: Vec<Part>, after: Vec<Part>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use niclab_spec::report::NodeFigures;
+
     use super::*;
     use crate::report::samples::sample;
 
@@ -149,5 +151,8 @@ mod tests {
         new.nodes[0].interrupts.insert("b".to_owned(), u64::MAX);
         assert_eq!(judged("interrupts>+0%", &new).outcome, Outcome::Broken);
         assert_eq!(judged("messages>+0%", &new).outcome, Outcome::Held);
+        new.nodes =
+            [u64::MAX, 7].map(|sent| NodeFigures { messages_sent: sent, ..new.nodes[0].clone() }).to_vec();
+        assert_eq!(judged("lost_messages>+0%", &new).outcome, Outcome::Broken);
     }
 }

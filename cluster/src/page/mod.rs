@@ -35,6 +35,8 @@ pub struct Run {
     pub name: String,
     /// The verdicts, which the page shows first.
     pub verdicts: Vec<Verdict>,
+    /// What the scenario probably misses.
+    pub warnings: Vec<String>,
     /// Why the run did not end as it should.
     pub error: Option<String>,
     /// The reports, each with its name. If there are two, the first is the baseline.
@@ -46,7 +48,7 @@ impl Run {
     #[must_use]
     pub fn new(name: &str, reports: Vec<(String, Report)>) -> Self {
         let verdicts = reports.last().map_or_else(Vec::new, |(_, report)| results(report));
-        Self { name: name.to_owned(), verdicts, error: None, reports }
+        Self { name: name.to_owned(), verdicts, reports, ..Self::default() }
     }
 
     /// The run of a scenario. In mode `both`, the simulation is the baseline of the live run.
@@ -55,6 +57,7 @@ impl Run {
         Self {
             name: checked.scenario.clone(),
             verdicts: checked.verdicts.clone(),
+            warnings: checked.warnings.clone(),
             error: checked.error.clone(),
             reports: checked.reports.clone(),
         }

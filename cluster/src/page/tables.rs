@@ -51,6 +51,7 @@ pub fn verdicts(run: &Run) -> Markup {
     verdicts.sort_by_key(|verdict| rank(verdict.outcome));
     html! {
         @if let Some(error) = &run.error { pre.error { (error) } }
+        @for warning in &run.warnings { pre.undecided { (warning) } }
         @if !verdicts.is_empty() {
             div.wide {
                 table {
@@ -273,7 +274,9 @@ mod tests {
             causes: vec![format!("cause of {what}")],
         };
         let of = vec![verdict("good", Outcome::Held), verdict("bad", Outcome::Broken)];
-        let page = verdicts(&Run { verdicts: of, ..Run::default() }).into_string();
+        let warnings = vec!["no <budget>".to_owned()];
+        let page = verdicts(&Run { verdicts: of, warnings, ..Run::default() }).into_string();
+        assert!(page.contains("no &lt;budget&gt;"), "{page}");
         assert!(page.find("cause of bad").unwrap() < page.find("cause of good").unwrap(), "{page}");
         assert!(page.contains("<span class=\"broken\">BROKEN</span>"), "{page}");
     }
