@@ -3,8 +3,8 @@
 //!
 //! * [`Run`] is what a page shows of one run; [`figures`] computes the numbers of its summary;
 //! * [`document`] is the HTML file, with [`tables`], [`charts`] and the [`topology`];
-//! * [`difference`] is the difference to a baseline; [`markdown`] is the short form;
-//! * [`summary`] is a run in a few lines of a terminal.
+//! * [`difference`] is the difference to a baseline; [`mod@markdown`] is the short form;
+//! * [`mod@summary`] is a run in a few lines of a terminal.
 //!
 //! Names of nodes and lines of consoles come from users, so every text is escaped.
 
