@@ -535,8 +535,8 @@ static void example_stop",
         edits: &[
             Edit {
                 file: "niclab_control.c",
-                sound: "jiffies + msecs_to_jiffies(nic->config.control_timeout_ms) + 1;",
-                broken: "jiffies + msecs_to_jiffies(20) + 1;",
+                sound: "niclab_limit_begin(&limit, nic->config.control_timeout_ms);",
+                broken: "niclab_limit_begin(&limit, 20);",
             },
             Edit {
                 file: "niclab_control.c",

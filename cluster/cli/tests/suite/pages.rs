@@ -85,7 +85,7 @@ fn limits_that_cannot_be_judged_are_refused() {
         (&["base.json", "--fail-if", "interrupts>+0%"][..], 125, "compares two reports, and 1 were given"),
         (&["base.json", "new.json", "--fail-if", "wall_boot_ns>+9%"], 125, "add --allow-wall"),
         (&["base.json", "new.json", "--fail-if", "interupts>+0%"], 2, "did you mean `interrupts`?"),
-        (&["base.json", "new.json", "--fail-if", "interrupts of nod1>+0%"], 125, "did you mean `node1`?"),
+        (&["base.json", "new.json", "--fail-if", "nod1:interrupts>+0%"], 125, "did you mean `node1`?"),
         (&["base.json", "new.json", "--allow-wall"], 2, "--fail-if"),
     ] {
         let refused = niclab.run([&["report"], arguments].concat());
