@@ -67,11 +67,23 @@ fn wall(wall: &WallFigures) -> Vec<String> {
     )];
     let is_too_long = wall.results.len() > MAX_RESULTS;
     let shown = if is_too_long { MAX_RESULTS - 1 } else { MAX_RESULTS };
-    lines.extend(wall.results.iter().take(shown).map(measured));
+    lines.extend(ordered(&wall.results).into_iter().take(shown).map(measured));
     if is_too_long {
         lines.push(format!("  and {} more measurements", wall.results.len() - shown));
     }
     lines
+}
+
+/// The measurements, the first one of each benchmark and transport before all others.
+fn ordered(results: &[WallResult]) -> Vec<&WallResult> {
+    let is_first = |(index, result): &(usize, &WallResult)| {
+        let is_alike = |earlier: &WallResult| {
+            (&earlier.benchmark, &earlier.transport) == (&result.benchmark, &result.transport)
+        };
+        !results[..*index].iter().any(is_alike)
+    };
+    let (first, others): (Vec<_>, Vec<_>) = results.iter().enumerate().partition(is_first);
+    first.into_iter().chain(others).map(|(_, result)| result).collect()
 }
 
 /// One measurement of `niclab-perf`.

@@ -31,11 +31,36 @@ pub trait Batching {
     /// # Ok(())
     /// # }
     /// ```
-    fn batch(&mut self) -> Batch<'_, Self> {
+    fn batch(&mut self) -> Batch<'_, Self>
+    where
+        Self: Sized,
+    {
         self.begin_batch();
         Batch(self)
     }
 }
+
+/// Implements [`Batching`] for a type whose fields have the batches: `Type: field, field`, and after a
+/// semicolon its generic parameters, if it has any.
+macro_rules! batching_by_fields {
+    ($type:ty: $($field:ident),+ $(; $($generics:tt)+)?) => {
+        impl $(<$($generics)+>)? $crate::Batching for $type {
+            fn begin_batch(&mut self) {
+                $($crate::Batching::begin_batch(&mut self.$field);)+
+            }
+
+            fn end_batch(&mut self) {
+                $($crate::Batching::end_batch(&mut self.$field);)+
+            }
+
+            fn ring_deferred(&mut self) {
+                $($crate::Batching::ring_deferred(&mut self.$field);)+
+            }
+        }
+    };
+}
+
+pub(crate) use batching_by_fields;
 
 /// A batch of a port or half, which it stands for: [`Batching::batch`].
 #[derive(Debug)]

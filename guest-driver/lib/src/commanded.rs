@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use niclab_port::command;
 
+use crate::batch::batching_by_fields;
 use crate::port::{self, Kind, Link, Parts, PortOptions, Queue, Requester, Status};
 use crate::region::Region;
 use crate::wait::{Next, Quiet, Wait};
-use crate::{Address, Batching, Deadline, Device, Error, SharedMemory, WaitPolicy};
+use crate::{Address, Batching as _, Deadline, Device, Error, SharedMemory, WaitPolicy};
 
 /// The name of a wait for an event, in errors.
 const WAIT_FOR_EVENT: &str = "wait for an event";
@@ -218,22 +219,7 @@ impl<E: Event> Port<E> {
     }
 }
 
-impl<E: Event> Batching for Port<E> {
-    fn begin_batch(&mut self) {
-        self.commands.begin_batch();
-        self.events.begin_batch();
-    }
-
-    fn end_batch(&mut self) {
-        self.commands.end_batch();
-        self.events.end_batch();
-    }
-
-    fn ring_deferred(&mut self) {
-        self.commands.ring_deferred();
-        self.events.ring_deferred();
-    }
-}
+batching_by_fields!(Port<E>: commands, events; E: Event);
 
 /// Posts the commands of a port.
 #[derive(Debug)]
@@ -307,19 +293,7 @@ impl<E: Event> Commands<E> {
     }
 }
 
-impl<E: Event> Batching for Commands<E> {
-    fn begin_batch(&mut self) {
-        self.requester.begin_batch();
-    }
-
-    fn end_batch(&mut self) {
-        self.requester.end_batch();
-    }
-
-    fn ring_deferred(&mut self) {
-        self.requester.ring_deferred();
-    }
-}
+batching_by_fields!(Commands<E>: requester; E: Event);
 
 /// Reads the events of a port.
 #[derive(Debug)]
@@ -384,19 +358,7 @@ impl<E: Event> Events<E> {
     }
 }
 
-impl<E: Event> Batching for Events<E> {
-    fn begin_batch(&mut self) {
-        self.queue.begin_batch();
-    }
-
-    fn end_batch(&mut self) {
-        self.queue.end_batch();
-    }
-
-    fn ring_deferred(&mut self) {
-        self.queue.ring_deferred();
-    }
-}
+batching_by_fields!(Events<E>: queue; E: Event);
 
 /// Takes the next event out of the queue, if there is one.
 #[inline]

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use niclab_user::Batching;
 use niclab_user::slices::Flags;
 
 use crate::Failure;
@@ -65,15 +66,32 @@ pub trait Channel {
     /// As [`Channel::try_receive`]; a timeout.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Tag, Failure>;
 
+    /// The port whose doorbells can be deferred; `None` if the transport has no doorbells, or several ports.
+    fn batching(&mut self) -> Option<&mut dyn Batching> {
+        None
+    }
+
     /// Begins a batch: until [`Channel::end_batch`], what is sent and what is released may share doorbells. Calls that
     /// wait ring them first. Without effect if the transport has no doorbells.
-    fn begin_batch(&mut self) {}
+    fn begin_batch(&mut self) {
+        if let Some(port) = self.batching() {
+            port.begin_batch();
+        }
+    }
 
     /// Ends the batch.
-    fn end_batch(&mut self) {}
+    fn end_batch(&mut self) {
+        if let Some(port) = self.batching() {
+            port.end_batch();
+        }
+    }
 
     /// Rings the doorbell that is deferred. The batch goes on.
-    fn ring_deferred(&mut self) {}
+    fn ring_deferred(&mut self) {
+        if let Some(port) = self.batching() {
+            port.ring_deferred();
+        }
+    }
 
     /// Begins an exchange of single messages, until [`Channel::end_batch`]. If a card takes the request for an
     /// interrupt through the doorbell, an end that sleeps rings once for its message and that request.

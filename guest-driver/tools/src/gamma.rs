@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use niclab_user::gamma::{MAX_MESSAGE_BYTES, Message, Port, PortOptions};
 use niclab_user::slices::Flags;
-use niclab_user::{Address, Batching as _, Device, SharedMemory};
+use niclab_user::{Address, Batching, Device, SharedMemory};
 
 use crate::Failure;
 use crate::channel::{Channel, MessageKind, Tag, pattern};
@@ -201,21 +201,13 @@ impl Channel for ActiveChannel {
         taken
     }
 
-    fn begin_batch(&mut self) {
-        self.port.begin_batch();
+    fn batching(&mut self) -> Option<&mut dyn Batching> {
+        Some(&mut self.port)
     }
 
     /// A program that sleeps requests no interrupt from this card, so its messages have their own doorbells. With a
     /// batch, each would leave only at the next call.
     fn begin_exchange(&mut self) {}
-
-    fn end_batch(&mut self) {
-        self.port.end_batch();
-    }
-
-    fn ring_deferred(&mut self) {
-        self.port.ring_deferred();
-    }
 
     fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.port.flush(self.timeout)?)

@@ -9,7 +9,7 @@ use niclab_user::grim::{
     Short, Terms,
 };
 use niclab_user::slices::Flags;
-use niclab_user::{Address, Batching as _, Device, Error};
+use niclab_user::{Address, Batching, Device, Error};
 
 use crate::Failure;
 use crate::channel::{Channel, Interrupting, MessageKind, Tag};
@@ -239,16 +239,8 @@ impl Channel for PushChannel {
         }
     }
 
-    fn begin_batch(&mut self) {
-        self.port.begin_batch();
-    }
-
-    fn end_batch(&mut self) {
-        self.port.end_batch();
-    }
-
-    fn ring_deferred(&mut self) {
-        self.port.ring_deferred();
+    fn batching(&mut self) -> Option<&mut dyn Batching> {
+        Some(&mut self.port)
     }
 
     #[inline]

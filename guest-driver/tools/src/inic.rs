@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use niclab_user::inic::{Event, EventKind, Outcome, Port, PortOptions, Receive, Region, Send, UNIT_BYTES};
 use niclab_user::slices::Flags;
-use niclab_user::{Batching as _, Device};
+use niclab_user::{Batching, Device};
 
 use crate::Failure;
 use crate::channel::{Channel, MessageKind, Tag, pattern};
@@ -267,16 +267,8 @@ impl Channel for PostChannel {
         }
     }
 
-    fn begin_batch(&mut self) {
-        self.port.begin_batch();
-    }
-
-    fn end_batch(&mut self) {
-        self.port.end_batch();
-    }
-
-    fn ring_deferred(&mut self) {
-        self.port.ring_deferred();
+    fn batching(&mut self) -> Option<&mut dyn Batching> {
+        Some(&mut self.port)
     }
 
     fn flush(&mut self) -> Result<(), Failure> {

@@ -18,7 +18,7 @@ use niclab_user::matching::{
     Append, Command, Event, EventKind, Outcome, Port, PortOptions, Put, Region, Target,
 };
 use niclab_user::slices::Flags;
-use niclab_user::{Address, Batching as _, Device};
+use niclab_user::{Address, Batching, Device};
 use serde::Serialize;
 
 use crate::Failure;
@@ -579,16 +579,8 @@ impl Channel for ListChannel {
         }
     }
 
-    fn begin_batch(&mut self) {
-        self.port.begin_batch();
-    }
-
-    fn end_batch(&mut self) {
-        self.port.end_batch();
-    }
-
-    fn ring_deferred(&mut self) {
-        self.port.ring_deferred();
+    fn batching(&mut self) -> Option<&mut dyn Batching> {
+        Some(&mut self.port)
     }
 
     fn flush(&mut self) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use niclab_user::slices::{Flags, Message, PAYLOAD_BYTES, Port, PortOptions};
-use niclab_user::{Address, Batching as _, Device};
+use niclab_user::{Address, Batching, Device};
 
 use crate::Failure;
 use crate::channel::{Channel, Interrupting, Tag};
@@ -87,16 +87,8 @@ impl Channel for SliceChannel {
         self.accept(&message, buffer)
     }
 
-    fn begin_batch(&mut self) {
-        self.port.begin_batch();
-    }
-
-    fn end_batch(&mut self) {
-        self.port.end_batch();
-    }
-
-    fn ring_deferred(&mut self) {
-        self.port.ring_deferred();
+    fn batching(&mut self) -> Option<&mut dyn Batching> {
+        Some(&mut self.port)
     }
 
     fn flush(&mut self) -> Result<(), Failure> {

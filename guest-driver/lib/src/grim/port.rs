@@ -4,9 +4,10 @@ use niclab_abi::config::FEATURE_CHANNELS;
 use niclab_abi::grim::ChannelExpose;
 
 use super::{Receiver, Sender};
+use crate::batch::batching_by_fields;
 use crate::port::{self, Parts, PortOptions};
 use crate::region::Region;
-use crate::{Address, Batching, Device, DeviceInfo, Error, SharedMemory, WaitPolicy};
+use crate::{Address, Device, DeviceInfo, Error, SharedMemory, WaitPolicy};
 
 /// Options of a channel, other than those of its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,19 +135,4 @@ impl Sender {
     }
 }
 
-impl Batching for Port {
-    fn begin_batch(&mut self) {
-        self.sender.begin_batch();
-        self.receiver.begin_batch();
-    }
-
-    fn end_batch(&mut self) {
-        self.sender.end_batch();
-        self.receiver.end_batch();
-    }
-
-    fn ring_deferred(&mut self) {
-        self.sender.ring_deferred();
-        self.receiver.ring_deferred();
-    }
-}
+batching_by_fields!(Port: sender, receiver);

@@ -7,10 +7,11 @@ use niclab_abi::grim::ChannelPayload;
 use niclab_port::grim::{self, Incoming};
 use niclab_port::slices::Slice;
 
+use crate::batch::batching_by_fields;
 use crate::memory::copy;
 use crate::port::Queue;
 use crate::region::Region;
-use crate::{Address, Batching, Deadline, Error, WaitPolicy};
+use crate::{Address, Deadline, Error, WaitPolicy};
 
 /// A payload region holds this many times the longest messages between two releases of slices with payload.
 const MESSAGES_BETWEEN_RELEASES: u64 = 4;
@@ -277,16 +278,4 @@ impl Receiver {
     }
 }
 
-impl Batching for Receiver {
-    fn begin_batch(&mut self) {
-        self.queue.begin_batch();
-    }
-
-    fn end_batch(&mut self) {
-        self.queue.end_batch();
-    }
-
-    fn ring_deferred(&mut self) {
-        self.queue.ring_deferred();
-    }
-}
+batching_by_fields!(Receiver: queue);

@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 
 use niclab_port::grim::{Outgoing, PayloadRoom, Pushing, Segments, Short};
 
+use crate::batch::batching_by_fields;
 use crate::memory::copy;
 use crate::port::{Link, Requester, Status};
-use crate::{Address, Batching, Deadline, Error, SharedMemory, WaitPolicy};
+use crate::{Address, Batching as _, Deadline, Error, SharedMemory, WaitPolicy};
 
 /// The payload region of an outbound queue has room for this many pieces of a memory transfer.
 const PIECES: u64 = 4;
@@ -316,16 +317,4 @@ impl Sender {
     }
 }
 
-impl Batching for Sender {
-    fn begin_batch(&mut self) {
-        self.requester.begin_batch();
-    }
-
-    fn end_batch(&mut self) {
-        self.requester.end_batch();
-    }
-
-    fn ring_deferred(&mut self) {
-        self.requester.ring_deferred();
-    }
-}
+batching_by_fields!(Sender: requester);

@@ -27,9 +27,10 @@ pub use niclab_port::slices::{Flags, Message, PAYLOAD_BYTES, PAYLOAD_WORDS, TAG_
 pub use receiver::Receiver;
 pub use sender::Sender;
 
+use crate::batch::batching_by_fields;
 use crate::port::{self, Link};
 pub use crate::port::{Parts, PortOptions, Refusal, Status};
-use crate::{Address, Batching, Deadline, Device, Error, WaitPolicy};
+use crate::{Address, Deadline, Device, Error, WaitPolicy};
 
 /// An open port. Dropping it closes the port: packets not yet sent are discarded and counted.
 #[derive(Debug)]
@@ -189,19 +190,4 @@ impl Port {
     }
 }
 
-impl Batching for Port {
-    fn begin_batch(&mut self) {
-        self.sender.begin_batch();
-        self.receiver.begin_batch();
-    }
-
-    fn end_batch(&mut self) {
-        self.sender.end_batch();
-        self.receiver.end_batch();
-    }
-
-    fn ring_deferred(&mut self) {
-        self.sender.ring_deferred();
-        self.receiver.ring_deferred();
-    }
-}
+batching_by_fields!(Port: sender, receiver);

@@ -5,8 +5,9 @@ use std::time::Duration;
 use niclab_port::slices::{self, Slice};
 
 use super::Message;
+use crate::batch::batching_by_fields;
 use crate::port::{Queue, Requester};
-use crate::{Batching, Deadline, Error, WaitPolicy};
+use crate::{Deadline, Error, WaitPolicy};
 
 /// Receives at a port.
 #[derive(Debug)]
@@ -88,19 +89,7 @@ impl Receiver {
     }
 }
 
-impl Batching for Receiver {
-    fn begin_batch(&mut self) {
-        self.queue.begin_batch();
-    }
-
-    fn end_batch(&mut self) {
-        self.queue.end_batch();
-    }
-
-    fn ring_deferred(&mut self) {
-        self.queue.ring_deferred();
-    }
-}
+batching_by_fields!(Receiver: queue);
 
 /// Takes the next message out of the queue, if there is one.
 #[inline]

@@ -4,8 +4,9 @@ use niclab_port::BadValue;
 use niclab_port::slices::{self, pack};
 
 use super::{Flags, PAYLOAD_BYTES, PAYLOAD_WORDS, TAG_WORDS};
+use crate::batch::batching_by_fields;
 use crate::port::{Requester, Status};
-use crate::{Batching, Deadline, Error, WaitPolicy};
+use crate::{Deadline, Error, WaitPolicy};
 
 /// Sends from a port.
 #[derive(Debug)]
@@ -152,19 +153,7 @@ impl Sender {
     }
 }
 
-impl Batching for Sender {
-    fn begin_batch(&mut self) {
-        self.requester.begin_batch();
-    }
-
-    fn end_batch(&mut self) {
-        self.requester.end_batch();
-    }
-
-    fn ring_deferred(&mut self) {
-        self.requester.ring_deferred();
-    }
-}
+batching_by_fields!(Sender: requester);
 
 fn pack_checked(payload: &[u8]) -> Result<([u64; PAYLOAD_WORDS], usize), Error> {
     pack(payload).ok_or_else(|| {
