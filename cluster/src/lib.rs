@@ -28,6 +28,8 @@ pub mod daemon;
 pub mod debug_kernel;
 pub mod guests;
 pub mod host;
+#[cfg(test)]
+mod notes;
 pub mod output;
 pub mod page;
 pub mod plan;

@@ -200,22 +200,10 @@ fn lines_of(stderr: Option<ChildStderr>) -> Receiver<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, fs, sync::Mutex};
+    use std::{env, fs};
 
     use super::*;
-
-    /// Records the notes of a build.
-    #[derive(Default)]
-    struct Notes(Mutex<Vec<String>>);
-
-    impl Progress for Notes {
-        fn started(&self, _: &str) {}
-        fn detail(&self, _: &str, _: &str) {}
-        fn done(&self, _: &str, _: Duration) {}
-        fn note(&self, text: &str) {
-            self.0.lock().unwrap().push(text.to_owned());
-        }
-    }
+    use crate::notes::Notes;
 
     #[test]
     fn cargo_that_waits_for_a_lock_is_reported() {

@@ -77,23 +77,10 @@ pub fn begin_console(template: &Path, console: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, path::PathBuf, sync::Mutex, time::Duration};
+    use std::{collections::BTreeMap, path::PathBuf};
 
     use super::*;
-    use crate::host::process::ProcessPlan;
-
-    /// Records the notes.
-    #[derive(Default)]
-    struct Notes(Mutex<Vec<String>>);
-
-    impl Progress for Notes {
-        fn started(&self, _: &str) {}
-        fn detail(&self, _: &str, _: &str) {}
-        fn done(&self, _: &str, _: Duration) {}
-        fn note(&self, text: &str) {
-            self.0.lock().unwrap().push(text.to_owned());
-        }
-    }
+    use crate::{host::process::ProcessPlan, notes::Notes};
 
     /// A recipe whose QEMU is a shell that runs `script`.
     fn recipe(script: &str) -> Recipe {
